@@ -1,0 +1,132 @@
+"""The store contract: one ordered log of revisions over byte values.
+
+There is one write primitive, `put` (and `delete`), guarded by the revision the writer last saw.  Every write gets
+the next number of one sequence; that number is the object's resourceVersion.  A write returns when it is durable,
+and from then on every read sees it.  Nobody ever sees a write that may still be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+Revision = int
+ABSENT: Final[Revision] = 0  #: `expect=ABSENT` means "create: the key must not exist"
+
+#: How a value shows the revision that wrote it: (value, revision) → value.  It must be idempotent but for the number.
+Stamp = Callable[[bytes, Revision], bytes]
+
+
+class Entry:
+    """A key's current value.  Immutable, but for `note`: what a reader derived from the value and wants to keep
+    as long as the entry lives (the hub's decoded metadata)."""
+
+    __slots__ = ("key", "note", "revision", "value")
+
+    def __init__(self, key: str, value: bytes, revision: Revision) -> None:
+        self.key = key
+        self.value = value
+        self.revision = revision
+        self.note: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the log.  `entry is None` means the key was deleted; `previous is None` that it was created."""
+
+    revision: Revision
+    key: str
+    entry: Entry | None
+    previous: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a list.  `revision` is the state of the whole store it shows; `after` continues it, "" at the end."""
+
+    entries: Sequence[Entry]
+    revision: Revision
+    after: str = ""
+    remaining: int = 0
+
+
+class StoreError(Exception):
+    """Something the store refuses or cannot do."""
+
+
+class Conflict(StoreError):
+    """The key is not at the expected revision.  `actual` is where it is, ABSENT if it does not exist."""
+
+    def __init__(self, key: str, expected: Revision, actual: Revision) -> None:
+        super().__init__(f"{key}: expected revision {expected}, found {actual}")
+        self.key, self.expected, self.actual = key, expected, actual
+
+
+class Compacted(StoreError):
+    """History before `oldest` is gone."""
+
+    def __init__(self, asked: Revision, oldest: Revision) -> None:
+        super().__init__(f"revision {asked} is compacted; the oldest is {oldest}")
+        self.asked, self.oldest = asked, oldest
+
+
+class FutureRevision(StoreError):
+    """A revision that has not happened yet."""
+
+    def __init__(self, asked: Revision, current: Revision) -> None:
+        super().__init__(f"revision {asked} is in the future; the newest is {current}")
+        self.asked, self.current = asked, current
+
+
+class Unavailable(StoreError):
+    """The write did not happen: the disk is full, or the store is closing.  One sentence for the user."""
+
+
+class Unusable(StoreError):
+    """The files cannot be opened: corrupt, of a newer format, held by another process.  One sentence for the user."""
+
+
+class Watcher(Protocol):
+    """Who hears of changes: called in the loop, once per committed batch, with the changes of its prefix, in order.
+    It must not block and must not raise."""
+
+    def __call__(self, changes: Sequence[Change], /) -> None: ...
+
+
+class Subscription(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Store(Protocol):
+    """Reads of the present are plain calls: the present is in memory."""
+
+    @property
+    def revision(self) -> Revision:
+        """The newest durable revision."""
+
+    def get(self, key: str) -> Entry | None: ...
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
+        """Entries under a prefix in key order; `after` skips up to and including that key."""
+
+    async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
+        """The same as of an earlier revision.  Raises Compacted or FutureRevision."""
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        """Write, if the key is at `expect`; otherwise Conflict, once what it lost to is durable."""
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision: ...
+
+    def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
+        """Hear of every change under a prefix after the present `revision`.  Found by (resource, cluster) prefix, never by scanning."""
+
+    async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
+        """History: the changes after `since` up to and including `until`.  Raises Compacted."""
+
+    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
+        """`changes` and then `subscribe` as one stream that misses nothing and repeats nothing."""
+
+    async def compact(self, before: Revision) -> None: ...
+
+    async def close(self) -> None: ...
