@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.machinery.errors import Obj, qualified
+from farflung.machinery.errors import Obj, go_quote, qualified
 from farflung.machinery.table import Column
 
 #: the verbs of an ordinary resource, in the order discovery lists them
@@ -48,6 +50,7 @@ class Resource:
     cells: Callable[[Obj, Any], list[Any]] | None = None  #: (object, now) → one row's cells, one per column
     selectable: SelectableFields = field(default_factory=dict)  #: beside metadata.name and metadata.namespace
     storage_group: str | None = None  #: the group its objects are stored under when another one shares them (events)
+    custom: bool = False  #: defined by a CustomResourceDefinition
 
     @property
     def api_version(self) -> str:
@@ -60,3 +63,15 @@ class Resource:
 
     def subresource(self, name: str) -> Subresource | None:
         return next((one for one in self.subresources if one.name == name), None)
+
+    def unselectable(self, field: str) -> str:
+        """Why objects cannot be selected by a field that is not in `selectable`, in the API's words."""
+        if self.custom or self.selectable:
+            return f"field label not supported: {field}"
+        return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
+def storage_version_hash(group: str, version: str, kind: str) -> str:
+    """What discovery says of the version objects are stored in."""
+    digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from farflung.machinery.errors import Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +19,11 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How the objects of a kind become rows: `cells` gives one value per column."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Obj, datetime], list[Any]]

@@ -1,0 +1,20 @@
+"""Autoscalers, version 2."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.group import Group, status
+
+AUTOSCALING: Final = Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2.")
+
+RESOURCES: Final = (
+    AUTOSCALING.stored(
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        short_names=("hpa",),
+        categories=("all",),
+        subresources=(status("HorizontalPodAutoscaler"),),
+        stored_as=("autoscaling", "v2"),
+    ),
+)

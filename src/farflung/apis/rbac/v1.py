@@ -1,0 +1,16 @@
+"""Roles and who has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.group import Group
+
+RBAC: Final = Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.")
+
+RESOURCES: Final = (
+    RBAC.stored("clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    RBAC.stored("clusterroles", "ClusterRole", namespaced=False),
+    RBAC.stored("rolebindings", "RoleBinding"),
+    RBAC.stored("roles", "Role"),
+)
