@@ -1,0 +1,114 @@
+"""How the Go types behind the definitions go over the wire: what OpenAPI leaves out.
+
+    fields("io.k8s.api.core.v1.Volume")    every field JSON shows, by name, in the order Go writes them
+    members("io.k8s.api.core.v1.Volume")   the struct as Go has it: its inlined structs are members
+    empties("io.k8s.api.core.v1.Volume")   what Go's JSON encoder does with a value nobody set
+
+The facts are in `wire.json`, which `tools/extract_wire.py` makes.  A line of it is a type and its members, each
+`[name, protobuf number or 0, type, flags]`.  In a type, `*` is a pointer, `[]` a list, `{}` a map from strings, and a
+message without a package is of the same package; the flags are `i`nline, `o`mitempty and omit`z`ero.  A type that is a
+string is a list that protobuf wraps in a message (`ExtraValue`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from farflung.apis import definitions
+from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, SPECIAL, Field
+
+
+class Empties(msgspec.Struct, frozen=True):
+    """What becomes of the empty values (false, 0, "", [], {}, null) of a struct's fields in Go's JSON."""
+
+    dropped: frozenset[str]  #: an empty value is not written
+    kept: frozenset[str]  #: a pointer: an empty value is written, only null is not
+    always: Mapping[str, Any]  #: written even if nobody set it, as this value.  Not to be changed
+
+
+@cache
+def _raw() -> dict[str, msgspec.Raw]:
+    """Every type, still encoded."""
+    return msgspec.json.decode(files(__package__).joinpath("wire.json").read_bytes(), type=dict[str, msgspec.Raw])
+
+
+def known(definition: str) -> bool:
+    """Whether we know how a definition goes over the wire; all of what we serve is."""
+    return definition in _raw()
+
+
+@cache
+def members(definition: str) -> tuple[Field, ...]:
+    """The struct as Go and protobuf have it.  Of an unknown one all fields are pointers, and none has a number."""
+    if not known(definition):
+        properties = definitions.definition(definition).get("properties", {})
+        return tuple(Field(name, 0, "any", pointer=True, omitempty=True) for name in properties)
+    package = definition.rpartition(".")[0]
+    content = msgspec.json.decode(_raw()[definition], type=list[tuple[str, int, str, str]] | str)
+    if isinstance(content, str):
+        return (_field(package, "", 1, content, "w"),)
+    return tuple(_field(package, *line) for line in content)
+
+
+def _field(package: str, name: str, number: int, shown: str, flags: str) -> Field:
+    bare = shown.lstrip("*[]{}")
+    return Field(
+        name,
+        number,
+        bare if bare in SCALARS or "." in bare else f"{package}.{bare}",
+        shape=LIST if shown.startswith("[]") else MAP if shown.startswith("{}") else ONE,
+        pointer=shown.startswith("*"),
+        omitempty="o" in flags,
+        omitzero="z" in flags,
+        inline="i" in flags,
+        wrapped="w" in flags,
+    )
+
+
+@cache
+def fields(definition: str) -> Mapping[str, Field]:
+    """The fields as JSON shows them: inlined structs dissolved, in Go's order."""
+    return MappingProxyType({field.name: field for field in _dissolved(definition)})
+
+
+def _dissolved(definition: str) -> Iterator[Field]:
+    for field in members(definition):
+        if field.inline:
+            yield from _dissolved(field.type)
+        elif not field.wrapped:
+            yield field
+
+
+@cache
+def empties(definition: str) -> Empties:
+    dropped, kept, always = set(), set(), {}
+    for name, field in fields(definition).items():
+        if not field.omitempty or (_is_struct(field) and not field.omitzero):
+            always[name] = _zero(field)
+        elif field.pointer:
+            kept.add(name)
+        else:
+            dropped.add(name)
+    return Empties(frozenset(dropped), frozenset(kept), MappingProxyType(always))
+
+
+def _is_struct(field: Field) -> bool:
+    """Whether the field is a struct in Go: those are never left out for being empty."""
+    if field.pointer or field.shape != ONE or field.type in SCALARS:
+        return False
+    return field.type in SPECIAL or not any(member.wrapped for member in members(field.type))
+
+
+def _zero(field: Field) -> Any:
+    """The JSON of a field that was never set."""
+    if field.type in SCALARS and field.shape == ONE and not field.pointer:
+        return SCALARS[field.type]
+    if not _is_struct(field):
+        return None
+    return SPECIAL[field.type] if field.type in SPECIAL else dict(empties(field.type).always)
