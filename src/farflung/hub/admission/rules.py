@@ -31,10 +31,12 @@ class Rules:
     prepare_update: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old)
     prepare_status: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old) for /status: keep all but the status
     validate: Callable[[Obj], list[FieldError]] = _fine
+    validate_create: Callable[[Obj], list[FieldError]] = _fine  #: on create only; beside `validate`
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _fine_of  #: (new, old); beside `validate(new)`
     validate_status: Callable[[Obj, Obj], list[FieldError]] = _fine_of  #: (new, old); instead of the two above
     warnings: Callable[[Obj, Obj | None], list[str]] = _silent  #: (new, old) → texts of Warning headers
     unconditional_update: bool = True  #: PUT without a resourceVersion overwrites
     create_on_update: bool = False  #: PUT of an absent object creates it
     generation: bool = False  #: the kind counts generations
+    another_generation: Callable[[Obj, Obj], bool] | None = None  #: (new, old); None: all but metadata and status differ
     graceful_seconds: Callable[[Obj], int] | None = None  #: default grace period (Pods)
