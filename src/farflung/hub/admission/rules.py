@@ -30,6 +30,7 @@ class Rules:
     prepare_create: Callable[[Obj], None] = _nothing  #: after defaulting: drop status, set what a client may not
     prepare_update: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old)
     prepare_status: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old) for /status: keep all but the status
+    prepare_delete: Callable[[Obj], None] = _nothing  #: when it is marked for deletion (a Namespace's phase)
     validate: Callable[[Obj], list[FieldError]] = _fine
     validate_create: Callable[[Obj], list[FieldError]] = _fine  #: on create only; beside `validate`
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _fine_of  #: (new, old); beside `validate(new)`
