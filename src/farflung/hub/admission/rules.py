@@ -41,3 +41,4 @@ class Rules:
     generation: bool = False  #: the kind counts generations
     another_generation: Callable[[Obj, Obj], bool] | None = None  #: (new, old); None: all but metadata and status differ
     graceful_seconds: Callable[[Obj], int] | None = None  #: default grace period (Pods)
+    short_finalizers: bool = False  #: a finalizer needs no slash (custom resources)

@@ -1,0 +1,187 @@
+"""The metadata that every kind shares: what is wrong with it, in Kubernetes' words and order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from farflung.hub.admission.fields import IMMUTABLE, NOT_NEGATIVE, check_annotations, check_labels, check_name
+from farflung.hub.admission.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_long
+
+STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+FIXED: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+OPERATIONS: Final = frozenset({"Apply", "Update"})
+MANAGER_LENGTH: Final = 128
+
+
+def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[FieldError]:
+    """What is wrong with the metadata of an object to be created.  Its name has been generated already."""
+    metadata: Obj = obj.get("metadata") or {}
+    errors: list[FieldError] = []
+    prefix = metadata.get("generateName")
+    if prefix:
+        errors += [invalid_value("metadata.generateName", prefix, wrong) for wrong in rules.name(names.masked(prefix))]
+    name = metadata.get("name")
+    if not name:
+        errors.append(required("metadata.name", "name or generateName is required"))
+    else:
+        check_name(rules.name, name, "metadata.name", errors)
+    _check_content(metadata, namespaced, errors)
+    finalizers = metadata.get("finalizers")
+    if finalizers and not rules.short_finalizers:
+        errors += _short_finalizers(finalizers)
+    return errors
+
+
+def validate_metadata_update(new: Obj, old: Obj) -> list[FieldError]:
+    """What an update may not change.  It stands beside `validate_metadata(new, …)`.
+
+    What an update may leave out (uid, timestamps, generation) has been filled in from the old object.  A Kubernetes
+    API server compares the two in its common code and again in the kind's own, and its Status lists what each found:
+    so every error comes twice.
+    """
+    changes = _changes(new.get("metadata") or {}, old.get("metadata") or {})
+    return changes + changes
+
+
+def _check_content(metadata: Obj, namespaced: bool, errors: list[FieldError]) -> None:
+    """Everything but the name."""
+    namespace = metadata.get("namespace")
+    if not namespaced:
+        if namespace:
+            errors.append(field_forbidden("metadata.namespace", "not allowed on this type"))
+    elif not namespace:
+        errors.append(required("metadata.namespace"))
+    else:
+        check_name(names.dns_label, namespace, "metadata.namespace", errors)
+    if metadata.get("generation", 0) < 0:
+        errors.append(invalid_value("metadata.generation", metadata["generation"], NOT_NEGATIVE))
+    if labels := metadata.get("labels"):
+        check_labels(labels, "metadata.labels", errors)
+    if annotations := metadata.get("annotations"):
+        check_annotations(annotations, "metadata.annotations", errors)
+    if owners := metadata.get("ownerReferences"):
+        errors += _owners(owners)
+    if finalizers := metadata.get("finalizers"):
+        errors += _finalizers(finalizers)
+    if managed := metadata.get("managedFields"):
+        errors += _managed(managed)
+
+
+def _changes(new: Obj, old: Obj) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if old.get("deletionTimestamp") is not None:
+        added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
+        if added:
+            listed = "[]string{" + ", ".join(map(go_quote, sorted(added))) + "}"
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
+            errors.append(field_forbidden("metadata.finalizers", detail))
+    if new.get("generation", 0) < old.get("generation", 0):
+        errors.append(invalid_value("metadata.generation", new.get("generation", 0), "must not be decremented"))
+    for name in FIXED:
+        if new.get(name) != old.get(name):
+            errors.append(invalid_value(f"metadata.{name}", new.get(name), IMMUTABLE))
+    return errors
+
+
+# --- owners ---------------------------------------------------------------------------------------
+
+
+def _owners(owners: Sequence[Obj]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    controller = ""
+    for owner in owners:
+        _check_owner(owner, errors)
+        if owner.get("controller"):
+            current = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if controller:
+                detail = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{controller} and {current}"
+                )
+                errors.append(invalid_value("metadata.ownerReferences", [_as_go_orders(one) for one in owners], detail))
+                break
+            controller = current
+    return errors
+
+
+def _check_owner(owner: Obj, errors: list[FieldError]) -> None:
+    api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
+    group, version = _parsed(api_version)
+    if not version:
+        errors.append(_bad_owner("apiVersion", api_version, "version must not be empty"))
+    if not kind:
+        errors.append(_bad_owner("kind", kind, "must not be empty"))
+    if not owner.get("name"):
+        errors.append(_bad_owner("name", "", "must not be empty"))
+    if not owner.get("uid"):
+        errors.append(_bad_owner("uid", "", "must not be empty"))
+    if (group, version, kind) == ("", "v1", "Event"):
+        detail = "/v1, Kind=Event is disallowed from being an owner"
+        errors.append(invalid_value("metadata.ownerReferences", _as_go_orders(owner), detail))
+
+
+def _bad_owner(field: str, value: str, detail: str) -> FieldError:
+    return invalid_value(f"metadata.ownerReferences.{field}", value, detail)
+
+
+def _parsed(api_version: str) -> tuple[str, str]:
+    """Group and version; both empty if there are too many slashes."""
+    match api_version.split("/"):
+        case [version]:
+            return "", version
+        case [group, version]:
+            return group, version
+        case _:
+            return "", ""
+
+
+def _as_go_orders(owner: Obj) -> Obj:
+    return {field: owner.get(field, "") for field in OWNER_FIELDS if field in owner or field in OWNER_FIELDS[:4]}
+
+
+# --- finalizers -----------------------------------------------------------------------------------
+
+
+def _finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for finalizer in finalizers:
+        check_name(names.qualified_name, finalizer, "metadata.finalizers", errors)
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid_value("metadata.finalizers", finalizers, detail))
+    return errors
+
+
+def _short_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+    """A built-in kind's finalizers hold a slash, or are one of Kubernetes' own."""
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid_value(f"metadata.finalizers[{index}]", finalizer, detail)
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS
+    ]
+
+
+# --- managed fields -------------------------------------------------------------------------------
+
+
+def _managed(entries: Sequence[Obj]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, entry in enumerate(entries):
+        field = f"metadata.managedFields[{index}]"
+        if entry.get("operation") not in OPERATIONS:
+            errors.append(
+                invalid_value(f"{field}.operation", entry.get("operation", ""), "must be `Apply` or `Update`")
+            )
+        if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            errors.append(invalid_value(f"{field}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        manager = entry.get("manager", "")
+        if names.size(manager) > MANAGER_LENGTH:
+            errors.append(too_long(f"{field}.manager", MANAGER_LENGTH))
+        if not manager.isprintable():
+            errors.append(invalid_value(f"{field}.manager", manager, "should only contain printable characters"))
+    return errors
