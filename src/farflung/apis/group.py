@@ -61,6 +61,7 @@ class Group:
             storage_version_hash=storage_version_hash(storage_group, storage_version, kind),
             columns=printer.columns if printer else (),
             cells=printer.cells if printer else None,
+            row_conditions=printer.conditions if printer else None,
             selectable=selectable or {},
             storage_group=storage_group if storage_group != self.name else None,
         )

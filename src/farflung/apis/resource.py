@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from farflung.machinery.errors import Obj, go_quote, qualified
-from farflung.machinery.table import Column
+from farflung.machinery.table import DEFAULT, Column, Conditions, Printer
 
 #: the verbs of an ordinary resource, in the order discovery lists them
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -51,6 +51,7 @@ class Resource:
     selectable: SelectableFields = field(default_factory=dict)  #: beside metadata.name and metadata.namespace
     storage_group: str | None = None  #: the group its objects are stored under when another one shares them (events)
     custom: bool = False  #: defined by a CustomResourceDefinition
+    row_conditions: Conditions | None = None  #: what a row says beside its cells
 
     @property
     def api_version(self) -> str:
@@ -60,6 +61,11 @@ class Resource:
     def qualified(self) -> str:
         """`deployments.apps`"""
         return qualified(self.plural, self.group)
+
+    @property
+    def printer(self) -> Printer:
+        """How its objects become rows of a Table."""
+        return Printer(self.columns, self.cells, self.row_conditions) if self.cells else DEFAULT
 
     def subresource(self, name: str) -> Subresource | None:
         return next((one for one in self.subresources if one.name == name), None)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-from farflung.machinery.errors import Obj
+import orjson
+
+from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote
+
+META_GROUP: Final = "meta.k8s.io"
+
+#: what a row carries of its object: nothing, its metadata (the default) or all of it
+NONE: Final = "None"
+METADATA: Final = "Metadata"
+OBJECT: Final = "Object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +31,106 @@ class Column:
     priority: int = 0
 
 
+Cells = Callable[[Obj, datetime], list[Any]]  #: (object, now) → one value per column
+Conditions = Callable[[Obj], list[Obj] | None]  #: object → the conditions of its row
+
+
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How the objects of a kind become rows: `cells` gives one value per column."""
+    """How the objects of a kind become rows."""
 
     columns: tuple[Column, ...]
-    cells: Callable[[Obj, datetime], list[Any]]
+    cells: Cells
+    conditions: Conditions | None = None
+
+
+NAME: Final = Column(
+    "Name",
+    format="name",
+    description=(
+        "Name must be unique within a namespace. Is required when creating resources, although some resources may "
+        "allow a client to request the generation of an appropriate name automatically. Name is primarily intended for "
+        "creation idempotence and configuration definition. Cannot be updated. More info: "
+        "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+    ),
+)
+CREATED: Final = Column(
+    "Created At",
+    "date",
+    description=(
+        "CreationTimestamp is a timestamp representing the server time when this object was created. It is not "
+        "guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It "
+        "is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More "
+        "info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+    ),
+)
+AGE: Final = Column("Age", description=CREATED.description)
+
+
+def default_cells(obj: Obj, now: datetime) -> list[Any]:
+    metadata = obj.get("metadata") or {}
+    return [metadata.get("name", ""), metadata.get("creationTimestamp")]
+
+
+#: of a kind without columns of its own
+DEFAULT: Final = Printer((NAME, CREATED), default_cells)
+
+
+def included(asked: str) -> str:
+    """What rows carry, from the query parameter `includeObject`."""
+    if asked in (NONE, METADATA, OBJECT):
+        return asked
+    if not asked:
+        return METADATA
+    raise unknown_include(asked)
+
+
+def unknown_include(asked: str) -> ApiError:
+    why = f"includeObject: Invalid value: {go_quote(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+    return bad_request(f"Unable to convert to Table as requested: {why}")
+
+
+def row(printer: Printer, obj: Obj, now: datetime, include: str = METADATA, version: str = "v1") -> Obj:
+    """One object's row.  `obj` with its apiVersion and kind, if the row is to carry it whole."""
+    made: Obj = {"cells": printer.cells(obj, now)}
+    if printer.conditions and (conditions := printer.conditions(obj)):
+        made["conditions"] = conditions
+    if include == METADATA:
+        made["object"] = partial_metadata(obj, version)
+    else:
+        made["object"] = obj if include == OBJECT else None
+    return made
+
+
+def table(printer: Printer, rows: Iterable[Obj], metadata: Obj, version: str = "v1", *, headers: bool = True) -> Obj:
+    """A Table, to be encoded by orjson.  In a watch only the first one has headers."""
+    return {
+        "kind": "Table",
+        "apiVersion": f"{META_GROUP}/{version}",
+        "metadata": metadata,
+        "columnDefinitions": orjson.Fragment(encoded_columns(printer.columns)) if headers else None,
+        "rows": list(rows),
+    }
+
+
+@lru_cache(maxsize=1024)
+def encoded_columns(columns: tuple[Column, ...]) -> bytes:
+    return orjson.dumps([asdict(column) for column in columns])
+
+
+def partial_metadata(obj: Obj, version: str = "v1") -> Obj:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"{META_GROUP}/{version}",
+        "metadata": obj.get("metadata") or {},
+    }
+
+
+def partial_metadata_list(items: Iterable[Obj], metadata: Obj, version: str = "v1") -> Obj:
+    """`items` are whole objects."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"{META_GROUP}/{version}",
+        "metadata": metadata,
+        "items": [partial_metadata(item, version) for item in items],
+    }

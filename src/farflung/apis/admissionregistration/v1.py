@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.admissionregistration import printers
 from farflung.apis.group import Group, status
 
 ADMISSION: Final = Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1.")
@@ -12,11 +13,16 @@ EXTENSIONS: Final = ("api-extensions",)
 
 RESOURCES: Final = (
     ADMISSION.stored(
-        "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False, categories=EXTENSIONS
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        printer=printers.WEBHOOKS,
+        namespaced=False,
+        categories=EXTENSIONS,
     ),
     ADMISSION.stored(
         "validatingadmissionpolicies",
         "ValidatingAdmissionPolicy",
+        printer=printers.POLICIES,
         namespaced=False,
         categories=EXTENSIONS,
         subresources=(status("ValidatingAdmissionPolicy"),),
@@ -24,10 +30,15 @@ RESOURCES: Final = (
     ADMISSION.stored(
         "validatingadmissionpolicybindings",
         "ValidatingAdmissionPolicyBinding",
+        printer=printers.POLICY_BINDINGS,
         namespaced=False,
         categories=EXTENSIONS,
     ),
     ADMISSION.stored(
-        "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False, categories=EXTENSIONS
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        printer=printers.WEBHOOKS,
+        namespaced=False,
+        categories=EXTENSIONS,
     ),
 )

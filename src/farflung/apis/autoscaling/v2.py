@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.autoscaling import printers
 from farflung.apis.group import Group, status
 
 AUTOSCALING: Final = Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2.")
@@ -12,6 +13,7 @@ RESOURCES: Final = (
     AUTOSCALING.stored(
         "horizontalpodautoscalers",
         "HorizontalPodAutoscaler",
+        printer=printers.AUTOSCALERS,
         short_names=("hpa",),
         categories=("all",),
         subresources=(status("HorizontalPodAutoscaler"),),

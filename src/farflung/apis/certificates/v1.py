@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.certificates import printers
 from farflung.apis.group import CHANGE, Group, status, text
 from farflung.apis.resource import Subresource
 
@@ -13,6 +14,7 @@ RESOURCES: Final = (
     CERTIFICATES.stored(
         "certificatesigningrequests",
         "CertificateSigningRequest",
+        printer=printers.CERTIFICATE_SIGNING_REQUESTS,
         namespaced=False,
         short_names=("csr",),
         subresources=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.core import pods, printers
 from farflung.apis.group import CHANGE, PROXY, SCALE, Group, count, flag, status, text
 from farflung.apis.resource import ALL_VERBS, SelectableFields, Subresource
 from farflung.machinery.errors import Obj
@@ -58,14 +59,21 @@ POD_SUBRESOURCES: Final = (
 
 RESOURCES: Final = (
     CORE.virtual("bindings", "Binding", namespaced=True),
-    CORE.virtual("componentstatuses", "ComponentStatus", short_names=("cs",), verbs=("get", "list")),
-    CORE.stored("configmaps", "ConfigMap", short_names=("cm",)),
-    CORE.stored("endpoints", "Endpoints", short_names=("ep",)),
-    CORE.stored("events", "Event", short_names=("ev",), selectable=EVENT_FIELDS),
+    CORE.virtual(
+        "componentstatuses",
+        "ComponentStatus",
+        printer=printers.COMPONENT_STATUSES,
+        short_names=("cs",),
+        verbs=("get", "list"),
+    ),
+    CORE.stored("configmaps", "ConfigMap", printer=printers.CONFIG_MAPS, short_names=("cm",)),
+    CORE.stored("endpoints", "Endpoints", printer=printers.ENDPOINTS, short_names=("ep",)),
+    CORE.stored("events", "Event", printer=printers.EVENTS, short_names=("ev",), selectable=EVENT_FIELDS),
     CORE.stored("limitranges", "LimitRange", short_names=("limits",)),
     CORE.stored(
         "namespaces",
         "Namespace",
+        printer=printers.NAMESPACES,
         namespaced=False,
         short_names=("ns",),
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
@@ -75,6 +83,7 @@ RESOURCES: Final = (
     CORE.stored(
         "nodes",
         "Node",
+        printer=printers.NODES,
         namespaced=False,
         short_names=("no",),
         subresources=(Subresource("proxy", PROXY, "NodeProxyOptions"), status("Node")),
@@ -83,12 +92,14 @@ RESOURCES: Final = (
     CORE.stored(
         "persistentvolumeclaims",
         "PersistentVolumeClaim",
+        printer=printers.PERSISTENT_VOLUME_CLAIMS,
         short_names=("pvc",),
         subresources=(status("PersistentVolumeClaim"),),
     ),
     CORE.stored(
         "persistentvolumes",
         "PersistentVolume",
+        printer=printers.PERSISTENT_VOLUMES,
         namespaced=False,
         short_names=("pv",),
         subresources=(status("PersistentVolume"),),
@@ -96,31 +107,45 @@ RESOURCES: Final = (
     CORE.stored(
         "pods",
         "Pod",
+        printer=pods.PODS,
         short_names=("po",),
         categories=("all",),
         subresources=POD_SUBRESOURCES,
         selectable=POD_FIELDS,
     ),
-    CORE.stored("podtemplates", "PodTemplate"),
+    CORE.stored(
+        "podtemplates",
+        "PodTemplate",
+        printer=printers.POD_TEMPLATES,
+    ),
     CORE.stored(
         "replicationcontrollers",
         "ReplicationController",
+        printer=printers.REPLICATION_CONTROLLERS,
         short_names=("rc",),
         categories=("all",),
         subresources=(SCALE, status("ReplicationController")),
         selectable={"status.replicas": count("status", "replicas")},
     ),
-    CORE.stored("resourcequotas", "ResourceQuota", short_names=("quota",), subresources=(status("ResourceQuota"),)),
-    CORE.stored("secrets", "Secret", selectable={"type": text("type")}),
+    CORE.stored(
+        "resourcequotas",
+        "ResourceQuota",
+        printer=printers.RESOURCE_QUOTAS,
+        short_names=("quota",),
+        subresources=(status("ResourceQuota"),),
+    ),
+    CORE.stored("secrets", "Secret", printer=printers.SECRETS, selectable={"type": text("type")}),
     CORE.stored(
         "serviceaccounts",
         "ServiceAccount",
+        printer=printers.SERVICE_ACCOUNTS,
         short_names=("sa",),
         subresources=(Subresource("token", ("create",), "TokenRequest", "authentication.k8s.io", "v1"),),
     ),
     CORE.stored(
         "services",
         "Service",
+        printer=printers.SERVICES,
         short_names=("svc",),
         categories=("all",),
         subresources=(Subresource("proxy", PROXY, "ServiceProxyOptions"), status("Service")),

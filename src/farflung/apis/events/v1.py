@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.core.printers import EVENTS as EVENTS_PRINTER
 from farflung.apis.core.v1 import EVENT_FIELDS
 from farflung.apis.group import Group
 from farflung.apis.resource import SelectableFields
@@ -20,5 +21,12 @@ REGARDING_FIELDS: Final[SelectableFields] = {
 }
 
 RESOURCES: Final = (
-    EVENTS.stored("events", "Event", short_names=("ev",), stored_as=("", "v1"), selectable=REGARDING_FIELDS),
+    EVENTS.stored(
+        "events",
+        "Event",
+        short_names=("ev",),
+        printer=EVENTS_PRINTER,
+        stored_as=("", "v1"),
+        selectable=REGARDING_FIELDS,
+    ),
 )
