@@ -13,9 +13,15 @@ from typing import Any, Final, Protocol
 
 Revision = int
 ABSENT: Final[Revision] = 0  #: `expect=ABSENT` means "create: the key must not exist"
+FIRST: Final[Revision] = 1  #: where an empty store stands; the first write gets the next one
 
 #: How a value shows the revision that wrote it: (value, revision) → value.  It must be idempotent but for the number.
 Stamp = Callable[[bytes, Revision], bytes]
+
+
+def unstamped(value: bytes, revision: Revision) -> bytes:
+    """The stamp of a store whose values do not show their revision."""
+    return value
 
 
 class Entry:
@@ -31,14 +37,21 @@ class Entry:
         self.note: Any = None
 
 
-@dataclass(frozen=True, slots=True)
 class Change:
-    """One line of the log.  `entry is None` means the key was deleted; `previous is None` that it was created."""
+    """One line of the log.  `entry is None` means the key was deleted; `previous is None` that it was created.
+    Immutable; a plain class because one is made for every write."""
 
-    revision: Revision
-    key: str
-    entry: Entry | None
-    previous: Entry | None
+    __slots__ = ("entry", "key", "previous", "revision")
+
+    def __init__(self, revision: Revision, key: str, entry: Entry | None, previous: Entry | None) -> None:
+        self.revision = revision
+        self.key = key
+        self.entry = entry
+        self.previous = previous
+
+    def __repr__(self) -> str:
+        written = "deleted" if self.entry is None else "created" if self.previous is None else "updated"
+        return f"<Change {self.revision}: {self.key} {written}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,10 @@ class FutureRevision(StoreError):
         self.asked, self.current = asked, current
 
 
+class TooSlow(StoreError):
+    """A watch was not read fast enough and is cut off: list again, and watch from there."""
+
+
 class Unavailable(StoreError):
     """The write did not happen: the disk is full, or the store is closing.  One sentence for the user."""
 
@@ -99,11 +116,19 @@ class Subscription(Protocol):
 
 
 class Store(Protocol):
-    """Reads of the present are plain calls: the present is in memory."""
+    """Reads of the present are plain calls: the present is in memory.
+
+    Keys read `/<group>/<resource>/<cluster>/<namespace>/<name>`, or without the namespace.  Prefixes are the first two,
+    three or four parts of that, with the slash that ends them.  Anything else is a ValueError.
+    """
 
     @property
     def revision(self) -> Revision:
         """The newest durable revision."""
+
+    @property
+    def oldest(self) -> Revision:
+        """The oldest revision that `list_at` can show and `changes` and `watch` can start from."""
 
     def get(self, key: str) -> Entry | None: ...
 
@@ -116,17 +141,22 @@ class Store(Protocol):
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         """Write, if the key is at `expect`; otherwise Conflict, once what it lost to is durable."""
 
-    async def delete(self, key: str, *, expect: Revision) -> Revision: ...
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        """Delete, if the key is at `expect`; the revision is that of the deletion."""
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
-        """Hear of every change under a prefix after the present `revision`.  Found by (resource, cluster) prefix, never by scanning."""
+        """Hear of every change under a prefix after the present `revision`."""
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
-        """History: the changes after `since` up to and including `until`.  Raises Compacted."""
+        """History: the changes after `since` up to and including `until`.  Raises Compacted or
+        FutureRevision."""
 
     def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        """`changes` and then `subscribe` as one stream that misses nothing and repeats nothing."""
+        """`changes` and then `subscribe` as one stream that misses nothing and repeats nothing.  It raises what
+        `changes` raises, and TooSlow when its reader falls behind; it ends when the store closes."""
 
-    async def compact(self, before: Revision) -> None: ...
+    async def compact(self, before: Revision) -> None:
+        """Forget history: `before` becomes the oldest revision, if it is not older than that already."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Finish the writes under way; every later one is Unavailable."""

@@ -1,0 +1,143 @@
+"""Who hears of which change.
+
+A subscription is kept under its prefix, and a key lies under three prefixes at most: by resource, by cluster, by
+namespace.  A change therefore finds its subscribers with three look-ups, however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from farflung.store.base import Change, FutureRevision, Revision, Store, Subscription, TooSlow, Watcher
+from farflung.store.keys import check_prefix, prefixes_of
+
+QUEUE = 10_000  #: changes a watch may lie behind before it is cut off; more than one commit ever holds
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """One subscription: a watcher until it is cancelled."""
+
+    __slots__ = ("_fanout", "_prefix", "watcher")
+
+    def __init__(self, fanout: Fanout, prefix: str, watcher: Watcher) -> None:
+        self._fanout = fanout
+        self._prefix = prefix
+        self.watcher: Watcher | None = watcher
+
+    def cancel(self) -> None:
+        if self.watcher is not None:
+            self.watcher = None
+            self._fanout.remove(self._prefix, self)
+
+
+class Backlog:
+    """The changes a watch has not read yet, up to a limit: the watcher behind `Fanout.watch`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._changes: deque[Change] = deque()
+        self._overrun = False
+        self._ended = False
+        self._filled = asyncio.Event()
+
+    def __call__(self, changes: Sequence[Change], /) -> None:
+        if self._overrun:
+            return
+        if len(self._changes) + len(changes) > self._limit:
+            self._overrun = True
+            self._changes.clear()
+        else:
+            self._changes.extend(changes)
+        self._filled.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._filled.set()
+
+    async def read(self) -> AsyncIterator[Change]:
+        """Every change, as they come, until the end.  Raises TooSlow when some had to be dropped."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            while self._changes:
+                yield self._changes.popleft()
+            if self._overrun:
+                raise TooSlow(f"more than {self._limit} changes were waiting to be read")
+            if self._ended:
+                return
+
+
+class Fanout:
+    """The subscriptions of a store."""
+
+    def __init__(self, *, queue: int = QUEUE) -> None:
+        self._queue = queue
+        self._by_prefix: dict[str, dict[Listener, None]] = {}
+        self._backlogs: set[Backlog] = set()
+        self._closed = False
+
+    def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
+        check_prefix(prefix)
+        listener = Listener(self, prefix, watcher)
+        self._by_prefix.setdefault(prefix, {})[listener] = None
+        return listener
+
+    def remove(self, prefix: str, listener: Listener) -> None:
+        listeners = self._by_prefix[prefix]
+        del listeners[listener]
+        if not listeners:
+            del self._by_prefix[prefix]
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Tell every subscriber of its part of a batch.  Who subscribes meanwhile does not hear of this batch."""
+        if not self._by_prefix:
+            return
+        for listeners, heard in self._audiences(changes):
+            for listener in listeners:
+                if listener.watcher is not None:
+                    self._tell(listener.watcher, heard)
+
+    def _audiences(self, changes: Sequence[Change]) -> list[tuple[list[Listener], list[Change]]]:
+        """The listeners of each prefix that has some, with the changes under it, which they share."""
+        heard: dict[str, list[Change]] = {}
+        for change in changes:
+            for prefix in prefixes_of(change.key):
+                if prefix in self._by_prefix:
+                    heard.setdefault(prefix, []).append(change)
+        return [(list(self._by_prefix[prefix]), part) for prefix, part in heard.items()]
+
+    def _tell(self, watcher: Watcher, changes: Sequence[Change]) -> None:
+        try:
+            watcher(changes)
+        except Exception:
+            log.exception("a subscriber of the store failed; the others go on")
+
+    async def watch(self, store: Store, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
+        """The changes under a prefix after `since`: first those that happened, then those that happen."""
+        check_prefix(prefix)
+        if since > store.revision:
+            raise FutureRevision(since, store.revision)
+        backlog = Backlog(self._queue)
+        if self._closed:
+            backlog.end()
+        self._backlogs.add(backlog)
+        subscription = self.subscribe(prefix, backlog)
+        try:
+            for change in await store.changes(prefix, since=since, until=store.revision):
+                yield change
+            async for change in backlog.read():
+                yield change
+        finally:
+            subscription.cancel()
+            self._backlogs.discard(backlog)
+
+    def close(self) -> None:
+        """End every watch."""
+        self._closed = True
+        for backlog in self._backlogs:
+            backlog.end()

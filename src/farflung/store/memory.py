@@ -1,0 +1,149 @@
+"""The store as a list of changes: the reference the others are compared with, and the store of tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+
+from farflung.store.base import (
+    ABSENT,
+    FIRST,
+    Change,
+    Compacted,
+    Conflict,
+    Entry,
+    FutureRevision,
+    Page,
+    Revision,
+    Stamp,
+    Subscription,
+    Unavailable,
+    Watcher,
+    unstamped,
+)
+from farflung.store.compaction import KEEP, Clock, Marks
+from farflung.store.fanout import Fanout
+from farflung.store.keys import check_key, check_prefix
+
+
+class MemoryStore:
+    """A store that lives as long as its process.  It forgets history older than `keep` seconds as it is written to."""
+
+    def __init__(self, *, stamp: Stamp = unstamped, clock: Clock = time.time, keep: float = KEEP) -> None:
+        self._stamp = stamp
+        self._clock = clock
+        self._keep = keep
+        self._entries: dict[str, Entry] = {}
+        self._log: list[Change] = []
+        self._revision = FIRST
+        self._oldest = FIRST
+        self._marks = Marks()
+        self._marked = clock()
+        self._fanout = Fanout()
+        self._closed = False
+
+    @property
+    def revision(self) -> Revision:
+        return self._revision
+
+    @property
+    def oldest(self) -> Revision:
+        return self._oldest
+
+    def get(self, key: str) -> Entry | None:
+        return self._entries.get(key)
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
+        return self._page(self._entries, prefix, self._revision, after, limit)
+
+    async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
+        self._check_revision(revision)
+        entries = dict(self._entries)
+        for change in reversed(self._log):
+            if change.revision <= revision:
+                break
+            if change.previous is None:
+                del entries[change.key]
+            else:
+                entries[change.key] = change.previous
+        return self._page(entries, prefix, revision, after, limit)
+
+    def _page(self, entries: dict[str, Entry], prefix: str, revision: Revision, after: str, limit: int) -> Page:
+        check_prefix(prefix)
+        keys = sorted(key for key in entries if key.startswith(prefix) and key > after)
+        shown = keys[:limit] if limit > 0 else keys
+        remaining = len(keys) - len(shown)
+        return Page([entries[key] for key in shown], revision, shown[-1] if remaining else "", remaining)
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        check_key(key)
+        previous = self._expected(key, expect)
+        revision = self._revision + 1
+        entry = Entry(key, bytes(memoryview(self._stamp(value, revision))), revision)
+        self._write(Change(revision, key, entry, previous))
+        return entry
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        previous = self._expected(key, expect)
+        if previous is None:
+            raise Conflict(key, expect, ABSENT)
+        self._write(Change(self._revision + 1, key, None, previous))
+        return self._revision
+
+    def _expected(self, key: str, expect: Revision) -> Entry | None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        entry = self._entries.get(key)
+        actual = ABSENT if entry is None else entry.revision
+        if actual != expect:
+            raise Conflict(key, expect, actual)
+        return entry
+
+    def _write(self, change: Change) -> None:
+        if change.entry is None:
+            del self._entries[change.key]
+        else:
+            self._entries[change.key] = change.entry
+        self._log.append(change)
+        self._revision = change.revision
+        self._fanout.publish([change])
+        self._forget_older(self._clock())
+
+    def _forget_older(self, now: float) -> None:
+        if now - self._marked >= self._keep / 60:
+            self._marked = now
+            self._marks.add(self._revision, now)
+            self._compact(self._marks.reached(now - self._keep))
+
+    def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
+        return self._fanout.subscribe(prefix, watcher)
+
+    async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
+        check_prefix(prefix)
+        self._check_revision(since)
+        self._check_revision(max(since, until))
+        return [change for change in self._log if since < change.revision <= until and change.key.startswith(prefix)]
+
+    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
+        return self._fanout.watch(self, prefix, since=since)
+
+    def _check_revision(self, revision: Revision) -> None:
+        if revision < self._oldest:
+            raise Compacted(revision, self._oldest)
+        if revision > self._revision:
+            raise FutureRevision(revision, self._revision)
+
+    async def compact(self, before: Revision) -> None:
+        if before > self._revision:
+            raise FutureRevision(before, self._revision)
+        self._compact(before)
+
+    def _compact(self, before: Revision) -> None:
+        if before > self._oldest:
+            self._oldest = before
+            self._log = [change for change in self._log if change.revision > before]
+            self._marks.forget(before)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._fanout.close()

@@ -1,0 +1,140 @@
+"""What is, in memory: the current entries, and their keys in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
+
+from farflung.store.base import Change, Entry, Page, Revision
+from farflung.store.keys import end_of, resource_prefix
+
+BLOCK = 512  #: keys; a block is cut in two when it has twice as many
+
+NOTHING: Mapping[str, Entry | None] = {}
+
+
+class SortedKeys:
+    """A sorted set of strings in blocks, so that adding one moves hundreds of neighbours, not all of them."""
+
+    __slots__ = ("_blocks", "_firsts")
+
+    def __init__(self, ordered: Sequence[str] = ()) -> None:
+        self._blocks = [list(ordered[at : at + BLOCK]) for at in range(0, len(ordered), BLOCK)]
+        self._firsts = [block[0] for block in self._blocks]
+
+    def add(self, key: str) -> None:
+        """Add a key that is not in the set."""
+        if not self._blocks:
+            self._blocks, self._firsts = [[key]], [key]
+            return
+        at = max(bisect_right(self._firsts, key) - 1, 0)
+        block = self._blocks[at]
+        insort(block, key)
+        self._firsts[at] = block[0]
+        if len(block) >= 2 * BLOCK:
+            self._blocks[at : at + 1] = [block[:BLOCK], block[BLOCK:]]
+            self._firsts.insert(at + 1, block[BLOCK])
+
+    def remove(self, key: str) -> None:
+        """Remove a key that is in the set."""
+        at = bisect_right(self._firsts, key) - 1
+        block = self._blocks[at]
+        del block[bisect_left(block, key)]
+        if block:
+            self._firsts[at] = block[0]
+        else:
+            del self._blocks[at], self._firsts[at]
+
+    def rank(self, key: str) -> int:
+        """How many keys of the set are not greater than this one."""
+        at = bisect_right(self._firsts, key) - 1
+        if at < 0:
+            return 0
+        return sum(map(len, self._blocks[:at])) + bisect_right(self._blocks[at], key)
+
+    def following(self, key: str, count: int) -> list[str]:
+        """The next `count` keys greater than this one."""
+        at = max(bisect_right(self._firsts, key) - 1, 0)
+        found: list[str] = []
+        for block in self._blocks[at:]:
+            start = 0 if found else bisect_right(block, key)
+            found += block[start : start + count - len(found)]
+            if len(found) >= count:
+                break
+        return found
+
+
+class Bucket:
+    """The keys of one resource, and the revision that last changed any of them."""
+
+    __slots__ = ("changed", "keys")
+
+    def __init__(self, keys: SortedKeys, changed: Revision) -> None:
+        self.keys = keys
+        self.changed = changed
+
+
+class Present:
+    """The current entries as of `revision`.  Who applies changes applies them in order."""
+
+    def __init__(self, entries: Iterable[Entry], revision: Revision) -> None:
+        self.revision = revision
+        self._loaded = revision
+        self._entries = {entry.key: entry for entry in entries}
+        self._buckets = self._sorted_by_resource()
+        self.get = self._entries.get
+
+    def _sorted_by_resource(self) -> dict[str, Bucket]:
+        by_resource: dict[str, list[str]] = {}
+        for key in sorted(self._entries):
+            by_resource.setdefault(resource_prefix(key), []).append(key)
+        return {prefix: Bucket(SortedKeys(keys), self._loaded) for prefix, keys in by_resource.items()}
+
+    def apply(self, change: Change) -> None:
+        key = change.key
+        resource = resource_prefix(key)
+        bucket = self._buckets.get(resource)
+        if bucket is None:
+            bucket = self._buckets[resource] = Bucket(SortedKeys(), self._loaded)
+        if change.entry is None:
+            del self._entries[key]
+            bucket.keys.remove(key)
+        else:
+            self._entries[key] = change.entry
+            if change.previous is None:
+                bucket.keys.add(key)
+        bucket.changed = self.revision = change.revision
+
+    def unchanged_since(self, prefix: str, revision: Revision) -> bool:
+        """Whether nothing of the prefix's resource changed after a revision.  False also means: not known."""
+        bucket = self._buckets.get(resource_prefix(prefix))
+        return (self._loaded if bucket is None else bucket.changed) <= revision
+
+    def page(self, prefix: str, *, after: str, limit: int) -> Page:
+        return self.page_before(prefix, after=after, limit=limit, revision=self.revision, undone=NOTHING)
+
+    def page_before(
+        self, prefix: str, *, after: str, limit: int, revision: Revision, undone: Mapping[str, Entry | None]
+    ) -> Page:
+        """A page of the past: `undone` holds what each key changed since then was, None where it was not yet."""
+        start = max(prefix, after)
+        bucket = self._buckets.get(resource_prefix(prefix))
+        keys: list[str] = []
+        total = 0
+        if bucket is not None:
+            total = max(bucket.keys.rank(end_of(prefix)) - bucket.keys.rank(start), 0)
+            wanted = min(total, limit + len(undone)) if limit > 0 else total
+            keys = bucket.keys.following(start, wanted)
+        if undone:
+            past = {key: entry for key, entry in undone.items() if key > start}
+            total += sum((entry is not None) - (key in self._entries) for key, entry in past.items())
+            keys = [key for key in keys if key not in past]
+            keys = sorted(keys + [key for key, entry in past.items() if entry is not None])
+            keys = keys[:limit] if limit > 0 else keys
+        entries = [undone.get(key) or self._entries[key] for key in keys] if undone else self._all(keys)
+        remaining = total - len(entries)
+        return Page(entries, revision, after=keys[-1] if remaining and keys else "", remaining=remaining)
+
+    def _all(self, keys: Sequence[str]) -> list[Entry]:
+        entries = self._entries
+        return [entries[key] for key in keys]

@@ -1,0 +1,249 @@
+"""The files of an SQLite store: made, locked, checked and loaded.
+
+Whoever cannot use the files learns so before anything is written to them: a file is judged by its header, and loaded
+through a connection that cannot write.
+
+    kv     the log: one row per revision; `prev` is the revision of the key's value before, 0 if it had none
+    meta   `compacted`, the oldest revision one may ask for; `swept`, up to where superseded rows are deleted
+    mark   which revision was the newest at which time
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from farflung.store.base import FIRST, Entry, Revision, Unusable
+
+FORMAT: Final = 1
+APPLICATION: Final = int.from_bytes(b"Farf", "big")
+PUT, DELETE = 0, 1  #: kv.op
+
+SCHEMA = (
+    "pragma page_size = 4096",
+    "begin",
+    "create table kv (rv integer primary key, key text not null, op integer not null, prev integer not null, val blob)",
+    "create index kv_by_key on kv (key, rv, op)",
+    "create table meta (name text primary key, value integer not null) without rowid",
+    "create table mark (rv integer primary key, time real not null)",
+    f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
+    f"pragma application_id = {APPLICATION}",
+    f"pragma user_version = {FORMAT}",
+    "commit",
+    "pragma journal_mode = wal",
+)
+
+# The inner select needs the index alone, the outer one then reads the rows in the order they lie in.
+LIVE = """
+select rv, key, val from kv where rv in (
+    select newest from (select max(rv) as newest, op from kv group by key) where op = 0
+) order by rv
+"""
+
+HEADER = 100  #: bytes; the fields used here have not moved since SQLite 3.0
+BUSY = 60.0  #: seconds a writer waits for a checkpoint to let it in
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the files say."""
+
+    entries: list[Entry]
+    revision: Revision
+    oldest: Revision
+    marks: list[tuple[Revision, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The files in use: what they said, and a connection for each thread that works on them."""
+
+    lock: Lock
+    loaded: Loaded
+    writing: sqlite3.Connection
+    checkpointing: sqlite3.Connection
+    reading: sqlite3.Connection
+
+
+class Lock:
+    """Keeps other processes off the files; the system releases it when this one ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        name = beside(path, ".lock")
+        try:
+            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unusable(f"cannot write to the directory {path.parent}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._descriptor, 20, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise Unusable(
+                f"{path} is in use by another process (pid {holder or 'unknown'}): stop it, or use another directory"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def open_files(path: Path) -> Opened:
+    """Everything `open` needs of the disk.  Blocks.  Raises Unusable, and then leaves the files as they were."""
+    with ExitStack() as undo:
+        lock = Lock(path)
+        undo.callback(lock.release)
+        prepare(path)
+        loaded = load(path)
+        with refusals(path):
+            writing = undo.enter_context(closing(connect_to_write(path)))
+            checkpointing = undo.enter_context(closing(connect_to_write(path)))
+            reading = undo.enter_context(closing(connect_to_read(path)))
+        undo.pop_all()
+    return Opened(lock, loaded, writing, checkpointing, reading)
+
+
+def beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def prepare(path: Path) -> None:
+    """Make the file if there is none; refuse one that is not a store of a format we know.  Needs the lock."""
+    with refusals(path):
+        header = read_header(path)
+        if header:
+            check_header(path, header)
+            return
+        if size_of(beside(path, "-wal")):
+            raise Unusable(f"{path} is missing but {path.name}-wal is there: restore the one, or move the other away")
+        create(path)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def read_header(path: Path) -> bytes:
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        return file.read(HEADER)
+
+
+def check_header(path: Path, header: bytes) -> None:
+    application = int.from_bytes(header[68:72], "big")
+    version = int.from_bytes(header[60:64], "big")
+    if len(header) < HEADER or not header.startswith(b"SQLite format 3\0") or application != APPLICATION:
+        raise Unusable(f"{path} is not a Farflung store: move it away, or use another directory")
+    if version != FORMAT:
+        raise Unusable(
+            f"{path} has format {version}, and this version of Farflung knows format {FORMAT} only: "
+            "use the version that wrote it, or move the file away to start empty"
+        )
+
+
+def create(path: Path) -> None:
+    """Under another name first: the file is either not there or complete."""
+    unfinished = beside(path, ".new")
+    for leftover in (unfinished, beside(unfinished, "-journal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        for statement in SCHEMA:
+            connection.execute(statement)
+    unfinished.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def load(path: Path) -> Loaded:
+    """Read the present.  Needs the lock, and a prepared file."""
+    with refusals(path), closing(connect_to_look(path)) as connection, without_collection():
+        entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
+        if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
+            raise sqlite3.DatabaseError("values of the wrong type")
+        [(newest,)] = connection.execute("select max(rv) from kv").fetchall()
+        oldest = compacted(connection)
+        marks = connection.execute("select rv, time from mark order by rv").fetchall()
+    return Loaded(entries, max(newest or FIRST, oldest), oldest, marks)
+
+
+def compacted(connection: sqlite3.Connection) -> Revision:
+    [(revision,)] = connection.execute("select value from meta where name = 'compacted'").fetchall()
+    return int(revision)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Build much that stays, without the garbage collector looking through it again and again, now or later."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def connect_to_look(path: Path) -> sqlite3.Connection:
+    """A connection that leaves no trace: not even the empty companions of the file if it has none."""
+    mode = "mode=ro" if size_of(beside(path, "-wal")) else "immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """For the thread that reads history."""
+    location = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def connect_to_write(path: Path) -> sqlite3.Connection:
+    """For the threads that write and checkpoint.  A commit returns when the write-ahead log is on the disk."""
+    location = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY)
+    try:
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma wal_autocheckpoint = 0")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def refusals(path: Path) -> Iterator[None]:
+    """Turn what goes wrong on the way to a usable store into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise Unusable(f"cannot use {path}: {error.strerror}") from error
+    except sqlite3.Error as error:
+        raise Unusable(f"{path} {ailment(error)}") from error
+
+
+OUTSIDE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
+
+def ailment(error: sqlite3.Error) -> str:
+    """Whether the trouble lies around the file or in it."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code in OUTSIDE:
+        return f"cannot be opened ({error}): check that its directory is writable and its disk has room"
+    return f"is damaged ({error}): restore it from a backup, or move it away to start empty"

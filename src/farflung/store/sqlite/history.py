@@ -1,0 +1,107 @@
+"""The past, read from the file: what memory no longer holds.
+
+Each question is answered from one snapshot, and the snapshot also says whether the past asked for is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from farflung.store.base import Change, Compacted, Entry, Page, Revision, Unavailable
+from farflung.store.keys import end_of
+from farflung.store.sqlite.files import PUT, compacted
+
+T = TypeVar("T")
+Known = Callable[[str], Entry | None]  #: the present entry of a key
+
+STATE = """
+select newest from (
+    select key, max(rv) as newest, op from kv indexed by kv_by_key where key > ? and key < ? and rv <= ? group by key
+) where op = ? order by key
+"""
+
+CHANGES = """
+select now.rv, now.key, now.val, now.prev, before.val
+from kv as now indexed by kv_by_key left join kv as before on before.rv = now.prev
+where now.key > ? and now.key < ? and now.rv > ? and now.rv <= ? order by now.rv
+"""
+
+NEWEST_CHANGES = """
+select now.rv, now.key, now.val, now.prev, before.val
+from kv as now left join kv as before on before.rv = now.prev where now.rv > ? order by now.rv
+"""
+
+
+class History:
+    """Reads on a thread of its own.  Entries that are still current come from `known`, not as copies."""
+
+    def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
+        self._connection = connection
+        self._known = known
+        self._thread = ThreadPoolExecutor(1, "store-history")
+
+    async def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
+        rows = await self._ask(
+            since, lambda: self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until)).fetchall()
+        )
+        return changes_from(rows, self._known)
+
+    async def page(self, prefix: str, revision: Revision, *, after: str, limit: int) -> Page:
+        """The entries under a prefix as of a revision."""
+        rows, remaining = await self._ask(revision, lambda: self._rows(prefix, revision, after, limit))
+        entries = [entry_from(self._known, key, value, written) for written, key, value in rows]
+        return Page(entries, revision, after=entries[-1].key if remaining and entries else "", remaining=remaining)
+
+    def _rows(
+        self, prefix: str, revision: Revision, after: str, limit: int
+    ) -> tuple[list[tuple[int, str, bytes]], int]:
+        bounds = (max(prefix, after), end_of(prefix), revision, PUT)
+        revisions = self._connection.execute(STATE, bounds).fetchall()
+        shown = revisions[:limit] if limit > 0 else revisions
+        read = self._connection.execute
+        rows = [read("select rv, key, val from kv where rv = ?", found).fetchone() for found in shown]
+        return rows, len(revisions) - len(shown)
+
+    async def _ask(self, revision: Revision, read: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_snapshot, revision, read)
+        except (sqlite3.Error, RuntimeError) as error:
+            raise Unavailable(f"the store cannot read its history: {error}") from error
+
+    def _in_snapshot(self, revision: Revision, read: Callable[[], T]) -> T:
+        self._connection.execute("begin")
+        try:
+            oldest = compacted(self._connection)
+            if revision < oldest:
+                raise Compacted(revision, oldest)
+            return read()
+        finally:
+            self._connection.execute("rollback")
+
+    def close(self) -> None:
+        """Blocks until a read under way is done."""
+        self._thread.shutdown(cancel_futures=True)
+        self._connection.close()
+
+
+def newest_changes(connection: sqlite3.Connection, since: Revision, known: Known) -> list[Change]:
+    """The whole log after a revision."""
+    return changes_from(connection.execute(NEWEST_CHANGES, (since,)).fetchall(), known)
+
+
+def changes_from(rows: list[tuple[int, str, bytes | None, int, bytes | None]], known: Known) -> list[Change]:
+    changes = []
+    for revision, key, value, before, value_before in rows:
+        entry = None if value is None else entry_from(known, key, value, revision)
+        previous = None if value_before is None else Entry(key, value_before, before)
+        changes.append(Change(revision, key, entry, previous))
+    return changes
+
+
+def entry_from(known: Known, key: str, value: bytes, revision: Revision) -> Entry:
+    entry = known(key)
+    return entry if entry is not None and entry.revision == revision else Entry(key, value, revision)

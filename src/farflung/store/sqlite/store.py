@@ -1,0 +1,243 @@
+"""What happens in the event loop: numbering, checking, publishing."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from farflung.store.base import (
+    ABSENT,
+    Change,
+    Compacted,
+    Conflict,
+    Entry,
+    FutureRevision,
+    Page,
+    Revision,
+    Stamp,
+    Subscription,
+    Unavailable,
+    Watcher,
+    unstamped,
+)
+from farflung.store.compaction import KEEP, Clock, Marks, keep_forgetting
+from farflung.store.fanout import Fanout
+from farflung.store.keys import check_key, check_prefix
+from farflung.store.present import Present
+from farflung.store.sqlite import files, sweeping
+from farflung.store.sqlite.checkpoint import Checkpointer
+from farflung.store.sqlite.history import History
+from farflung.store.sqlite.writer import Write, Writer, fulfil, refuse
+from farflung.store.tail import Tail
+
+T = TypeVar("T")
+
+PAUSE: Final = 0.005  #: seconds between two steps of a compaction, so that it does not crowd out the writes
+
+
+class SqliteStore:
+    """A store in an SQLite file.  `await SqliteStore.open(path)`, and `close` it in the same event loop."""
+
+    def __init__(self, opened: files.Opened, *, stamp: Stamp, keep: float, clock: Clock) -> None:
+        loaded = opened.loaded
+        self._opened = opened
+        self._stamp = stamp
+        self._loop = asyncio.get_running_loop()
+        self._present = Present(loaded.entries, loaded.revision)
+        self._tail = Tail(loaded.revision)
+        self._marks = Marks(loaded.marks)
+        self._oldest = loaded.oldest
+        self._numbered = loaded.revision
+        self._under_way: dict[str, Write] = {}
+        self._fanout = Fanout()
+        self._compacting = asyncio.Lock()
+        self._closed: asyncio.Task[None] | None = None
+        dirty = threading.Event()
+        self._writer = Writer(opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, dirty=dirty)
+        self._checkpointer = Checkpointer(opened.checkpointing, dirty)
+        self._history = History(opened.reading, self._present.get)
+        self._forgetting = self._loop.create_task(keep_forgetting(self, keep=keep, clock=clock))
+
+    @classmethod
+    async def open(
+        cls, path: Path, *, stamp: Stamp = unstamped, keep: float = KEEP, clock: Clock = time.time
+    ) -> SqliteStore:
+        """Open the store in a file, which is made if it is not there.  Raises Unusable, and then alters nothing.
+        History is kept for `keep` seconds."""
+        opened = await asyncio.to_thread(files.open_files, path)
+        return cls(opened, stamp=stamp, keep=keep, clock=clock)
+
+    @property
+    def revision(self) -> Revision:
+        return self._present.revision
+
+    @property
+    def oldest(self) -> Revision:
+        return self._oldest
+
+    def get(self, key: str) -> Entry | None:
+        return self._present.get(key)
+
+    def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
+        check_prefix(prefix)
+        return self._present.page(prefix, after=after, limit=limit)
+
+    async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
+        check_prefix(prefix)
+        self._check_revision(revision)
+        if revision >= self._tail.floor:
+            undone = self._tail.undone(prefix, revision)
+        elif self._present.unchanged_since(prefix, revision):
+            undone = {}
+        else:
+            return await self._history.page(prefix, revision, after=after, limit=limit)
+        return self._present.page_before(prefix, after=after, limit=limit, revision=revision, undone=undone)
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        check_key(key)
+        previous = await self._expected(key, expect)
+        revision = self._numbered + 1
+        entry = Entry(key, exactly(self._stamp(value, revision)), revision)
+        await self._write(Change(revision, key, entry, previous))
+        return entry
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        previous = await self._expected(key, expect)
+        if previous is None:
+            raise Conflict(key, expect, ABSENT)
+        revision = self._numbered + 1
+        await self._write(Change(revision, key, None, previous))
+        return revision
+
+    async def _expected(self, key: str, expect: Revision) -> Entry | None:
+        """The entry to replace, once no write of its key is under way: whoever loses, loses to something durable."""
+        while (ahead := self._under_way.get(key)) is not None:
+            settled = self._loop.create_future()
+            ahead.waiting.append(settled)
+            await settled
+        if self._closed is not None:
+            raise Unavailable("the store is closed")
+        entry = self._present.get(key)
+        actual = ABSENT if entry is None else entry.revision
+        if actual != expect:
+            raise Conflict(key, expect, actual)
+        return entry
+
+    def _write(self, change: Change) -> asyncio.Future[None]:
+        """Take the next revision.  Nothing may be awaited between the check and this."""
+        self._numbered = change.revision
+        write = Write(change, self._loop.create_future())
+        self._under_way[change.key] = write
+        self._writer.submit(write)
+        return write.outcome
+
+    def _publish(self, writes: Sequence[Write]) -> None:
+        """These are durable: let them be seen, then heard of, then acknowledged."""
+        for write in writes:
+            change = write.change
+            del self._under_way[change.key]
+            self._present.apply(change)
+            self._tail.append(change)
+        self._fanout.publish([write.change for write in writes])
+        for write in writes:
+            fulfil(write.outcome, None)
+            wake(write.waiting)
+
+    def _fail(self, writes: Sequence[Write], reason: str) -> None:
+        """These did not happen: their keys are as they were, their revisions will never be seen."""
+        for write in writes:
+            del self._under_way[write.change.key]
+        for write in writes:
+            refuse(write.outcome, reason)
+            wake(write.waiting)
+
+    def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
+        return self._fanout.subscribe(prefix, watcher)
+
+    async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
+        check_prefix(prefix)
+        self._check_revision(since)
+        self._check_revision(max(since, until))
+        if since >= self._tail.floor:
+            return self._tail.changes(prefix, since=since, until=until)
+        if self._present.unchanged_since(prefix, since):
+            return []
+        return await self._history.changes(prefix, since=since, until=until)
+
+    def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
+        return self._fanout.watch(self, prefix, since=since)
+
+    def _check_revision(self, revision: Revision) -> None:
+        if revision < self._oldest:
+            raise Compacted(revision, self._oldest)
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+
+    async def compact(self, before: Revision) -> None:
+        if before > self.revision:
+            raise FutureRevision(before, self.revision)
+        async with self._compacting:
+            if before > self._oldest:
+                await self._perform(partial(sweeping.note_compacted, before=before))
+                self._oldest = before
+                self._tail.forget(before)
+                self._marks.forget(before)
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        finished = await self._perform(sweeping.sweep)
+        while not finished:
+            await asyncio.sleep(PAUSE)
+            finished = await self._perform(sweeping.sweep)
+
+    async def mark(self, moment: float) -> None:
+        """Note, durably, that the present revision is that of this moment."""
+        revision = self.revision
+        if revision > self._marks.newest:
+            await self._perform(partial(sweeping.note_mark, revision=revision, moment=moment))
+            self._marks.add(revision, moment)
+
+    def reached(self, moment: float) -> Revision:
+        """The newest revision known to be as old as that moment."""
+        return self._marks.reached(moment)
+
+    async def _perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed is not None:
+            raise Unavailable("the store is closed")
+        return await self._writer.perform(work)
+
+    async def close(self) -> None:
+        if self._closed is None:
+            self._forgetting.cancel()
+            self._closed = self._loop.create_task(self._close())
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        await asyncio.wait([self._forgetting])
+        await asyncio.to_thread(self._stop_threads)
+        self._fanout.close()
+
+    def _stop_threads(self) -> None:
+        """The connection that writes is the last to go: SQLite then moves the rest of its log into the file."""
+        self._checkpointer.stop()
+        self._history.close()
+        self._opened.checkpointing.close()
+        self._writer.stop()
+        self._opened.writing.close()
+        self._opened.lock.release()
+
+
+def exactly(value: bytes) -> bytes:
+    """A copy without spare room: encoders over-allocate, and this is kept."""
+    return bytes(memoryview(value))
+
+
+def wake(waiting: Sequence[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        fulfil(future, None)

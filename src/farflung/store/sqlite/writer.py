@@ -1,0 +1,200 @@
+"""The one thread that writes.
+
+It takes whatever has gathered since it last looked and commits that at once: with many writers the price of a disk
+sync is shared by all of them, with one writer nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
+
+from farflung.store.base import Change, Unavailable
+from farflung.store.sqlite.files import DELETE, PUT
+
+T = TypeVar("T")
+
+STATEMENT: Final = (
+    64  #: rows of one insert: each statement lets the event loop have the interpreter, and asks for it back
+)
+BATCH: Final = 1024  #: writes of one commit …
+BATCH_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if they are large
+
+log = logging.getLogger(__name__)
+
+
+class Write:
+    """A change under way.  `outcome` is its writer's; `settled` tells those who wait for the key."""
+
+    __slots__ = ("change", "outcome", "waiting")
+
+    def __init__(self, change: Change, outcome: asyncio.Future[None]) -> None:
+        self.change = change
+        self.outcome = outcome
+        self.waiting: list[asyncio.Future[None]] = []
+
+
+class Job(Generic[T]):
+    """Other work for the writer's connection, in a transaction of its own."""
+
+    __slots__ = ("outcome", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T], outcome: asyncio.Future[T]) -> None:
+        self.work = work
+        self.outcome = outcome
+
+
+class Stop:
+    """The last thing to do."""
+
+
+Item = Write | Job[Any] | Stop
+
+
+class Writer:
+    """Commits writes in the order they come, and tells the event loop: `committed`, or `failed` with a reason."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        committed: Callable[[Sequence[Write]], None],
+        failed: Callable[[Sequence[Write], str], None],
+        dirty: threading.Event,
+    ) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._committed = committed
+        self._failed = failed
+        self._dirty = dirty
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
+        self._thread.start()
+        self.submit: Callable[[Item], None] = self._queue.put
+
+    async def perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run some work between two commits.  Raises Unavailable if the disk will not have it."""
+        job: Job[T] = Job(work, self._loop.create_future())
+        self.submit(job)
+        return await job.outcome
+
+    def stop(self) -> None:
+        """Commit what has been submitted, and end.  Blocks."""
+        self.submit(Stop())
+        self._thread.join()
+
+    def _work(self) -> None:
+        item: Item | None = self._queue.get()
+        while not isinstance(item, Stop):
+            if isinstance(item, Write):
+                writes, item = self._gather(item)
+                self._commit(writes)
+            elif item is not None:
+                self._perform(item)
+                item = None
+            if item is None:
+                item = self._queue.get()
+
+    def _gather(self, first: Write) -> tuple[list[Write], Item | None]:
+        """The writes that can be committed at once, and what comes after them if that is known."""
+        writes = [first]
+        size = size_of(first)
+        try:
+            while len(writes) < BATCH and size < BATCH_BYTES:
+                item = self._queue.get_nowait()
+                if not isinstance(item, Write):
+                    return writes, item
+                writes.append(item)
+                size += size_of(item)
+        except queue.Empty:
+            pass
+        return writes, None
+
+    def _commit(self, writes: list[Write]) -> None:
+        try:
+            self._insert(writes)
+        except Exception as error:
+            self._roll_back()
+            self._tell(self._failed, writes, str(error))
+        else:
+            self._dirty.set()
+            self._tell(self._committed, writes)
+
+    def _insert(self, writes: list[Write]) -> None:
+        execute = self._connection.execute
+        if len(writes) <= STATEMENT:
+            execute(insert(len(writes)), values_of(writes))
+            return
+        execute("begin immediate")
+        for start in range(0, len(writes), STATEMENT):
+            part = writes[start : start + STATEMENT]
+            execute(insert(len(part)), values_of(part))
+        execute("commit")
+
+    def _perform(self, job: Job[Any]) -> None:
+        try:
+            self._connection.execute("begin immediate")
+            result = job.work(self._connection)
+            self._connection.execute("commit")
+        except Exception as error:
+            self._roll_back()
+            self._tell(refuse, job.outcome, str(error))
+        else:
+            self._dirty.set()
+            self._tell(fulfil, job.outcome, result)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+        except sqlite3.Error:
+            log.exception("a failed commit could not be rolled back")
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            log.debug("the event loop ended before the store was closed")
+
+
+def size_of(write: Write) -> int:
+    entry = write.change.entry
+    return 0 if entry is None else len(entry.value)
+
+
+@lru_cache(maxsize=STATEMENT)
+def insert(rows: int) -> str:
+    return f"insert into kv (rv, key, op, prev, val) values {', '.join(['(?, ?, ?, ?, ?)'] * rows)}"  # noqa: S608
+
+
+def values_of(writes: Sequence[Write]) -> list[object]:
+    values: list[object] = []
+    for write in writes:
+        change = write.change
+        entry = change.entry
+        previous = change.previous
+        values += (
+            change.revision,
+            change.key,
+            DELETE if entry is None else PUT,
+            0 if previous is None else previous.revision,
+            None if entry is None else entry.value,
+        )
+    return values
+
+
+def fulfil(outcome: asyncio.Future[T], result: T) -> None:
+    if not outcome.done():
+        outcome.set_result(result)
+
+
+def refuse(outcome: asyncio.Future[Any], reason: str) -> None:
+    if not outcome.done():
+        outcome.set_exception(Unavailable(f"the store cannot write: {reason}"))
