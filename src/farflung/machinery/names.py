@@ -199,6 +199,17 @@ label_value: Final = _matching(
     ),
 )
 
+#: finalizers that need no prefix
+STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
+def finalizer(text: str) -> Sequence[str]:
+    """The finalizer of a built-in kind holds a slash, or is one of Kubernetes' own."""
+    if "/" in text or text in STANDARD_FINALIZERS:
+        return GOOD
+    return ("name is neither a standard finalizer name nor is it fully qualified",)
+
+
 # --- keys, variables, ports -----------------------------------------------------------------------
 
 _config_key_letters: Final = _matching(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.hub.admission.fields import IMMUTABLE, NOT_NEGATIVE, check_annotations, check_labels, check_name
+from farflung.hub.admission.fields import IMMUTABLE, NOT_NEGATIVE, Errors, check_annotations, check_labels, check_name
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_long
 
-STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 FIXED: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 OPERATIONS: Final = frozenset({"Apply", "Update"})
@@ -18,9 +17,9 @@ MANAGER_LENGTH: Final = 128
 
 
 def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[FieldError]:
-    """What is wrong with the metadata of an object to be created.  Its name has been generated already."""
+    """What is wrong with an object's metadata.  Its name has been generated already."""
     metadata: Obj = obj.get("metadata") or {}
-    errors: list[FieldError] = []
+    errors: Errors = []
     prefix = metadata.get("generateName")
     if prefix:
         errors += [invalid_value("metadata.generateName", prefix, wrong) for wrong in rules.name(names.masked(prefix))]
@@ -32,7 +31,8 @@ def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[Field
     _check_content(metadata, namespaced, errors)
     finalizers = metadata.get("finalizers")
     if finalizers and not rules.short_finalizers:
-        errors += _short_finalizers(finalizers)
+        for index, finalizer in enumerate(finalizers):
+            check_name(names.finalizer, finalizer, f"metadata.finalizers[{index}]", errors)
     return errors
 
 
@@ -47,7 +47,7 @@ def validate_metadata_update(new: Obj, old: Obj) -> list[FieldError]:
     return changes + changes
 
 
-def _check_content(metadata: Obj, namespaced: bool, errors: list[FieldError]) -> None:
+def _check_content(metadata: Obj, namespaced: bool, errors: Errors) -> None:
     """Everything but the name."""
     namespace = metadata.get("namespace")
     if not namespaced:
@@ -64,15 +64,15 @@ def _check_content(metadata: Obj, namespaced: bool, errors: list[FieldError]) ->
     if annotations := metadata.get("annotations"):
         check_annotations(annotations, "metadata.annotations", errors)
     if owners := metadata.get("ownerReferences"):
-        errors += _owners(owners)
+        _check_owners(owners, errors)
     if finalizers := metadata.get("finalizers"):
-        errors += _finalizers(finalizers)
+        _check_finalizers(finalizers, errors)
     if managed := metadata.get("managedFields"):
-        errors += _managed(managed)
+        _check_managed(managed, errors)
 
 
 def _changes(new: Obj, old: Obj) -> list[FieldError]:
-    errors: list[FieldError] = []
+    errors: Errors = []
     if old.get("deletionTimestamp") is not None:
         added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
         if added:
@@ -90,8 +90,7 @@ def _changes(new: Obj, old: Obj) -> list[FieldError]:
 # --- owners ---------------------------------------------------------------------------------------
 
 
-def _owners(owners: Sequence[Obj]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_owners(owners: Sequence[Obj], errors: Errors) -> None:
     controller = ""
     for owner in owners:
         _check_owner(owner, errors)
@@ -105,10 +104,9 @@ def _owners(owners: Sequence[Obj]) -> list[FieldError]:
                 errors.append(invalid_value("metadata.ownerReferences", [_as_go_orders(one) for one in owners], detail))
                 break
             controller = current
-    return errors
 
 
-def _check_owner(owner: Obj, errors: list[FieldError]) -> None:
+def _check_owner(owner: Obj, errors: Errors) -> None:
     api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
     group, version = _parsed(api_version)
     if not version:
@@ -146,31 +144,18 @@ def _as_go_orders(owner: Obj) -> Obj:
 # --- finalizers -----------------------------------------------------------------------------------
 
 
-def _finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_finalizers(finalizers: Sequence[str], errors: Errors) -> None:
     for finalizer in finalizers:
         check_name(names.qualified_name, finalizer, "metadata.finalizers", errors)
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid_value("metadata.finalizers", finalizers, detail))
-    return errors
-
-
-def _short_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    """A built-in kind's finalizers hold a slash, or are one of Kubernetes' own."""
-    detail = "name is neither a standard finalizer name nor is it fully qualified"
-    return [
-        invalid_value(f"metadata.finalizers[{index}]", finalizer, detail)
-        for index, finalizer in enumerate(finalizers)
-        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS
-    ]
 
 
 # --- managed fields -------------------------------------------------------------------------------
 
 
-def _managed(entries: Sequence[Obj]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_managed(entries: Sequence[Obj], errors: Errors) -> None:
     for index, entry in enumerate(entries):
         field = f"metadata.managedFields[{index}]"
         if entry.get("operation") not in OPERATIONS:
@@ -184,4 +169,3 @@ def _managed(entries: Sequence[Obj]) -> list[FieldError]:
             errors.append(too_long(f"{field}.manager", MANAGER_LENGTH))
         if not manager.isprintable():
             errors.append(invalid_value(f"{field}.manager", manager, "should only contain printable characters"))
-    return errors
