@@ -1,0 +1,159 @@
+"""JSON patch (RFC 6902), with the habits of Kubernetes' implementation:
+
+`replace` of a missing key adds it, `test` of a missing path equals null, negative list indices count from the end,
+an operation without a value has the value null, and a copy from a missing key copies null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from farflung.machinery.errors import ApiError, bad_request
+
+MAX_OPERATIONS: Final = 10_000
+OPERATION_FIELDS: Final = frozenset({"op", "from", "path", "value"})
+
+
+class _Rejected(Exception):
+    pass
+
+
+def rejected() -> ApiError:
+    """What Kubernetes says of every patch that cannot be applied."""
+    message = "the server rejected our request due to an error in our request"
+    return ApiError(422, "Invalid", message, {})
+
+
+def check(operations: Any) -> list[str]:
+    """Refuse what is no JSON patch; return the unknown fields of its operations."""
+    if not isinstance(operations, list):
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
+        )
+    if len(operations) > MAX_OPERATIONS:
+        found = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {found}")
+    return [
+        f'json patch unknown field "[{position}].{field}"'
+        for position, operation in enumerate(operations)
+        if isinstance(operation, dict)
+        for field in sorted(operation.keys() - OPERATION_FIELDS)
+    ]
+
+
+def apply(document: Any, operations: list[Any]) -> Any:
+    """The patched document.  The one given is changed in place; it is the caller's copy."""
+    try:
+        for operation in operations:
+            if not isinstance(operation, dict):
+                raise _Rejected
+            document = _apply_one(document, operation)
+    except _Rejected:
+        raise rejected() from None
+    return document
+
+
+def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
+    path = operation.get("path")
+    if not isinstance(path, str):
+        raise _Rejected
+    keys = _keys(path)
+    value = operation.get("value")
+    match operation.get("op"):
+        case "add":
+            return _put(document, keys, value, insert=True)
+        case "replace":
+            return _put(document, keys, value, insert=False)
+        case "remove":
+            _remove(document, keys)
+        case "move":
+            source = _keys(operation.get("from"))
+            moved = _get(document, source)
+            if moved is _MISSING:
+                raise _Rejected
+            _remove(document, source)
+            return _put(document, keys, moved, insert=True)
+        case "copy":
+            copied = _get(document, _keys(operation.get("from")))
+            copied = None if copied is _MISSING else orjson.loads(orjson.dumps(copied))
+            return _put(document, keys, copied, insert=True)
+        case "test":
+            found = _get(document, keys)
+            if (None if found is _MISSING else found) != value:
+                raise _Rejected
+        case _:
+            raise _Rejected
+    return document
+
+
+_MISSING: Final = object()
+
+
+def _keys(path: Any) -> list[str]:
+    """The steps of a pointer.  A path without its leading slash loses its first step, as upstream."""
+    if not isinstance(path, str):
+        raise _Rejected
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+
+
+def _get(document: Any, keys: list[str]) -> Any:
+    for key in keys:
+        if isinstance(document, dict):
+            document = document.get(key, _MISSING)
+        elif isinstance(document, list):
+            document = document[_index(key, len(document))]
+        else:
+            raise _Rejected
+        if document is _MISSING:
+            return _MISSING
+    return document
+
+
+def _parent(document: Any, keys: list[str]) -> Any:
+    parent = _get(document, keys[:-1])
+    if not isinstance(parent, dict | list):
+        raise _Rejected
+    return parent
+
+
+def _put(document: Any, keys: list[str], value: Any, *, insert: bool) -> Any:
+    if not keys:
+        return value
+    parent, key = _parent(document, keys), keys[-1]
+    if isinstance(parent, dict):
+        parent[key] = value
+    elif insert:
+        parent.insert(len(parent) if key == "-" else _index(key, len(parent) + 1), value)
+    else:
+        parent[_index(key, len(parent))] = value
+    return document
+
+
+def _remove(document: Any, keys: list[str]) -> None:
+    if not keys:
+        raise _Rejected
+    parent, key = _parent(document, keys), keys[-1]
+    if isinstance(parent, list):
+        del parent[_index(key, len(parent))]
+    elif key in parent:
+        del parent[key]
+    else:
+        raise _Rejected
+
+
+def _index(key: str, length: int) -> int:
+    digits = key.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
+        raise _Rejected
+    index = int(key)
+    if not -length <= index < length:
+        raise _Rejected
+    return index + length if index < 0 else index
+
+
+def _go_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {dict: "object", str: "string", int: "number", float: "number"}.get(type(value), "null")

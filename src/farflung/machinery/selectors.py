@@ -1,0 +1,294 @@
+"""Label and field selectors: their grammar, what is wrong with them, and whether an object matches.
+
+env=prod,tier!=web,region in (eu,us),!canary,n>5        labels
+metadata.name=a,status.phase!=Running                   fields
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from farflung.machinery import names
+from farflung.machinery.errors import bad_request, go_quote
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label.  Operators: in, notin, exists, !, gt, lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "in":
+                return value in self.values
+            case "notin":
+                return value not in self.values
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+        return value is not None and _compares(value, self.operator, self.values[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements hold.  No requirements: everything matches."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+
+EVERYTHING: Final = LabelSelector()
+
+
+def _compares(value: str, operator: str, bound: str) -> bool:
+    try:
+        number = int(value)
+    except ValueError:
+        return False
+    return number > int(bound) if operator == "gt" else number < int(bound)
+
+
+@lru_cache(maxsize=4096)
+def parse_labels(text: str) -> LabelSelector:
+    """A label selector from a query.  Raises a 400 that says what was found where something else was expected."""
+    if not text.strip():
+        return EVERYTHING
+    try:
+        return LabelSelector(tuple(_Parser(text).selector()))
+    except _Refused as refused:
+        raise bad_request(str(refused)) from None
+
+
+class _Refused(Exception):
+    pass
+
+
+END: Final = "end of string"
+IDENTIFIER: Final = "identifier"
+SYMBOLS: Final = frozenset({"=", "==", "!=", "!", ">", "<", "(", ")", ","})
+SPECIAL: Final = frozenset("=!(),><")
+OPERATORS: Final = {"=": "in", "==": "in", "!=": "notin", "in": "in", "notin": "notin", ">": "gt", "<": "lt"}
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """(token, as written); a token is a symbol, `in`, `notin`, IDENTIFIER, or END at the end."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char in " \t\r\n":
+            at += 1
+        elif char in SPECIAL:
+            symbol = text[at : at + 2] if text[at : at + 2] in SYMBOLS else char
+            found.append((symbol, symbol))
+            at += len(symbol)
+        else:
+            end = at
+            while end < len(text) and text[end] not in SPECIAL and text[end] not in " \t\r\n":
+                end += 1
+            word = text[at:end]
+            found.append((word if word in ("in", "notin") else IDENTIFIER, word))
+            at = end
+    found.append((END, ""))
+    return found
+
+
+class _Parser:
+    """Recursive descent over the tokens; each message is the one Kubernetes gives at that point."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = _tokens(text)
+        self.at = 0
+
+    def peek(self) -> tuple[str, str]:
+        """The next token where `in` and `notin` are words like others."""
+        token, literal = self.tokens[self.at]
+        return (IDENTIFIER if token in ("in", "notin") else token), literal
+
+    def take(self) -> tuple[str, str]:
+        found = self.peek()
+        self.advance()
+        return found
+
+    def advance(self) -> None:
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+
+    def selector(self) -> Iterable[Requirement]:
+        while True:
+            token, literal = self.peek()
+            if token == END:
+                return
+            if token not in (IDENTIFIER, "!"):
+                raise _Refused(f"found '{literal}', expected: !, identifier, or 'end of string'")
+            try:
+                yield self.requirement()
+            except _Refused as refused:
+                raise _Refused(f"unable to parse requirement: {refused}") from None
+            token, literal = self.take()
+            if token == END:
+                return
+            if token != ",":
+                raise _Refused(f"found '{literal}', expected: ',' or 'end of string'")
+            token, literal = self.peek()
+            if token not in (IDENTIFIER, "!"):
+                raise _Refused(f"found '{literal}', expected: identifier after ','")
+
+    def requirement(self) -> Requirement:
+        token, key = self.take()
+        negated = token == "!"
+        if negated:
+            token, key = self.take()
+        if token != IDENTIFIER:
+            raise _Refused(f"found '{key}', expected: identifier")
+        if wrong := names.qualified_name(key):
+            raise _Refused(f"<nil>: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
+        if negated:
+            return Requirement(key, "!")
+        if self.peek()[0] in (END, ","):
+            return Requirement(key, "exists")
+        symbol, literal = self.tokens[self.at]
+        self.advance()
+        if symbol not in OPERATORS:
+            raise _Refused(f"found '{literal}', expected: in, notin, =, ==, !=, gt, lt")
+        values = self.value_list() if symbol in ("in", "notin") else (self.one_value(),)
+        return _checked(Requirement(key, OPERATORS[symbol], values))
+
+    def one_value(self) -> str:
+        if self.peek()[0] in (END, ","):
+            return ""
+        token, literal = self.take()
+        if token != IDENTIFIER:
+            raise _Refused(f"found '{literal}', expected: identifier")
+        return literal
+
+    def value_list(self) -> tuple[str, ...]:
+        token, literal = self.take()
+        if token != "(":  # noqa: S105
+            raise _Refused(f"found '{literal}' expected: '('")
+        values: set[str] = set()
+        value, separated = "", True
+        while True:
+            token, literal = self.take()
+            if token == IDENTIFIER and separated:
+                value, separated = literal, False
+            elif token in (",", ")"):
+                values.add(value)
+                value, separated = "", True
+                if token == ")":  # noqa: S105
+                    return tuple(sorted(values))
+            else:
+                expected = "',' or ')'" if not separated else "',', or identifier"
+                raise _Refused(f"found '{literal}', expected: {expected}")
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    wrong: list[str] = []
+    for position, value in enumerate(requirement.values):
+        if requirement.operator in ("gt", "lt") and not _is_integer(value):
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            wrong.append(f"values[{position}]: Invalid value: {go_quote(value)}: {why}")
+        wrong += [
+            f"values[{position}][{requirement.key}]: Invalid value: {go_quote(value)}: {why}"
+            for why in names.label_value(value)
+        ]
+    if wrong:
+        raise _Refused(wrong[0] if len(wrong) == 1 else "[" + ", ".join(wrong) + "]")
+    return requirement
+
+
+def _is_integer(text: str) -> bool:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isascii() and digits.isdigit() and len(digits) < 19
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    field: str
+    equal: bool
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    terms: tuple[FieldTerm, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def matches(self, read: Callable[[str], str]) -> bool:
+        """`read` gives the text of a field."""
+        return all((read(term.field) == term.value) == term.equal for term in self.terms)
+
+    def exactly(self, field: str) -> str | None:
+        """The one value a field must have, if the selector says so."""
+        return next((term.value for term in self.terms if term.field == field and term.equal), None)
+
+
+@lru_cache(maxsize=4096)
+def parse_fields(text: str) -> FieldSelector:
+    terms: list[FieldTerm] = []
+    for part in _split_unescaped(text):
+        if not part:
+            continue
+        for operator in ("!=", "==", "="):
+            at = _find_operator(part, operator)
+            if at >= 0:
+                break
+        else:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        field, value = part[:at], part[at + len(operator) :]
+        terms.append(FieldTerm(field, operator != "!=", _unescape(value)))
+    return FieldSelector(tuple(term for term in terms if term.field))
+
+
+def _find_operator(part: str, operator: str) -> int:
+    """Where the first operator of a term is, if it is this one."""
+    first = next((at for at, char in enumerate(part) if char in "!=" and part[at : at + 2] != "!"), -1)
+    if first < 0 or not part.startswith(operator, first):
+        return -1
+    return first
+
+
+def _split_unescaped(text: str) -> list[str]:
+    parts, start, at = [], 0, 0
+    while at < len(text):
+        if text[at] == "\\":
+            at += 1
+        elif text[at] == ",":
+            parts.append(text[start:at])
+            start = at + 1
+        at += 1
+    parts.append(text[start:])
+    return parts
+
+
+def _unescape(value: str) -> str:
+    out, at = [], 0
+    while at < len(value):
+        if value[at] == "\\":
+            at += 1
+            if at == len(value) or value[at] not in "\\,=":
+                raise bad_request(f"invalid field selector: invalid escape sequence in {go_quote(value)}")
+        elif value[at] in ",=":
+            raise bad_request(f"invalid field selector: unescaped character in {go_quote(value)}")
+        out.append(value[at])
+        at += 1
+    return "".join(out)
