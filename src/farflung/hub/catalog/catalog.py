@@ -1,0 +1,80 @@
+"""What is served: an immutable collection of resources, found by group, version and plural."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from farflung.apis.builtin import GROUPS
+from farflung.apis.resource import Resource
+
+Path = tuple[str, str, str]  #: group, version, plural
+
+VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?", re.ASCII)
+STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
+
+#: built-in groups come first, in an order of their own: kubectl takes the first group that knows a name
+RANKS: Final = {group: rank for rank, group in enumerate(GROUPS)}
+
+
+class Catalog:
+    """Resources by (group, version, plural); of two with the same path the later one wins."""
+
+    __slots__ = ("_groups", "_resources")
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources: dict[Path, Resource] = {(one.group, one.version, one.plural): one for one in resources}
+        self._groups = grouped(self._resources.values())
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._resources.get((group, version, plural))
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._resources.values())
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """In the order of discovery, the core group first."""
+        return tuple(self._groups)
+
+    def has_group(self, group: str) -> bool:
+        return group in self._groups
+
+    def versions(self, group: str) -> tuple[str, ...]:
+        """The preferred one first; nothing if the group is not served."""
+        return tuple(self._groups.get(group, ()))
+
+    def resources(self, group: str, version: str) -> tuple[Resource, ...]:
+        """By name; nothing if the version is not served."""
+        return self._groups.get(group, {}).get(version, ())
+
+
+def grouped(resources: Iterable[Resource]) -> dict[str, dict[str, tuple[Resource, ...]]]:
+    """group → version → resources, each level in the order of discovery."""
+    found: dict[str, dict[str, list[Resource]]] = {}
+    for resource in resources:
+        found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+    return {
+        group: {
+            version: tuple(sorted(found[group][version], key=lambda one: one.plural))
+            for version in sorted(found[group], key=version_order)
+        }
+        for group in sorted(found, key=group_order)
+    }
+
+
+def group_order(group: str) -> tuple[int, str]:
+    return RANKS.get(group, len(RANKS)), group
+
+
+def version_order(version: str) -> tuple[int, int, int, str]:
+    """v2, v1, v1beta2, v1beta1, v1alpha1, then everything that is no such version by the alphabet."""
+    match = VERSION.fullmatch(version)
+    if match is None:
+        return len(STABILITY), 0, 0, version
+    major, stability, minor = match.groups()
+    return STABILITY[stability], -int(major), -int(minor or 0), version

@@ -1,0 +1,195 @@
+"""Which representation a client gets, by its Accept header.
+
+The first acceptable clause wins, better quality first.  A clause may ask for another shape of the same data:
+`application/json;as=Table;v=v1;g=meta.k8s.io`.  A clause we cannot satisfy is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from farflung.apis.resource import Resource
+from farflung.machinery.errors import ApiError, not_acceptable
+
+JSON: Final = "json"
+YAML: Final = "yaml"
+PROTOBUF: Final = "protobuf"
+
+MEDIA_TYPES: Final = {
+    JSON: "application/json",
+    YAML: "application/yaml",
+    PROTOBUF: "application/vnd.kubernetes.protobuf",
+}
+STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+ACCEPTED: Final = tuple(MEDIA_TYPES.values())
+
+META_VERSIONS: Final = ("v1", "v1beta1")
+TABLE: Final = "Table"
+PARTIAL: Final = "PartialObjectMetadata"
+PARTIAL_LIST: Final = "PartialObjectMetadataList"
+
+REMEMBERED_LENGTH: Final = 512  #: longer headers are read anew each time
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """How an answer is encoded, and in which shape."""
+
+    media: str = JSON  #: json, yaml or protobuf
+    as_: str = ""  #: Table, PartialObjectMetadata, PartialObjectMetadataList; empty: the object itself
+    version: str = ""  #: of that shape
+
+    @property
+    def content_type(self) -> str:
+        return MEDIA_TYPES[self.media]
+
+    @property
+    def stream_type(self) -> str:
+        """The content type of a watch."""
+        return MEDIA_TYPES[JSON] if self.media == JSON else f"{MEDIA_TYPES[self.media]};stream=watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One alternative of an Accept header."""
+
+    type: str
+    subtype: str
+    quality: float
+    parameters: tuple[tuple[str, str], ...]
+
+    @property
+    def media_type(self) -> str:
+        return f"{self.type}/{self.subtype}"
+
+    def covers(self, media_type: str) -> bool:
+        type_, _, subtype = media_type.partition("/")
+        return self.type in (type_, "*") and self.subtype in (subtype, "*")
+
+
+def negotiate(accept: str, resource: Resource, *, many: bool = False, watch: bool = False) -> Representation:
+    """How to answer with one object or `many`, once or in a watch.  Raises ApiError 406."""
+    read = remembered if len(accept) <= REMEMBERED_LENGTH else chosen
+    representation = read(accept, resource.custom, many, watch)
+    if representation.as_ in (PARTIAL, PARTIAL_LIST):
+        check_number(representation, resource, many=many and not watch)
+    return representation
+
+
+def chosen(accept: str, custom: bool, many: bool, watch: bool) -> Representation:
+    clauses = parse(accept)
+    if not custom and not routable(clauses):
+        raise not_routable(many)
+    if watch:
+        offered: tuple[str, ...] = (JSON,)
+    else:
+        offered = (JSON, YAML) if custom else (JSON, YAML, PROTOBUF)
+    for clause in clauses:
+        for media in offered:
+            if clause.covers(MEDIA_TYPES[media]) and (shape := shape_of(clause, media)) is not None:
+                return Representation(media, *shape)
+    raise not_acceptable(STREAM_TYPES if watch else ACCEPTED)
+
+
+remembered = lru_cache(maxsize=512)(chosen)
+
+
+def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:
+    """The shape a clause asks for and its version; None if it is not to be had in this encoding."""
+    asked = dict(clause.parameters)
+    if asked.get("stream", "watch") != "watch":
+        return None
+    if not asked.keys() & {"as", "g", "v"}:
+        return "", ""
+    shape, version = asked.get("as", ""), asked.get("v", "")
+    known = shape in (TABLE, PARTIAL, PARTIAL_LIST) and version in META_VERSIONS and asked.get("g") == "meta.k8s.io"
+    return (shape, version) if known and media != PROTOBUF else None
+
+
+def parse(accept: str) -> Sequence[Clause]:
+    """The alternatives of a header, best first.  Without a header everything is welcome."""
+    if not accept:
+        return (Clause("*", "*", 1.0, ()),)
+    clauses = [clause for text in accept.split(",") if (clause := parse_clause(text)) is not None]
+    clauses.sort(key=lambda one: (-one.quality, one.type == "*", one.subtype == "*"))
+    return clauses
+
+
+def parse_clause(text: str) -> Clause | None:
+    media_type, *rest = text.split(";")
+    type_, slash, subtype = media_type.strip().partition("/")
+    if not slash:
+        if type_ != "*":
+            return None
+        subtype = "*"
+    quality = 1.0
+    parameters: list[tuple[str, str]] = []
+    for parameter in rest:
+        name, _, value = (piece.strip() for piece in parameter.partition("="))
+        if name == "q":
+            quality = number(value)
+        else:
+            parameters.append((name, value))
+    return Clause(type_.strip(), subtype.strip(), quality, tuple(parameters))
+
+
+def number(text: str) -> float:
+    """A quality; what is none counts as the least."""
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return value if 0.0 <= value <= 1.0 else 0.0
+
+
+def routable(clauses: Sequence[Clause]) -> bool:
+    """Built-in resources are found by the plain media types first: `application/*` is none of them."""
+    return any(clause.media_type == "*/*" or clause.media_type in ACCEPTED for clause in clauses)
+
+
+def not_routable(many: bool) -> ApiError:
+    available = ", ".join(ACCEPTED + STREAM_TYPES if many else ACCEPTED)
+    return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {available}", {})
+
+
+def check_number(representation: Representation, resource: Resource, *, many: bool) -> None:
+    """Metadata of one object is not metadata of a list."""
+    if many == (representation.as_ == PARTIAL_LIST):
+        return
+    what = "a list" if many else "not a list"
+    message = f"you requested {representation.as_}, but the requested object is {what} ({go_type(resource, many)})"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+def go_type(resource: Resource, many: bool) -> str:
+    """`*core.ConfigMapList`"""
+    if resource.custom:
+        return "*unstructured.UnstructuredList" if many else "*unstructured.Unstructured"
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    package = group.partition(".")[0] or "core"
+    return f"*{package}.{resource.list_kind if many else resource.kind}"
+
+
+# --- discovery ------------------------------------------------------------------------------------
+
+
+def aggregated(accept: str) -> bool:
+    """Whether `/api` and `/apis` are to tell everything at once.  Raises ApiError 406."""
+    for clause in parse(accept):
+        if not clause.covers(MEDIA_TYPES[JSON]):
+            continue
+        asked = dict(clause.parameters)
+        if not asked.keys() & {"as", "g", "v"}:
+            return False
+        if (asked.get("g"), asked.get("v"), asked.get("as")) == ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"):
+            return True
+    raise not_acceptable(ACCEPTED)
+
+
+def plain(accept: str) -> None:
+    """Raises ApiError 406 if a client does not take JSON."""
+    if not any(clause.covers(MEDIA_TYPES[JSON]) for clause in parse(accept)):
+        raise not_acceptable(ACCEPTED)
