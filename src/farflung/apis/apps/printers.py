@@ -163,8 +163,8 @@ REPLICA_SETS: Final = Printer(
             "Selector",
             description=(
                 "Selector is a label query over pods that should match the replica count. If the selector is empty, it "
-                "is defaulted to the labels present on the pod template. Label keys and values that must match in order "
-                f"to be controlled by this replica set. More info: {LABELS_PAGE}"
+                "is defaulted to the labels present on the pod template. Label keys and values that must match in "
+                f"order to be controlled by this replica set. More info: {LABELS_PAGE}"
             ),
             priority=1,
         ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.core.printers import EVENTS as EVENTS_PRINTER
 from farflung.apis.core.v1 import EVENT_FIELDS
+from farflung.apis.events import printers
 from farflung.apis.group import Group
 from farflung.apis.resource import SelectableFields
 
@@ -25,7 +25,7 @@ RESOURCES: Final = (
         "events",
         "Event",
         short_names=("ev",),
-        printer=EVENTS_PRINTER,
+        printer=printers.EVENTS,
         stored_as=("", "v1"),
         selectable=REGARDING_FIELDS,
     ),

@@ -52,7 +52,7 @@ class Documents:
             case ["api", version]:
                 return self._resources(request, "", version)
             case ["apis", group] if group and self._catalog.has_group(group):
-                return self._plain(request, path, lambda: group_document(self._catalog, group))
+                return self._plain(request, f"/apis/{group}", lambda: group_document(self._catalog, group))
             case ["apis", group, version] if group:
                 return self._resources(request, group, version)
             case ["api", *_]:
