@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from farflung.apis import definitions
-from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, SPECIAL, Field
+from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, SPECIAL, Field, Messages
 
 
 class Empties(msgspec.Struct, frozen=True):
@@ -112,3 +112,6 @@ def _zero(field: Field) -> Any:
     if not _is_struct(field):
         return None
     return SPECIAL[field.type] if field.type in SPECIAL else dict(empties(field.type).always)
+
+
+MESSAGES: Final = Messages(members)  #: what `machinery.codec.protobuf` reads and writes by
