@@ -13,6 +13,7 @@ ZERO_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)  #: Go's zero time, which is en
 
 PLAIN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 PLAIN_MICROS: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
+PLAIN_LENGTH: Final = len("2006-01-02T15:04:05Z")  #: no other form of a time is this long
 
 #: what comes before an element in the layout, the element, and the digits it takes
 ELEMENTS: Final = tuple(
@@ -69,13 +70,17 @@ def format_micros(moment: datetime) -> str:
 def canonical_seconds(text: str) -> str | None:
     """A `Time` as the API gives it back; None for the zero time.  Raises TimeError."""
     moment = parse(text)
-    return None if moment == ZERO_TIME else format_seconds(moment)
+    if moment == ZERO_TIME:
+        return None
+    return text if len(text) == PLAIN_LENGTH else format_seconds(moment)
 
 
 def canonical_micros(text: str) -> str | None:
     """A `MicroTime` as the API gives it back; None for the zero time.  Raises TimeError."""
     moment = parse_micros(text)
-    return None if moment == ZERO_TIME else format_micros(moment)
+    if moment == ZERO_TIME:
+        return None
+    return text if PLAIN_MICROS.fullmatch(text) else format_micros(moment)
 
 
 # --- ages -----------------------------------------------------------------------------------------

@@ -98,6 +98,10 @@ class Schema:
             return self.values
         return self.member(name)
 
+    def definition_named(self, name: str) -> Schema:
+        """Another definition of the same document."""
+        return self._lookup(name)
+
     def _only_child(self, definition: Definition) -> Schema:
         child = self._children.get("")
         if child is None:

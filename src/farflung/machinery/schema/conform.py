@@ -1,0 +1,461 @@
+"""What Go's typed round trip makes of an object: types checked, unknown fields dropped, values in canonical form.
+
+    conformer = compile(schema, wire.fields)      once for a kind
+    obj, problems = conformer.conform(body)       for every write
+
+Whatever Kubernetes reads into its Go structs and writes again loses what the structs have no field for, loses empty
+values of fields that are no pointers, gains the fields that are always written, and has its quantities, times and
+bytes in one form.  The fields come out in Go's order.  Errors and problems are worded as Go words them.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from farflung.machinery import quantity, times
+from farflung.machinery.codec.json import NAMES, TOO_DEEP
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.codec.protobuf import Field
+from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.schema.model import (
+    ANY,
+    BOOLEAN,
+    INT_OR_STRING,
+    INTEGER,
+    LIST,
+    MAP,
+    NUMBER,
+    OBJECT,
+    QUANTITY,
+    STRING,
+    Schema,
+)
+
+#: where we are: the way above and a step, which is a field, a key of a map or an index
+Path = tuple["Path", "str | int"] | None
+Problems = list[tuple[Path, str]]  #: unknown fields: where, and their names
+Convert = Callable[[Any, Path, Problems], Any]
+Fields = Callable[[str], Mapping[str, Field]]  #: the name of a definition → its fields, in Go's order
+
+MOST_PROBLEMS: Final = 100
+MOST_PLANS: Final = 512
+
+ABSENT: Final = object()  #: nothing is written for a field nobody set
+STRUCT: Final = object()  #: a struct is written for it, with what this always has
+
+
+class Mismatch(Exception):
+    """A value that does not fit the Go type of its field."""
+
+    def __init__(self, what: str, go: str, path: Path) -> None:
+        self.what = what
+        self.go = go
+        self.path = path
+        self.struct = ""
+
+    def __str__(self) -> str:
+        fields = [step for step in _steps(self.path) if type(step) is str]
+        where = f"struct field {self.struct}.{'.'.join(fields)}" if fields else "value"
+        return f"json: cannot unmarshal {self.what} into Go {where} of type {self.go}"
+
+
+class Type(NamedTuple):
+    """How values of one Go type are converted."""
+
+    go: str  #: as Go's messages call it
+    convert: Convert  #: of a value that is not null
+    zero: Any  #: the JSON of one that nobody set
+    exact: type | None = None  #: values of this Python type are as they should be
+    nilable: bool = False  #: its zero is nil: a list, a map, bytes
+
+
+class Entry(NamedTuple):
+    """A field of a struct."""
+
+    name: str
+    exact: type | None
+    keep: bool  #: empty values are written
+    zero: Any  #: what is written if nobody set it: ABSENT, STRUCT or the value
+    convert: Convert
+
+
+class Conformed(NamedTuple):
+    obj: Obj  #: new, but it may share parts with what it was made of
+    problems: list[str]  #: `unknown field "spec.x"`, in the order of the body
+
+
+class Conformer:
+    """One kind, compiled."""
+
+    def __init__(self, root: Struct) -> None:
+        self._root = root
+
+    def conform(self, obj: Obj) -> Conformed:
+        """Raises Malformed if a value does not fit its type."""
+        unknown: Problems = []
+        try:
+            conformed = self._root.convert(obj, None, unknown)
+        except Mismatch as mismatch:
+            raise Malformed(str(mismatch)) from None
+        except RecursionError:
+            raise Malformed(TOO_DEEP) from None
+        return Conformed(conformed, _described(obj, unknown) if unknown else [])
+
+
+def compile(schema: Schema, fields: Fields) -> Conformer:
+    return Conformer(Compiler(fields).struct(schema))
+
+
+# --- structs ------------------------------------------------------------------------------------------
+
+
+class Struct:
+    """A Go struct.  Its fields are compiled when the first value comes, so types may be recursive.
+
+    Few sets of fields are ever used together; each has its plan, the entries to look at.
+    """
+
+    __slots__ = ("_compile", "_entries", "_plans", "go", "name")
+
+    def __init__(self, schema: Schema, compile_entries: Callable[[Schema], list[Entry]]) -> None:
+        self.name = schema.go_name
+        self.go = _go_name(schema)
+        self._compile: Callable[[], list[Entry]] = lambda: compile_entries(schema)
+        self._entries: dict[str, Entry] | None = None
+        self._plans: dict[tuple[str, ...], list[Entry]] = {}
+
+    def convert(self, value: Any, path: Path, problems: Problems) -> Obj:
+        if type(value) is not dict:
+            raise Mismatch(NAMES[type(value)], self.go, path)
+        keys = tuple(value)
+        plan = self._plans.get(keys)
+        if plan is None:
+            plan = self._plan(keys, path, problems)
+        conformed: Obj = {}
+        try:
+            for name, exact, keep, zero, convert in plan:
+                item = value.get(name)
+                if item is not None and type(item) is not exact:
+                    item = convert(item, (path, name), problems)
+                if item or (keep and item is not None):
+                    conformed[name] = item
+                elif zero is STRUCT:
+                    conformed[name] = convert({}, (path, name), problems)
+                elif zero is not ABSENT:
+                    conformed[name] = zero
+        except Mismatch as mismatch:
+            mismatch.struct = mismatch.struct or self.name
+            raise
+        return conformed
+
+    def _plan(self, keys: tuple[str, ...], path: Path, problems: Problems) -> list[Entry]:
+        if self._entries is None:
+            self._entries = {entry.name: entry for entry in self._compile()}
+        present = set(keys)
+        plan = [entry for name, entry in self._entries.items() if name in present or entry.zero is not ABSENT]
+        unknown = [key for key in keys if key not in self._entries]
+        if unknown:
+            problems += [(path, key) for key in unknown]
+        elif len(self._plans) < MOST_PLANS:
+            self._plans[keys] = plan
+        return plan
+
+
+# --- compiling ----------------------------------------------------------------------------------------
+
+
+class Compiler:
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._structs: dict[str, Struct] = {}
+
+    def struct(self, schema: Schema) -> Struct:
+        struct = self._structs.get(schema.name)
+        if struct is None:
+            struct = self._structs[schema.name] = Struct(schema, self._entries)
+        return struct
+
+    def _entries(self, schema: Schema) -> list[Entry]:
+        return [self._entry(schema.member(name), field) for name, field in self._fields(schema.name).items()]
+
+    def _entry(self, schema: Schema | None, field: Field) -> Entry:
+        assert schema is not None, f"{field.name} is in the Go type and not in OpenAPI"
+        type_ = self._type(schema)
+        if field.pointer:
+            zero = ABSENT if field.omitempty else None
+            return Entry(field.name, type_.exact, keep=True, zero=zero, convert=type_.convert)
+        droppable = field.omitzero or (field.omitempty and not self._is_struct(schema, type_))
+        zero = ABSENT if droppable else type_.zero
+        return Entry(field.name, type_.exact, keep=not droppable, zero=zero, convert=type_.convert)
+
+    @staticmethod
+    def _is_struct(schema: Schema, type_: Type) -> bool:
+        """Whether omitempty does nothing, as with Go's structs."""
+        return not type_.nilable and (schema.kind in (OBJECT, QUANTITY, INT_OR_STRING, ANY) or schema.name != "")
+
+    def _type(self, schema: Schema) -> Type:
+        if special := self._special(schema):
+            return special
+        if schema.kind == OBJECT:
+            struct = self.struct(schema)
+            return Type(struct.go, struct.convert, STRUCT)
+        if schema.kind == LIST:
+            return list_of(self._type(schema.items))
+        if schema.kind == MAP:
+            return map_of(self._type(schema.values))
+        return _scalar(schema)
+
+    def _special(self, schema: Schema) -> Type | None:
+        """A type that reads itself."""
+        match schema.name.rpartition(".")[2]:
+            case "Time":
+                return TIME
+            case "MicroTime":
+                return MICRO_TIME
+            case "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray":
+                return Type(_go_name(schema), self._schema_or_more(schema), None)
+            case _:
+                return None
+
+    def _schema_or_more(self, schema: Schema) -> Convert:
+        """JSON schema allows a schema or something simpler here; unknown fields in it are dropped without a word."""
+        nested = self.struct(schema.definition_named(schema.name.rpartition("Or")[0]))
+
+        def convert(value: Any, path: Path, problems: Problems) -> Any:
+            if type(value) is dict:
+                return nested.convert(value, path, [])
+            if type(value) is list:
+                return [convert(item, path, problems) for item in value]
+            return value
+
+        return convert
+
+
+def _go_name(schema: Schema) -> str:
+    """`v1.ObjectMeta`"""
+    return ".".join(schema.name.split(".")[-2:])
+
+
+def _scalar(schema: Schema) -> Type:
+    if schema.kind == STRING and schema.format == "byte":
+        return BYTES
+    if schema.kind == INTEGER and schema.format == "int32":
+        return INT32
+    return SCALARS[schema.kind]
+
+
+# --- lists and maps -----------------------------------------------------------------------------------
+
+
+def list_of(item: Type) -> Type:
+    go = f"[]{item.go}"
+    exact, convert_item = {item.exact}, item.convert
+
+    def convert(value: Any, path: Path, problems: Problems) -> list[Any]:
+        if type(value) is not list:
+            raise Mismatch(NAMES[type(value)], go, path)
+        if set(map(type, value)) <= exact:
+            return value
+        return [
+            convert_item(one, (path, index), problems) if one is not None else _zero(item, (path, index), problems)
+            for index, one in enumerate(value)
+        ]
+
+    return Type(go, convert, None, nilable=True)
+
+
+def map_of(values: Type) -> Type:
+    go = "v1.ResourceList" if values is QUANTITY_TYPE else f"map[string]{values.go}"
+    exact, convert_value = {values.exact}, values.convert
+
+    def convert(value: Any, path: Path, problems: Problems) -> Obj:
+        if type(value) is not dict:
+            raise Mismatch(NAMES[type(value)], go, path)
+        if set(map(type, value.values())) <= exact:
+            return value
+        return {
+            key: convert_value(one, (path, Key(key)), problems)
+            if one is not None
+            else _zero(values, (path, Key(key)), problems)
+            for key, one in value.items()
+        }
+
+    return Type(go, convert, None, nilable=True)
+
+
+def _zero(type_: Type, path: Path, problems: Problems) -> Any:
+    return type_.convert({}, path, problems) if type_.zero is STRUCT else type_.zero
+
+
+class Key(str):
+    """A step into a map.  Unlike a field, Go's messages leave it out."""
+
+    __slots__ = ()
+
+
+# --- scalars ------------------------------------------------------------------------------------------
+
+
+def _refuse(go: str) -> Convert:
+    """What is not of the exact type is wrong."""
+
+    def convert(value: Any, path: Path, problems: Problems) -> Any:
+        raise Mismatch(NAMES[type(value)], go, path)
+
+    return convert
+
+
+def _integer(go: str, bits: int) -> Convert:
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def convert(value: Any, path: Path, problems: Problems) -> int:
+        if type(value) is int:
+            if least <= value <= most:
+                return value
+        elif type(value) is not float:
+            raise Mismatch(NAMES[type(value)], go, path)
+        raise Mismatch(f"number {value}", go, path)
+
+    return convert
+
+
+def _float(value: Any, path: Path, problems: Problems) -> int | float:
+    if type(value) is int:
+        return value
+    raise Mismatch(NAMES[type(value)], "float64", path)
+
+
+def _any(value: Any, path: Path, problems: Problems) -> Any:
+    return value
+
+
+def _int_or_string(value: Any, path: Path, problems: Problems) -> int | str:
+    if type(value) is str:
+        return value
+    number: int = _int32(value, None, problems)
+    return number
+
+
+def _quantity(value: Any, path: Path, problems: Problems) -> str:
+    if type(value) is bool or type(value) is list or type(value) is dict:
+        raise Malformed(quantity.FORMAT_WRONG)
+    try:
+        return quantity.canonical(value.strip() if type(value) is str else str(value))
+    except quantity.QuantityError as error:
+        raise Malformed(str(error)) from None
+
+
+def _time(canonical: Callable[[str], str | None]) -> Convert:
+    def convert(value: Any, path: Path, problems: Problems) -> str | None:
+        if type(value) is not str:
+            raise Malformed(f"json: cannot unmarshal {NAMES[type(value)]} into Go value of type string")
+        try:
+            return canonical(value)
+        except times.TimeError as error:
+            raise Malformed(str(error)) from None
+
+    return convert
+
+
+def _bytes(value: Any, path: Path, problems: Problems) -> str:
+    if type(value) is not str:
+        raise Mismatch(NAMES[type(value)], "[]uint8", path)
+    try:
+        content = binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:  # Go reads over line ends
+        lines = value.replace("\n", "").replace("\r", "")
+        try:
+            content = binascii.a2b_base64(lines, strict_mode=True)
+        except ValueError:
+            raise Malformed(f"illegal base64 data at input byte {illegal_base64(value)}") from None
+    return binascii.b2a_base64(content, newline=False).decode()
+
+
+BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def illegal_base64(text: str) -> int:
+    """The byte Go stumbles over in a text that is not base64."""
+    digits = 0
+    data = text.encode("utf-8", "surrogatepass")
+    for position, byte in enumerate(data):
+        if byte in b"\r\n":
+            continue
+        if byte in BASE64:
+            digits += 1
+        elif byte == ord("=") and digits % 4 >= 2:
+            return _illegal_padding(data, position, digits % 4)
+        else:
+            return position
+    return len(data) - digits % 4
+
+
+def _illegal_padding(data: bytes, position: int, digits: int) -> int:
+    rest = [index for index in range(position + 1, len(data)) if data[index] not in b"\r\n"]
+    if digits == 2:
+        if not rest:
+            return len(data)
+        if data[rest[0]] != ord("="):
+            return rest[0] - 1
+        rest = rest[1:]
+    return rest[0] if rest else len(data)
+
+
+_int32: Final = _integer("int32", 32)
+INT32: Final = Type("int32", _int32, 0)
+INT64: Final = Type("int64", _integer("int64", 64), 0)
+BYTES: Final = Type("[]uint8", _bytes, None, nilable=True)
+TIME: Final = Type("v1.Time", _time(times.canonical_seconds), None)
+MICRO_TIME: Final = Type("v1.MicroTime", _time(times.canonical_micros), None)
+QUANTITY_TYPE: Final = Type("resource.Quantity", _quantity, "0")
+
+#: by the kind of a schema
+SCALARS: Final[Mapping[str, Type]] = {
+    STRING: Type("string", _refuse("string"), "", str),
+    BOOLEAN: Type("bool", _refuse("bool"), False, bool),
+    INTEGER: INT64,
+    NUMBER: Type("float64", _float, 0, float),
+    QUANTITY: QUANTITY_TYPE,
+    INT_OR_STRING: Type("intstr.IntOrString", _int_or_string, 0),
+    ANY: Type("interface {}", _any, None),
+}
+
+
+# --- problems -----------------------------------------------------------------------------------------
+
+
+def _steps(path: Path) -> list[str | int]:
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    steps.reverse()
+    return steps
+
+
+def _described(obj: Obj, unknown: Problems) -> list[str]:
+    """Unknown fields in the order they have in the body, each said once."""
+    positions: dict[int, dict[str, int]] = {}
+
+    def place(problem: tuple[Path, str]) -> list[int]:
+        place: list[int] = []
+        container: Any = obj
+        for step in (*_steps(problem[0]), problem[1]):
+            if type(step) is int:
+                place.append(step)
+            else:
+                if id(container) not in positions:
+                    positions[id(container)] = {key: index for index, key in enumerate(container)}
+                place.append(positions[id(container)][str(step)])
+            container = container[step]
+        return place
+
+    ordered = sorted(unknown, key=place) if len(unknown) > 1 else unknown
+    return [f"unknown field {go_quote(shown_path((*_steps(path), name)))}" for path, name in ordered[:MOST_PROBLEMS]]
+
+
+def shown_path(steps: tuple[str | int, ...]) -> str:
+    """`spec.containers[0].image`"""
+    return "".join(f"[{step}]" if type(step) is int else f".{step}" for step in steps).removeprefix(".")
