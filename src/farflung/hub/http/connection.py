@@ -1,0 +1,528 @@
+"""One client's connection: requests in, answers out in the same order.
+
+    data_received → RequestParser → _advance → handler → _respond | _stream | a task
+
+A connection answers one request at a time.  While that takes time (a task, a stream, a large body, a client that does
+not read) the next requests wait in `_ready`, and when too many wait, nothing more is read.  Deadlines are numbers that
+the server's sweep compares with the clock; no timer is made per request or connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator
+from math import inf
+from typing import Final, cast
+
+from farflung.hub.http.heads import (
+    BLOCK,
+    CHUNKED,
+    CLOSE,
+    CONTINUE,
+    KEEP_ALIVE,
+    WITHOUT_BODY,
+    Heads,
+    blocks,
+    body_size,
+    chunk,
+    failure,
+    joined,
+)
+from farflung.hub.http.limits import Limits
+from farflung.hub.http.messages import Answer, Handler, Response, Stream
+from farflung.hub.http.parser import BETWEEN, BODY, HEAD, Exchange, RequestParser
+from farflung.hub.http.sink import StreamSink
+from farflung.machinery.errors import ApiError, internal
+
+log = logging.getLogger(__name__)
+
+#: What llhttp gets at once.  It cannot be stopped between requests, so this bounds how many it may complete.
+SLICE: Final = 4096
+#: Written before others get their turn.
+BURST: Final = 8 * BLOCK
+#: What a client may send where nothing is expected of it.
+UNEXPECTED: Final = 64 * 1024
+#: Not a stage of the parser: the deadline is to be set anew.
+UNKNOWN: Final = -1
+FAILED: Final = "the hub failed to answer this request; its log has the details"
+
+
+class Shared:
+    """What all connections of one server share."""
+
+    def __init__(self, handler: Handler, limits: Limits, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.loop = loop
+        self.heads = Heads(now)
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.requests = 0
+        self.refused = 0  #: connections above the limit
+        self.stopping = False
+        self.changed = asyncio.Event()  #: a connection or a task has ended
+        self.tick(loop.time(), now)
+        self._framed: tuple[bytes, bytes] = (b"", b"")
+
+    def tick(self, time: float, now: float) -> None:
+        """`time` is the loop's and coarse; deadlines are set from it without asking the clock."""
+        self.time = time
+        self.deadlines = {
+            BETWEEN: time + self.limits.idle_timeout,
+            HEAD: time + self.limits.header_timeout,
+            BODY: time + self.limits.body_timeout,
+        }
+        self.heads.tick(now)
+
+    def task_ended(self) -> None:
+        """Called by the task itself, at its end."""
+        self.tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+        self.changed.set()
+
+    def framed(self, data: bytes) -> bytes:
+        """`data` as a chunk.  A fan-out writes the same bytes to many streams, which share the chunk as well."""
+        last, framed = self._framed
+        if data is not last:
+            framed = chunk(data)
+            self._framed = (data, framed) if len(data) <= BLOCK else (b"", b"")
+        return framed
+
+
+class Connection(asyncio.Protocol):
+    """Speaks HTTP/1.1 and HTTP/1.0 with one client."""
+
+    __slots__ = (
+        "_answering",
+        "_blocks",
+        "_certificate",
+        "_closing",
+        "_deadline",
+        "_drained",
+        "_half_closed",
+        "_last_words",
+        "_parser",
+        "_peer",
+        "_reading",
+        "_ready",
+        "_sink",
+        "_stage",
+        "_tls",
+        "_transport",
+        "_unexpected",
+        "_unparsed",
+        "_written",
+        "shared",
+        "writing_paused",
+    )
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._transport: asyncio.Transport | None = None
+        self._tls = False
+        self._certificate: bytes | None = None
+        self._peer = ""
+        self._parser: RequestParser | None = None  #: none when nothing more will be read on this connection
+        self._ready: list[Exchange] = []
+        self._unparsed: memoryview | None = None
+        self._unexpected = 0
+        self._answering = False  #: a task, a stream or a large body is on its way
+        self._sink: StreamSink | None = None
+        self._blocks: Iterator[bytes | memoryview] | None = None
+        self._last_words: Response | None = None  #: said when everything before has been answered
+        self._half_closed = False  #: by the client
+        self._closing = False  #: our end has been sent, or the connection is gone
+        self._reading = True
+        self._stage = BETWEEN  #: what the deadline is for
+        self._deadline = inf
+        self.writing_paused = False
+        self._written = 0  #: while paused: what the client had and has to take
+        self._drained = 0  #: and had taken at the last look
+
+    # asyncio calls the following.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        shared = self.shared
+        if shared.stopping or len(shared.connections) >= shared.limits.connections:
+            shared.refused += 1
+            self.abort()
+            return
+        shared.connections.add(self)
+        self._deadline = shared.deadlines[BETWEEN]
+        self._peer = printed_address(transport.get_extra_info("peername"))
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self._tls = True
+            self._certificate = tls.getpeercert(binary_form=True)
+        self._parser = self._new_parser()
+
+    def data_received(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None:
+            self._ignore(len(data))
+        elif self._unparsed is not None:
+            self._unparsed = memoryview(bytes(self._unparsed) + data)
+        elif len(data) <= SLICE:
+            self._parse(parser, data)
+            self._advance()
+        else:
+            self._unparsed = memoryview(data)
+            self._advance()
+
+    def eof_received(self) -> bool:
+        """A client may close its half and still wait for its answers, but not for the end of a stream."""
+        self._half_closed = True
+        return self._owes_answer() and self._sink is None and not self._tls
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """A task goes on: a write that has begun is finished, whoever waits for it."""
+        self._transport = None
+        self._closing = True
+        self._read_no_more()
+        self._blocks = None
+        if self._sink is not None:
+            self._sink.end()
+            self._sink = None
+        self.shared.connections.discard(self)
+        self.shared.changed.set()
+
+    def pause_writing(self) -> None:
+        self.writing_paused = True
+        self._written = self.buffered
+        self._drained = 0
+        self._deadline = self.shared.time + self.shared.limits.stall_timeout
+
+    def resume_writing(self) -> None:
+        self.writing_paused = False
+        self._deadline = self.shared.time + self.shared.limits.linger if self._closing else inf
+        self._stage = UNKNOWN
+        self.shared.loop.call_soon(self._continue)
+
+    # The server calls the following.
+
+    @property
+    def busy(self) -> bool:
+        """Something is under way that a graceful stop waits for."""
+        in_request = self._parser is not None and self._parser.stage != BETWEEN
+        return in_request or self._owes_answer() or self.buffered > 0
+
+    def sweep(self, time: float) -> None:
+        """Act if the deadline has passed."""
+        if time < self._deadline:
+            return
+        if self.writing_paused:
+            self._check_stall(time)
+        elif self._closing:
+            self.abort()
+        elif self._stage == BETWEEN:
+            self._hang_up()
+        else:
+            self._read_no_more()
+            self._last_words = failure(ApiError(408, "Timeout", "the request did not arrive in time"))
+            self._advance()
+
+    def wind_down(self) -> None:
+        """The server stops: end the stream, close if nothing is under way.  Called until the connection is gone."""
+        if self._sink is not None:
+            self._sink.close()
+        elif not self._closing and not self.busy:
+            self._hang_up()
+
+    def abort(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The sink of a stream calls the following.
+
+    @property
+    def buffered(self) -> int:
+        if self._transport is None:
+            return 0
+        try:
+            return self._transport.get_write_buffer_size()
+        except RuntimeError:  # uvloop: the handle is closed
+            return 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Does nothing on a connection that is gone."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self.writing_paused:
+            self._written += len(data)
+        try:
+            transport.write(data)
+        except (RuntimeError, OSError):  # uvloop raises where asyncio keeps silent
+            self.abort()
+
+    def stream_ended(self, *, reusable: bool) -> None:
+        self._sink = None
+        self._answering = False
+        self._stage = UNKNOWN
+        if reusable and not self._unexpected and not self._half_closed and not self.shared.stopping:
+            self._parser = self._new_parser()
+        self._advance()
+
+    # From bytes to requests.
+
+    def _new_parser(self) -> RequestParser:
+        return RequestParser(self.shared.limits, self._ready, self._peer, self._certificate)
+
+    def _drop_parser(self) -> None:
+        self._unparsed = None
+        if self._parser is not None:
+            self._parser.close()
+            self._parser = None
+
+    def _read_no_more(self) -> None:
+        """Forget what has been read and not been answered."""
+        self._drop_parser()
+        self._ready.clear()
+        self._last_words = None
+
+    def _parse(self, parser: RequestParser, data: bytes | memoryview) -> None:
+        try:
+            parser.feed(data)
+        except ApiError as refusal:
+            self._last_words = failure(refusal)
+            self._drop_parser()
+        else:
+            if parser.finished:
+                self._drop_parser()
+
+    def _ignore(self, size: int) -> None:
+        """Bytes after the last request that counts.  They are read to see the client go, and because closing a socket
+        with unread bytes can cost the client our last answer."""
+        if self._closing:
+            return
+        self._unexpected += size
+        if self._unexpected > UNEXPECTED:
+            if self._sink is not None:
+                self.abort()
+            else:
+                self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if not self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = True
+            self._transport.resume_reading()
+
+    # From requests to answers.
+
+    def _owes_answer(self) -> bool:
+        waiting = self._ready or self._unparsed is not None or self._last_words is not None
+        return bool(waiting) or self._answering or self.writing_paused
+
+    def _continue(self) -> None:
+        if self._blocks is not None:
+            self._write_blocks(self._blocks)
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Answer what can be answered, parse what has been read, then wait for whoever is next to act."""
+        answered = 0
+        while True:
+            while self._ready:
+                if self._answering or self.writing_paused or self._closing:
+                    self._hold()
+                    return
+                self._answer(self._ready.pop(0))
+                answered += 1
+            if self._unparsed is None or self._parser is None:
+                break
+            if answered > self.shared.limits.pipelined:
+                self._pause_reading()
+                self.shared.loop.call_soon(self._continue)
+                return
+            data = self._unparsed[:SLICE]
+            self._unparsed = self._unparsed[SLICE:] if len(self._unparsed) > SLICE else None
+            self._parse(self._parser, data)
+        if not (self._answering or self.writing_paused or self._closing):
+            self._await_client()
+
+    def _hold(self) -> None:
+        """Requests wait their turn.  How many, is limited."""
+        if self._unparsed is not None or len(self._ready) >= self.shared.limits.pipelined:
+            self._pause_reading()
+
+    def _await_client(self) -> None:
+        """Everything that came has been answered."""
+        parser = self._parser
+        if parser is None or self._half_closed:
+            if self._last_words is not None:
+                self._say(self._last_words)
+            self._finish()
+            return
+        if parser.awaits_continue:
+            parser.awaits_continue = False
+            self.write(CONTINUE)
+        if parser.stage != self._stage:
+            self._stage = parser.stage
+            self._deadline = self.shared.deadlines[parser.stage]
+        if not self._reading:
+            self._resume_reading()
+
+    def _answer(self, exchange: Exchange) -> None:
+        shared = self.shared
+        shared.requests += 1
+        self._stage = UNKNOWN
+        try:
+            answer = shared.handler(exchange.request)
+        except Exception:
+            answer = failed(exchange)
+        if isinstance(answer, Response):
+            self._respond(exchange, answer)
+        elif isinstance(answer, Stream):
+            self._stream(exchange, answer)
+        else:
+            self._answering = True
+            self._deadline = inf
+            shared.tasks.add(shared.loop.create_task(self._answer_later(exchange, answer)))
+
+    async def _answer_later(self, exchange: Exchange, awaitable: Awaitable[Answer]) -> None:
+        try:
+            answer = await awaitable
+            if not isinstance(answer, Response | Stream):
+                raise TypeError(f"a handler answered with {type(answer).__name__}")
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except Exception:
+            answer = failed(exchange)
+        finally:
+            self.shared.task_ended()
+        self._answering = False
+        if isinstance(answer, Stream):
+            self._stream(exchange, answer)
+        elif not self._closing:
+            self._respond(exchange, answer)
+        self._advance()
+
+    def _persistence(self, exchange: Exchange) -> bytes:
+        """The header that says what becomes of the connection; CLOSE if this answer is the last one."""
+        if not self._ready and (self.shared.stopping or self._has_ended()):
+            return CLOSE
+        return b"" if exchange.modern else KEEP_ALIVE
+
+    def _has_ended(self) -> bool:
+        """The client sends no more requests, and nothing is left to say of those it sent."""
+        nothing_to_read = self._parser is None or (self._half_closed and self._unparsed is None)
+        return nothing_to_read and self._last_words is None
+
+    def _respond(self, exchange: Exchange, response: Response) -> None:
+        """The one place that sees a request beside its answer: compression would be decided here."""
+        heads = self.shared.heads
+        body = response.body
+        size = body_size(body)
+        persistence = self._persistence(exchange)
+        if response.status in WITHOUT_BODY:
+            self.write(heads.head(response, persistence))
+        else:
+            head = heads.head(response, b"Content-Length: %d\r\n%b" % (size, persistence))
+            if exchange.request.method == "HEAD":
+                self.write(head)
+            elif size <= BLOCK:
+                self.write(head + joined(body))
+            else:
+                self.write(head)
+                self._answering = True
+                self._blocks = blocks(body)
+                self.shared.loop.call_soon(self._continue)
+        if persistence is CLOSE:
+            self._read_no_more()
+
+    def _write_blocks(self, body: Iterator[bytes | memoryview]) -> None:
+        """Hand over a large body as fast as the client takes it, and no faster."""
+        left = BURST
+        while not self.writing_paused and not self._closing:
+            block = next(body, None)
+            if block is None:
+                self._blocks = None
+                self._answering = False
+                self._advance()
+                return
+            self.write(block)
+            left -= len(block)
+            if left <= 0:
+                self.shared.loop.call_soon(self._continue)
+                return
+
+    def _stream(self, exchange: Exchange, stream: Stream) -> None:
+        """A stream ends what the client has pipelined behind it: it would wait for ever."""
+        parser = self._parser
+        reusable = exchange.modern and parser is not None and parser.stage == BETWEEN and not self._ready
+        head_only = exchange.request.method == "HEAD"
+        self._read_no_more()
+        if not self._closing:
+            framing = (CHUNKED if exchange.modern else b"") + (b"" if reusable and not self.shared.stopping else CLOSE)
+            self.write(self.shared.heads.head(stream, framing))
+        sink = StreamSink(self, stream, chunked=exchange.modern, reusable=reusable)
+        if head_only or self._closing or self._half_closed:
+            sink.end()
+            sink.start()
+            self.stream_ended(reusable=reusable)
+            return
+        self._sink = sink
+        self._answering = True
+        self._deadline = inf
+        sink.start()
+
+    # The end.
+
+    def _say(self, response: Response) -> None:
+        framing = b"Content-Length: %d\r\n%b" % (body_size(response.body), CLOSE)
+        self._last_words = None
+        self.write(self.shared.heads.head(response, framing) + joined(response.body))
+
+    def _finish(self) -> None:
+        """Send our end, then give the client a moment to send its own."""
+        self._closing = True
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        limits = self.shared.limits
+        self._deadline = self.shared.time + (limits.stall_timeout if self.buffered else limits.linger)
+        if self._half_closed or self._tls:  # TLS takes leave by itself
+            transport.close()
+        else:
+            transport.write_eof()
+            self._resume_reading()
+
+    def _hang_up(self) -> None:
+        """Close a connection on which nothing is going on."""
+        self._closing = True
+        if self._transport is None or self.buffered:
+            self.abort()
+        else:
+            self._deadline = self.shared.time + self.shared.limits.linger
+            self._transport.close()
+
+    def _check_stall(self, time: float) -> None:
+        drained = self._written - self.buffered
+        if drained <= self._drained:
+            self.abort()
+            return
+        self._drained = drained
+        self._deadline = time + self.shared.limits.stall_timeout
+
+
+def failed(exchange: Exchange) -> Response:
+    """Neither headers nor bodies are logged: they hold secrets."""
+    log.exception("%s %s failed", exchange.request.method, exchange.request.path)
+    return failure(internal(FAILED))
+
+
+def printed_address(address: object) -> str:
+    """`192.0.2.1:443`, `[2001:db8::1]:443`; empty for a socket without one."""
+    if not isinstance(address, tuple):
+        return ""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,107 @@
+"""Responses to bytes: heads from cached pieces, bodies in blocks, chunks of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+
+from farflung.hub.http.messages import Headers, Response, Stream
+from farflung.machinery.errors import ApiError
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+CLOSE: Final = b"Connection: close\r\n"
+KEEP_ALIVE: Final = b"Connection: keep-alive\r\n"
+CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
+#: What is handed to the socket at once.  Larger bodies go in pieces as the client takes them.
+BLOCK: Final = 128 * 1024
+WITHOUT_BODY: Final = frozenset({204, 304})
+CONTROLS: Final = dict.fromkeys([*range(0x20), 0x7F], " ")
+CACHED_STARTS: Final = 256
+
+
+class Heads:
+    """Builds response heads.  The part that most responses share is built once a second, for the sake of its Date."""
+
+    __slots__ = ("_date", "_starts")
+
+    def __init__(self, now: float) -> None:
+        self._starts: dict[tuple[int, str], bytes] = {}
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """`now` is what the clock on the wall says, in seconds since the epoch."""
+        self._date = formatdate(now, usegmt=True)
+        self._starts.clear()
+
+    def head(self, answer: Response | Stream, framing: bytes) -> bytes:
+        """`framing` is the header lines that say how long the body is and what becomes of the connection."""
+        start = self._starts.get((answer.status, answer.content_type)) or self._start(answer)
+        if answer.headers:
+            return b"%b%b%b\r\n" % (start, header_lines(answer.headers), framing)
+        return b"%b%b\r\n" % (start, framing)
+
+    def _start(self, answer: Response | Stream) -> bytes:
+        if len(self._starts) >= CACHED_STARTS:
+            self._starts.clear()
+        start = f"HTTP/1.1 {answer.status} {phrase(answer.status)}\r\nDate: {self._date}\r\n".encode()
+        if answer.content_type:
+            start += header_lines((("Content-Type", answer.content_type),))
+        self._starts[answer.status, answer.content_type] = start
+        return start
+
+
+def phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"
+
+
+def header_lines(headers: Headers) -> bytes:
+    """Values may quote what a client sent: control characters in them become spaces, so that none ends the line."""
+    return "".join([f"{name}: {value.translate(CONTROLS)}\r\n" for name, value in headers]).encode(errors="replace")
+
+
+def body_size(body: bytes | Sequence[bytes]) -> int:
+    return len(body) if isinstance(body, bytes) else sum(map(len, body))
+
+
+def joined(body: bytes | Sequence[bytes]) -> bytes:
+    return body if isinstance(body, bytes) else b"".join(body)
+
+
+def blocks(body: bytes | Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    """The body in pieces of at most about twice BLOCK: small ones joined, large ones cut without a copy."""
+    group: list[bytes] = []
+    size = 0
+    for piece in (body,) if isinstance(body, bytes) else body:
+        if len(piece) > BLOCK:
+            yield b"".join(group)
+            group, size = [], 0
+            yield from cut(piece)
+            continue
+        group.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            yield b"".join(group)
+            group, size = [], 0
+    yield b"".join(group)
+
+
+def cut(piece: bytes) -> Iterator[memoryview]:
+    view = memoryview(piece)
+    for start in range(0, len(piece), BLOCK):
+        yield view[start : start + BLOCK]
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def failure(error: ApiError) -> Response:
+    return Response(error.code, orjson.dumps(error.status()) + b"\n", headers=error.headers)

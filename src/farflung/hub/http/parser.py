@@ -1,0 +1,264 @@
+"""Bytes to requests: llhttp does the grammar, this module the limits and the framing rules it leaves open.
+
+Nothing here waits or writes; a connection feeds bytes and takes exchanges off a list.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Final, NoReturn
+
+import httptools
+
+from farflung.hub.http.limits import Limits
+from farflung.hub.http.messages import Request
+from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, too_large
+
+#: Where in a message the next byte belongs.
+BETWEEN: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
+
+METHODS: Final = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+#: Spellings that clients use, so that most names need no work.
+COMMON_HEADERS: Final = (
+    *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect", "host"),
+    *("kubectl-command", "kubectl-session", "transfer-encoding", "user-agent", "x-forwarded-for"),
+)
+#: As clients spell them, so that most names need no work.
+NAMES: Final = {spelling.encode(): name for name in COMMON_HEADERS for spelling in (name, name.title())}
+#: Headers whose repetition has no one meaning.  A repeated framing header is refused by llhttp already.
+SINGLE: Final = frozenset({"host", "authorization", "content-type", "content-length", "transfer-encoding", "expect"})
+
+
+class Exchange:
+    """A complete request, and what its answer must know of the client."""
+
+    __slots__ = ("modern", "request")
+
+    def __init__(self, request: Request, modern: bool) -> None:
+        self.request = request
+        self.modern = modern  #: HTTP/1.1: keeps the connection without saying so, and understands chunks
+
+
+class RequestParser:
+    """Turns the bytes of one connection into exchanges, appended to `ready` in order.
+
+    `feed` raises ApiError for the first thing that is wrong; requests before it are in `ready`, and the parser is of
+    no use afterwards.  After a request that ends the connection (`finished`) further bytes are ignored.
+    """
+
+    __slots__ = (
+        "_body",
+        "_certificate",
+        "_head_bytes",
+        "_header_count",
+        "_headers",
+        "_keep_alive",
+        "_limits",
+        "_llhttp",
+        "_modern",
+        "_peer",
+        "_progressed",
+        "_ready",
+        "_refusal",
+        "_request",
+        "_silent_bytes",
+        "_skipped_body",
+        "_target",
+        "awaits_continue",
+        "finished",
+        "stage",
+    )
+
+    def __init__(self, limits: Limits, ready: list[Exchange], peer: str = "", certificate: bytes | None = None) -> None:
+        self._limits = limits
+        self._ready = ready
+        self._peer = peer
+        self._certificate = certificate
+        self._llhttp = httptools.HttpRequestParser(self)
+        self._refusal: ApiError | None = None
+        self._progressed = False
+        self._skipped_body = ""  #: the framing header of a body that llhttp will skip
+        self.stage = BETWEEN
+        self.finished = False
+        self.awaits_continue = False  #: the client wants to hear 100 before it sends the body
+
+    def feed(self, data: bytes | memoryview) -> None:
+        if self.finished:
+            return
+        self._progressed = False
+        try:
+            self._llhttp.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay_with_http(memoryview(data)[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            raise self._refusal or error.__context__ or error from None
+        except httptools.HttpParserError as error:
+            if not self.finished:
+                raise bad_request(f"malformed HTTP request: {error}") from None
+        if self.stage != BETWEEN and not self._progressed:
+            self._count_silent(len(data))
+
+    def close(self) -> None:
+        """Break the reference cycle with llhttp; the parser is of no use afterwards."""
+        self.finished = True
+        del self._llhttp
+
+    def _count_silent(self, size: int) -> None:
+        """Bytes that llhttp swallows without telling (half a header, a chunk extension) are bounded too."""
+        self._silent_bytes += size
+        if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
+            raise headers_too_large()
+
+    def _stay_with_http(self, rest: memoryview) -> None:
+        """We never upgrade.  llhttp takes the rest of the input for another protocol and skips the body, so a new
+        parser reads on: the next request, or the body behind a head that stands in for the real one."""
+        if not self._skipped_body:
+            self._llhttp = httptools.HttpRequestParser(self)
+        else:
+            body_only = SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+            self._llhttp = httptools.HttpRequestParser(body_only)
+            self._llhttp.feed_data(f"POST / HTTP/1.1\r\n{self._skipped_body}\r\nConnection: close\r\n\r\n".encode())
+            self._skipped_body = ""
+        if rest:
+            self.feed(rest)
+
+    def _refuse(self, refusal: ApiError) -> NoReturn:
+        """Raise through llhttp, which would hide the exception."""
+        self._refusal = refusal
+        raise refusal
+
+    # llhttp calls the following.
+
+    def on_message_begin(self) -> None:
+        self.stage = HEAD
+        self._progressed = True
+        self._silent_bytes = 0
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._header_count = 0
+        self._head_bytes = 0
+        self._body: bytes | bytearray = b""
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+        if len(self._target) > self._limits.request_line:
+            self._refuse(ApiError(414, "BadRequest", f"request line too long: limit is {self._limits.request_line}"))
+
+    def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
+        limits = self._limits
+        self._header_count += 1
+        self._head_bytes += len(raw_name) + len(raw_value)
+        if self._header_count > limits.header_count or self._head_bytes > limits.header_bytes:
+            self._refuse(headers_too_large())
+        if self.stage == BODY:
+            return  # a trailer; it must not pass for a header that has been acted upon already
+        name = NAMES.get(raw_name) or raw_name.lower().decode("latin-1")
+        value = raw_value.decode("latin-1").rstrip(" \t")
+        headers = self._headers
+        if name not in headers:
+            headers[name] = value
+        elif name in SINGLE:
+            self._refuse(bad_request(f"repeated header: {name}"))
+        else:
+            headers[name] = f"{headers[name]}, {value}"
+
+    def on_headers_complete(self) -> None:
+        self.stage = BODY
+        headers = self._headers
+        llhttp = self._llhttp
+        version = llhttp.get_http_version()
+        self._modern = version == "1.1"
+        if self._modern:
+            if "host" not in headers:
+                self._refuse(bad_request("missing required Host header"))
+        elif version != "1.0":
+            self._refuse(ApiError(505, "BadRequest", "unsupported protocol version"))
+        self._keep_alive = llhttp.should_keep_alive()
+        if "content-length" in headers or "transfer-encoding" in headers:
+            self._check_body()
+        method = llhttp.get_method()
+        if llhttp.should_upgrade():
+            self._ignore_upgrade(method)
+        target = self._target.decode("latin-1")
+        if not target.startswith("/") or "#" in target:
+            target = self._origin_form(target)
+        path, _, query = target.partition("?")
+        self._request = Request(
+            METHODS.get(method) or method.decode("latin-1"), path, query, headers, b"", self._certificate, self._peer
+        )
+
+    def _check_body(self) -> None:
+        headers = self._headers
+        coding = headers.get("transfer-encoding")
+        if coding is None:
+            # llhttp has made sure that this is one number below 2**64.
+            length = headers["content-length"].lstrip("0")
+            if not length:
+                return
+            if int(length) > self._limits.body_bytes:
+                self._refuse(too_large(self._limits.body_bytes))
+        elif coding.lower() != "chunked":
+            self._refuse(ApiError(501, "BadRequest", "unsupported transfer encoding"))
+        elif not self._modern:
+            self._refuse(bad_request("HTTP/1.0 knows no transfer encoding"))
+        expectation = headers.get("expect")
+        if expectation is None or not self._modern:
+            return
+        if expectation.lower() != "100-continue":
+            self._refuse(ApiError(417, "BadRequest", "unsupported expectation"))
+        self.awaits_continue = True
+
+    def _ignore_upgrade(self, method: bytes) -> None:
+        if method == b"CONNECT":
+            self._refuse(method_not_allowed())
+        headers = self._headers
+        if "transfer-encoding" in headers:
+            self._skipped_body = "Transfer-Encoding: chunked"
+        elif headers.get("content-length", "").strip("0"):
+            self._skipped_body = f"Content-Length: {headers['content-length']}"
+        if self._skipped_body:
+            self._keep_alive = False
+
+    def _origin_form(self, target: str) -> str:
+        """`http://host/path` is what a proxy is asked; `*` asks about the server."""
+        scheme, found, rest = target.partition("://")
+        if found and scheme.lower() in ("http", "https") and "#" not in rest:
+            authority_end = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
+            tail = rest[authority_end:]
+            return tail if tail.startswith("/") else f"/{tail}"
+        if target != "*" or self._llhttp.get_method() != b"OPTIONS":
+            self._refuse(bad_request("malformed HTTP request: invalid request target"))
+        return target
+
+    def on_body(self, part: bytes) -> None:
+        self._progressed = True
+        self._silent_bytes = 0
+        body = self._body
+        if len(body) + len(part) > self._limits.body_bytes:
+            self._refuse(too_large(self._limits.body_bytes))
+        if not body:
+            self._body = part
+        elif isinstance(body, bytearray):
+            body += part
+        else:
+            self._body = bytearray(body)
+            self._body += part
+
+    def on_message_complete(self) -> None:
+        if self._skipped_body:
+            return
+        request = self._request
+        if self._body:
+            request.body = bytes(self._body)
+            self._body = b""
+        self._ready.append(Exchange(request, self._modern))
+        self.stage = BETWEEN
+        self.awaits_continue = False
+        if not self._keep_alive:
+            self.finished = True
+
+
+def headers_too_large() -> ApiError:
+    return ApiError(431, "BadRequest", "request header fields too large")

@@ -1,0 +1,165 @@
+"""Listens, sweeps and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import time
+from typing import Final
+
+from farflung.hub.http.connection import Connection, Shared
+from farflung.hub.http.limits import Limits
+from farflung.hub.http.messages import Handler
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+#: A peer that vanished without a word is noticed after about a minute.
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+#: How long cancelled requests get to put things in order.
+CANCELLATION: Final = 1.0
+
+
+async def serve(
+    handler: Handler, *, host: str, port: int, tls: ssl.SSLContext | None, limits: Limits | None = None
+) -> Server:
+    """Answer requests with `handler` until `Server.stop`.  Port 0 takes a free one.
+
+    Raises OSError, whose text is fit for a user, when the address cannot be listened on.
+    """
+    loop = asyncio.get_running_loop()
+    sockets = await listening_sockets(host, port)
+    server = Server(Shared(handler, limits or Limits(), loop, time.time()))
+    try:
+        await server.listen(sockets, tls)
+    except BaseException:
+        for listening in sockets:
+            listening.close()
+        raise
+    return server
+
+
+class Server:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._listeners: list[asyncio.AbstractServer] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.port = 0
+
+    async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> None:
+        shared = self._shared
+        self.port = sockets[0].getsockname()[1]
+        handshake = shared.limits.header_timeout if tls is not None else None
+        for listening in sockets:
+            self._listeners.append(
+                await shared.loop.create_server(
+                    lambda: Connection(shared),
+                    sock=listening,
+                    ssl=tls,
+                    backlog=BACKLOG,
+                    ssl_handshake_timeout=handshake,
+                )
+            )
+        self._timer = shared.loop.call_later(shared.limits.sweep_interval, self._sweep)
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._shared.connections)
+
+    @property
+    def refused_connections(self) -> int:
+        """Those that came when the limit was reached."""
+        return self._shared.refused
+
+    @property
+    def requests(self) -> int:
+        """Handed to the handler so far."""
+        return self._shared.requests
+
+    async def stop(self, grace: float) -> None:
+        """Accept nothing more, end streams, finish requests, close; abort what is left when `grace` seconds are over.
+
+        A write whose client has gone counts as a request.
+        """
+        shared = self._shared
+        shared.stopping = True
+        for listener in self._listeners:
+            listener.close()
+        end = shared.loop.time() + grace
+        while (shared.connections or shared.tasks) and (left := end - shared.loop.time()) > 0:
+            shared.changed.clear()
+            for connection in tuple(shared.connections):
+                connection.wind_down()
+            try:
+                await asyncio.wait_for(shared.changed.wait(), min(left, shared.limits.sweep_interval))
+            except TimeoutError:
+                continue
+        await self._abort()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _abort(self) -> None:
+        shared = self._shared
+        for connection in tuple(shared.connections):
+            connection.abort()
+        for task in shared.tasks:
+            task.cancel()
+        if shared.tasks:
+            await asyncio.wait(shared.tasks, timeout=CANCELLATION)
+        while shared.connections:
+            shared.changed.clear()
+            await shared.changed.wait()
+
+    def _sweep(self) -> None:
+        shared = self._shared
+        now = shared.loop.time()
+        shared.tick(now, time.time())
+        for connection in tuple(shared.connections):
+            connection.sweep(now)
+        self._timer = shared.loop.call_later(shared.limits.sweep_interval, self._sweep)
+
+
+async def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """One for each address of the host, all on the same port."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {host}: {error.strerror or error}") from None
+    sockets: list[socket.socket] = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(listening_socket(family, (address[0], port, *address[2:])))
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and len(found) > 1:
+                continue  # the name has an address that this machine lacks
+            for opened in sockets:
+                opened.close()
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        port = sockets[0].getsockname()[1]
+    if not sockets:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no such address here")
+    return sockets
+
+
+def listening_socket(family: int, address: tuple[str | int, ...]) -> socket.socket:
+    """Accepted connections inherit its options."""
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):
+                listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
