@@ -224,7 +224,6 @@ def tag_of(number: int, wire: int) -> bytes:
 
 # --- a message ------------------------------------------------------------------------------------
 
-Span = tuple[bytes, int, int]  #: some data, and where in it a value starts and stops
 ReadSpan = Callable[[bytes, int, int, Obj, int], None]  #: span, the object to fill, depth
 ReadNumber = Callable[[int, Obj], None]
 ReadValue = Callable[[bytes, int, int, int], Any]  #: span, depth → JSON
