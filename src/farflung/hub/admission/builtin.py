@@ -1,0 +1,50 @@
+"""The rules of every built-in kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from farflung.hub.admission import (
+    certificates,
+    coordination,
+    core,
+    discovery,
+    events,
+    flowcontrol,
+    limits,
+    networks,
+    rbac,
+    registration,
+    runtimes,
+    scheduling,
+    storage,
+)
+from farflung.hub.admission.rules import Rules
+from farflung.machinery import names
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    ("", "PodTemplate"): Rules(name=names.dns_subdomain, generation=True),
+    ("", "ReplicationController"): Rules(name=names.dns_subdomain, generation=True),
+    ("apiregistration.k8s.io", "APIService"): Rules(name=names.dns_subdomain, unconditional_update=False),
+    **core.RULES,
+    **limits.RULES,
+    **discovery.RULES,
+    **events.RULES,
+    **rbac.RULES,
+    **coordination.RULES,
+    **certificates.RULES,
+    **registration.RULES,
+    **storage.RULES,
+    **scheduling.RULES,
+    **networks.RULES,
+    **flowcontrol.RULES,
+    **runtimes.RULES,
+}
+
+PLAIN: Final = Rules(name=names.dns_subdomain)
+
+
+def rules_for(group: str, kind: str) -> Rules:
+    """A kind that has no rules of its own is named by a DNS subdomain, and that is all."""
+    return RULES.get((group, kind), PLAIN)
