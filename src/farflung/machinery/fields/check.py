@@ -1,0 +1,173 @@
+"""Whether an applied configuration is of its type: the errors of server-side apply's own, strict, typing.
+
+Independent of `fieldValidation`: a configuration whose fields cannot be attributed is never applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.fields.sets import MAX_DEPTH, element_text
+from farflung.machinery.fields.shapes import (
+    LEAF,
+    OBJECT_META,
+    List,
+    ListSet,
+    Unkeyed,
+    describes_metadata,
+    list_map,
+    no_reference,
+)
+from farflung.machinery.schema.model import BOOLEAN, INTEGER, NUMBER, STRING, Schema
+
+
+def untypable(applied: Obj, schema: Schema) -> str:
+    """Why the configuration is not of the schema's type, in one text; empty if it is."""
+    found = list(_object_errors(applied, schema))
+    if len(found) < 2:
+        return "".join(found)
+    return "\n".join(["errors:", *(f"  {error}" for error in found)])
+
+
+def _object_errors(applied: Obj, schema: Schema) -> Iterator[str]:
+    if not describes_metadata(schema):
+        yield from _errors(applied.get("metadata"), OBJECT_META, ".metadata", MAX_DEPTH)
+        applied = {name: value for name, value in applied.items() if name not in ("apiVersion", "kind", "metadata")}
+    yield from _container_errors(applied, schema, "", MAX_DEPTH)
+
+
+def _errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+    if value is None or not depth:
+        return
+    match schema.kind:
+        case "object" | "map":
+            yield from _container_errors(value, schema, path, depth)
+        case "list":
+            yield from _list_errors(value, schema, path, depth)
+        case kind:
+            yield from _scalar_errors(value, kind, path)
+
+
+def _scalar_errors(value: Any, kind: str, path: str) -> Iterator[str]:
+    if kind == STRING and not isinstance(value, str):
+        yield f"{path}: expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+    elif kind in (INTEGER, NUMBER) and type(value) not in (int, float):
+        yield f"{path}: expected numeric (int or float), got {_go_type(value)}"
+    elif kind == BOOLEAN and type(value) is not bool:
+        yield f"{path}: expected boolean, got {_printed(value)}"
+
+
+def _container_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{path}: expected map, got {_printed(value)}"
+        return
+    for name, item in value.items():
+        child = _child(schema, name)
+        if child is None:
+            yield f"{path}.{name}: field not declared in schema"
+            return
+        yield from _errors(item, child, f"{path}.{name}", depth - 1)
+
+
+_ANYTHING: Final = Schema({}, no_reference)
+
+
+def _child(schema: Schema, name: str) -> Schema | None:
+    child = schema.field(name)
+    if child is None and schema.definition.get("x-kubernetes-preserve-unknown-fields"):
+        return _ANYTHING
+    if child is None and schema.definition.get("x-kubernetes-embedded-resource"):
+        return {"apiVersion": _ANYTHING, "kind": _ANYTHING, "metadata": OBJECT_META}.get(name)
+    return child
+
+
+def _list_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{path}: expected list, got {_printed(value)}"
+        return
+    items = schema.items
+    keyed = _keyed(schema)
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        text = f"[{index}]"
+        if keyed is not None:
+            try:
+                element = keyed.element(item)
+            except Unkeyed as error:
+                yield f"{path}: element {index}: {error}"
+                return
+            text = element_text(element)
+            if element in seen:
+                yield f"{path}: duplicate entries for key {text}"
+            seen.add(element)
+        yield from _errors(item, items, path + text, depth - 1)
+
+
+def _keyed(schema: Schema) -> List | None:
+    match schema.list_type:
+        case "map":
+            return list_map(LEAF, schema.items, schema.list_keys)
+        case "set":
+            return ListSet(LEAF)
+        case _:
+            return None
+
+
+# --- values as Go prints them ---------------------------------------------------------------------
+
+
+def _printed(value: Any) -> str:
+    """%v of the wrapper around a JSON value."""
+    return f"&{{{_plain(value)}}}"
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "map[" + " ".join(f"{name}:{_plain(value[name])}" for name in sorted(value)) + "]"
+        case list():
+            return "[" + " ".join(map(_plain, value)) + "]"
+        case str():
+            return value
+        case _:
+            return _number(value)
+
+
+def _go_syntax(value: Any) -> str:
+    """%#v of a JSON value."""
+    match value:
+        case None:
+            return "interface {}(nil)"
+        case str():
+            return go_quote(value)
+        case bool():
+            return str(value).lower()
+        case dict():
+            pairs = ", ".join(f"{go_quote(name)}:{_go_syntax(value[name])}" for name in sorted(value))
+            return f"map[string]interface {{}}{{{pairs}}}"
+        case list():
+            return "[]interface {}{" + ", ".join(map(_go_syntax, value)) + "}"
+        case _:
+            return _number(value)
+
+
+def _number(value: float) -> str:
+    return str(value).removesuffix(".0")
+
+
+def _go_type(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case dict():
+            return "map[string]interface {}"
+        case _:
+            return "[]interface {}"

@@ -1,0 +1,214 @@
+"""Who owns which fields of an object: `metadata.managedFields`.
+
+    after_update    ownership after a create, an update or a patch
+    after_scale     ownership of the parent after its scale was written
+    settle          ownership that is not to be written only because time went by
+
+Every function returns entries and changes nothing it was given.  An entry that did not change is returned as the same
+dict, and a list of them that did not change as the same list.  An empty list means: no `managedFields` at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from farflung.machinery.errors import ApiError, Obj, bad_request
+from farflung.machinery.fields.sets import Fields, difference, has, parse, path, union, without_trees
+from farflung.machinery.fields.shapes import Unkeyed, shape_of
+from farflung.machinery.schema.model import Schema
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+OPERATIONS: Final = frozenset({APPLY, UPDATE})
+
+MAX_UPDATE_ENTRIES: Final = 10  #: beyond this many, the oldest Update entries are put together
+ANCIENT: Final = "ancient-changes"  #: the manager of Update entries that were put together
+
+REPLICAS: Final = path("spec", "replicas")
+
+Entries = list[Obj]
+
+
+def after_update(
+    new: Obj,
+    old: Obj | None,
+    schema: Schema,
+    *,
+    manager: str,
+    api_version: str,
+    now: str,
+    subresource: str = "",
+    reset: Fields | None = None,
+) -> Entries:
+    """The owners of `new`, which `manager` writes over `old`; `old` is None on create.
+
+    `new` must be what the client asks for, defaulted, before the server itself adds or drops anything; what the server
+    will drop goes into `reset`, a set of paths.  The client's own `managedFields` in `new` count as upstream has it:
+    left out or undecodable they mean those of `old`, empty ones forget everything.
+    """
+    entries = _entries_before(new, old, subresource)
+    if old is not None and not entries:
+        return entries  # ownership was given up: it begins again with the next apply
+    shape = shape_of(schema)
+    try:
+        taken, removed = shape.changes(shape.empty if old is None else old, new)
+    except Unkeyed:
+        return entries
+    except RecursionError:
+        raise bad_request("the object is nested too deeply") from None
+    if reset:
+        taken = without_trees(taken, reset) if taken else None
+        removed = without_trees(removed, reset) if removed else None
+    author = entry(manager, UPDATE, api_version, now, {}, subresource)
+    return arranged(handed_over(entries, taken or {}, removed or {}, author))
+
+
+def _entries_before(new: Obj, old: Obj | None, subresource: str) -> Entries:
+    metadata = new.get("metadata") or {}
+    sent = metadata.get("managedFields")
+    live: Entries = [] if old is None else (old.get("metadata") or {}).get("managedFields") or []
+    if subresource or sent is None or sent == live:
+        return live
+    if _means_reset(sent):
+        return []
+    try:
+        return decoded(sent) or live
+    except ApiError:
+        return live
+
+
+def _means_reset(sent: Any) -> bool:
+    if not isinstance(sent, list):
+        return False
+    return not sent or (len(sent) == 1 and isinstance(sent[0], dict) and not any(sent[0].values()))
+
+
+def handed_over(entries: Entries, taken: Fields, removed: Fields, author: Obj) -> Entries:
+    """Entries after `author`, whose own fields are not looked at, took some fields and some went away."""
+    identity = identity_of(author)
+    mine: Fields = {}
+    result: Entries = []
+    for one in entries:
+        fields = one.get("fieldsV1") or {}
+        if taken and identity_of(one) == identity:
+            mine = union(mine, fields)
+            continue
+        left = difference(difference(fields, taken), removed)
+        if left:
+            result.append(one if left is fields else {**one, "fieldsV1": left})
+    mine = difference(union(mine, taken), removed) if taken else mine
+    if mine:
+        result.append({**author, "fieldsV1": mine})
+    return entries if len(result) == len(entries) and all(map(_same, result, entries)) else result
+
+
+def _same(first: Obj, second: Obj) -> bool:
+    return first is second
+
+
+def settle(new: Obj, old: Obj) -> Entries:
+    """The entries to store for `new`: those of `old` if nothing but their times differs between the two objects."""
+    entries: Entries = new["metadata"].get("managedFields") or []
+    before: Entries = old["metadata"].get("managedFields") or []
+    if entries is before or len(entries) != len(before):
+        return entries
+    if any(_timeless(one) != _timeless(other) for one, other in zip(entries, before, strict=True)):
+        return entries
+    return before if _without_owners(new) == _without_owners(old) else entries
+
+
+def _timeless(one: Obj) -> Obj:
+    return {**one, "time": None}
+
+
+def _without_owners(obj: Obj) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": None, "resourceVersion": None}}
+
+
+def after_scale(entries: Entries, *, manager: str, api_version: str, now: str, replicas: Fields = REPLICAS) -> Entries:
+    """Owners of an object whose number of replicas `manager` changed through the scale subresource.
+
+    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.
+    """
+    if not any(has(one.get("fieldsV1") or {}, replicas) for one in entries):
+        return entries
+    author = entry(manager, UPDATE, api_version, now, {}, "scale")
+    return arranged(handed_over(entries, replicas, {}, author))
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+def entry(manager: str, operation: str, api_version: str, time: str, fields: Fields, subresource: str) -> Obj:
+    """One entry; without a time if that is empty."""
+    made: Obj = {"manager": manager, "operation": operation, "apiVersion": api_version}
+    if time:
+        made["time"] = time
+    made["fieldsType"] = "FieldsV1"
+    made["fieldsV1"] = fields
+    if subresource:
+        made["subresource"] = subresource
+    return made
+
+
+def identity_of(one: Obj) -> tuple[str, str, str, str]:
+    """Entries with the same identity are one: appliers stay who they are when they change the version they apply."""
+    operation = one["operation"]
+    version = "" if operation == APPLY else one["apiVersion"]
+    return one.get("manager") or "", operation, version, one.get("subresource") or ""
+
+
+def decoded(sent: Any) -> Entries:
+    """A client's entries in normal form; ApiError if they are none."""
+    if not isinstance(sent, list):
+        raise bad_request("metadata.managedFields: must be a list")
+    entries = [_decoded_entry(one) for one in sent]
+    return list({identity_of(one): one for one in entries}.values())
+
+
+def _decoded_entry(one: Any) -> Obj:
+    if not isinstance(one, dict) or one.get("operation") not in OPERATIONS:
+        raise bad_request("metadata.managedFields: operation must be `Apply` or `Update`")
+    if one.get("fieldsType") != "FieldsV1":
+        raise bad_request("metadata.managedFields: fieldsType must be `FieldsV1`")
+    texts = [one.get(name) or "" for name in ("manager", "apiVersion", "time", "subresource")]
+    if not all(isinstance(text, str) for text in texts) or not texts[1]:
+        raise bad_request("metadata.managedFields: manager, apiVersion, time and subresource must be strings")
+    manager, api_version, time, subresource = texts
+    return entry(manager, one["operation"], api_version, time, parse(one.get("fieldsV1")), subresource)
+
+
+def arranged(entries: Entries) -> Entries:
+    """In the order in which they are stored, and no more of them than are kept."""
+    if len(entries) > MAX_UPDATE_ENTRIES:
+        entries = _capped(entries)
+    if len(entries) < 2:
+        return entries
+    ordered = sorted(entries, key=_order)
+    return entries if all(map(_same, ordered, entries)) else ordered
+
+
+def _order(one: Obj) -> tuple[str, str, str, str, str]:
+    subresource = one.get("subresource") or ""
+    return one["operation"], one.get("time") or "", one.get("manager") or "", one["apiVersion"], subresource
+
+
+def _capped(entries: Entries) -> Entries:
+    """Update entries of the same version put together, the oldest first, until few enough are left."""
+    updates = sorted((one for one in entries if one["operation"] == UPDATE), key=_order)
+    excess = len(updates) - MAX_UPDATE_ENTRIES
+    oldest: dict[str, Obj] = {}
+    gone: set[int] = set()
+    for one in updates:
+        if excess <= 0:
+            break
+        version = one["apiVersion"]
+        if version not in oldest:
+            oldest[version] = one
+            gone.add(id(one))
+            continue
+        together = union(oldest[version]["fieldsV1"], one["fieldsV1"])
+        oldest[version] = entry(ANCIENT, UPDATE, version, one.get("time") or "", together, "")
+        gone.add(id(one))
+        excess -= 1
+    return [one for one in entries if id(one) not in gone] + list(oldest.values())
