@@ -11,7 +11,7 @@ from farflung.apis.resource import Resource
 
 Path = tuple[str, str, str]  #: group, version, plural
 
-VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?", re.ASCII)
+VERSION: Final = re.compile(r"v([1-9][0-9]{0,17})(?:(alpha|beta)([1-9][0-9]{0,17}))?", re.ASCII)
 STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
 
 #: built-in groups come first, in an order of their own: kubectl takes the first group that knows a name
