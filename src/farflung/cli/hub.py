@@ -1,0 +1,113 @@
+"""The hub's composition root: files, store, hub, sockets, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+import uvloop
+
+from farflung.apis.builtin import BUILTIN
+from farflung.cli.credentials import admin_credentials, write_kubeconfig
+from farflung.hub import objects
+from farflung.hub.app import Hub
+from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.http.certificates import ensure_certificates, server_context
+from farflung.hub.http.server import Server, serve
+from farflung.hub.kinds import Kinds
+from farflung.hub.verbs.call import Tools
+from farflung.hub.verbs.watch import Watches
+from farflung.lib import ids
+from farflung.store.base import Unusable
+from farflung.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    root_directory: Path
+    bind_address: str = "127.0.0.1"
+    port: int = 6443
+    hostnames: tuple[str, ...] = ()
+    history: int = 3600
+    verbose: bool = False
+
+
+def run(settings: Settings) -> None:
+    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    level = logging.DEBUG if settings.verbose else logging.INFO
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        uvloop.run(_run(settings))
+    except Unusable as error:
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(_sentence(error, settings))
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(f"farflung hub: {sentence}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _sentence(error: OSError, settings: Settings) -> str:
+    address = f"{settings.bind_address}:{settings.port}"
+    reason = (error.strerror or str(error)).lower()
+    if error.filename:
+        return f"cannot use {error.filename}: {reason}; choose another --root-directory or mend its permissions"
+    if "in use" in str(error).lower():
+        return f"{address} is in use; stop what listens there or choose another --port"
+    return f"cannot listen on {address}: {reason}; choose another --bind-address"
+
+
+async def _run(settings: Settings) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with running(settings) as server:
+        kubeconfig = settings.root_directory / "admin.kubeconfig"
+        print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
+        print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
+        await stopped.wait()
+        print("farflung hub is stopping", flush=True)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Server]:
+    """A hub that serves as long as the block lasts."""
+    directory = settings.root_directory
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = datetime.now(UTC)
+    certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
+    store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
+    try:
+        credentials = admin_credentials(directory)
+        kinds = Kinds(Catalog(BUILTIN))
+        tools = Tools(store, kinds, lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix)
+        watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
+        hub = Hub(kinds, tools, Authenticator(credentials.users), watches)
+        gc.collect()
+        gc.freeze()
+        server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
+        try:
+            write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, credentials.token)
+            yield server
+        finally:
+            await server.stop(STOP_GRACE)
+    finally:
+        await store.close()

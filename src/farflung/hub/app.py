@@ -1,0 +1,213 @@
+"""The hub as one function: a parsed request in, an answer out.
+
+    request ─► who (auth) ─► what (path → target → kind) ─► verb ─► answer
+
+Reads answer at once; writes and watches are awaited.  Whatever goes wrong below becomes a Status here.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import orjson
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+
+from farflung import __version__
+from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
+from farflung.hub.catalog import discovery
+from farflung.hub.http.messages import Answer, Request, Response
+from farflung.hub.kinds import Kinds
+from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
+from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
+from farflung.hub.verbs.call import Call, Tools
+from farflung.hub.verbs.watch import Watches
+from farflung.hub.options import list_options
+from farflung.machinery.errors import ApiError, forbidden, internal, method_not_allowed, no_such_path
+from farflung.store.base import Unavailable
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "33",
+    "emulationMajor": "1",
+    "emulationMinor": "33",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "32",
+    "gitVersion": f"v1.33.0+farflung-{__version__}",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": f"python{platform.python_version()}",
+    "compiler": platform.python_implementation(),
+    "platform": f"{platform.system().lower()}/{platform.machine()}",
+}
+#: what anybody may read without saying who they are
+PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version")
+
+Verb = Callable[[Call], Answer | Awaitable[Answer]]
+
+#: (method, is there a name) → the verb of discovery and access control
+VERBS: Final[Mapping[tuple[str, bool], str]] = {
+    ("GET", False): "list",
+    ("POST", False): "create",
+    ("DELETE", False): "deletecollection",
+    ("GET", True): "get",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+}
+
+
+class Hub:
+    """Serves; never calls."""
+
+    def __init__(self, kinds: Kinds, tools: Tools, authenticator: Authenticator, watches: Watches) -> None:
+        self._kinds = kinds
+        self._tools = tools
+        self._authenticator = authenticator
+        self._watches = watches
+        self._metrics = Metrics(watches)
+        self._documents = discovery.Documents(kinds.catalog)
+        self._verbs: Mapping[str, Verb] = {
+            "get": read.get,
+            "create": create.create,
+            "update": update.update,
+            "patch": patch.patch,
+            "delete": delete.delete,
+            "deletecollection": delete.delete_collection,
+        }
+
+    def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
+        try:
+            answer = self._dispatch(request)
+        except ApiError as error:
+            return self._counted(request, respond.with_error(request, error))
+        except Unavailable as error:
+            return self._counted(request, respond.with_error(request, unavailable(error)))
+        if isinstance(answer, Response):
+            return self._counted(request, answer)
+        return self._finish(request, answer) if isinstance(answer, Awaitable) else answer
+
+    async def _finish(self, request: Request, answer: Awaitable[Answer]) -> Answer:
+        try:
+            return self._counted(request, await answer)
+        except ApiError as error:
+            return self._counted(request, respond.with_error(request, error))
+        except Unavailable as error:
+            return self._counted(request, respond.with_error(request, unavailable(error)))
+
+    def _counted(self, request: Request, answer: Answer) -> Answer:
+        self._metrics.count(request.method, answer.status)
+        return answer
+
+    def _dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
+        cluster, path = split_cluster(request.path)
+        user = self._authenticator.user_of(request)
+        target = target_of(cluster, path)
+        if target is None:
+            return self._document(request, path, user)
+        self._authorize(user, path)
+        if cluster != DEFAULT_CLUSTER:
+            raise forbidden("", "", "", f'User "{user.name}" cannot access workspace {cluster}: access denied')
+        return self._resource(request, target, user)
+
+    def _authorize(self, user: User, path: str) -> None:
+        if ADMINISTRATORS in user.groups or path.startswith(PUBLIC):
+            return
+        if user is ANONYMOUS:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        message = f'forbidden: User "{user.name}" cannot get path "{path}"'
+        raise ApiError(403, "Forbidden", message, {})
+
+    # --- resources --------------------------------------------------------------------------------
+
+    def _resource(self, request: Request, target: Target, user: User) -> Answer | Awaitable[Answer]:
+        kind = self._kinds.find(target)
+        if kind is None:
+            if target.group and not self._kinds.catalog.has_group(target.group):
+                return page_not_found()
+            raise no_such_path()
+        call = Call(request, target, kind, user, self._tools)
+        if bool(target.namespace) != kind.resource.namespaced and (target.namespace or target.name):
+            raise no_such_path()
+        if target.subresource:
+            return subresources.dispatch(call)
+        verb = VERBS.get((request.method, bool(target.name) and not target.watch))
+        if verb == "list" and list_options_say_watch(request, target):
+            verb = "watch"
+        if verb is None or verb not in kind.resource.verbs:
+            raise method_not_allowed()
+        if kind.resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
+            raise method_not_allowed()
+        if verb == "watch":
+            return self._watches.open(call)
+        if verb == "list":
+            return read.list_(call)
+        return self._verbs[verb](call)
+
+    # --- documents --------------------------------------------------------------------------------
+
+    def _document(self, request: Request, path: str, user: User) -> Answer:
+        self._authorize(user, path)
+        first = path.split("/", 2)[1]
+        match first:
+            case "healthz" | "livez" | "readyz":
+                return self._health(request, path)
+            case "version":
+                return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
+            case "metrics":
+                return Response(200, self._metrics.text(), content_type=CONTENT_TYPE_LATEST)
+            case "openapi":
+                return page_not_found()
+        return self._documents.answer(request, path) or page_not_found()
+
+    def _health(self, request: Request, path: str) -> Response:
+        endpoint, _, check = path.strip("/").partition("/")
+        checks = ("ping", "log", "store")
+        if check and check not in checks:
+            return page_not_found()
+        text = "ok"
+        if not check and "verbose" in request.query:
+            text = "".join(f"[+]{name} ok\n" for name in checks) + f"{endpoint} check passed\n"
+        return Response(200, text.encode(), content_type="text/plain; charset=utf-8")
+
+
+def list_options_say_watch(request: Request, target: Target) -> bool:
+    return target.watch or ("watch" in request.query and list_options(request.query).watch)
+
+
+def page_not_found() -> Response:
+    return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+
+
+def unavailable(error: Unavailable) -> ApiError:
+    """The store could not write: the client may try again."""
+    return ApiError(503, "ServiceUnavailable", str(error), {"retryAfterSeconds": 1}, headers=[("Retry-After", "1")])
+
+
+class Metrics:
+    """What /metrics shows."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "farflung_requests_total", "Answered requests.", ("method", "code"), registry=self._registry
+        )
+        open_watches = Gauge("farflung_watches", "Open watch streams.", registry=self._registry)
+        open_watches.set_function(lambda: watches.count)
+        self._children: dict[tuple[str, int], Counter] = {}
+
+    def count(self, method: str, code: int) -> None:
+        child = self._children.get((method, code))
+        if child is None:
+            known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
+            child = self._children[method, code] = self._requests.labels(known, str(code))
+        child.inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

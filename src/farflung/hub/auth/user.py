@@ -1,0 +1,15 @@
+"""Who is asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+ADMINISTRATORS = "system:masters"
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))

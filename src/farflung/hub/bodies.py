@@ -1,0 +1,215 @@
+"""Request bodies: from bytes of any media type to an object that fits its type.
+
+Every way in ends in conforming: types checked, unknown fields dropped and reported, values in canonical form.  What
+is reported becomes an error, a warning or nothing, as `fieldValidation` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from farflung.apis import wire
+from farflung.hub import shapes
+from farflung.hub.catalog.negotiation import ACCEPTED
+from farflung.hub.http.messages import Request
+from farflung.hub.options import WriteOptions
+from farflung.hub.shapes import Shape
+from farflung.machinery.codec import json, protobuf, yaml
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.codec.protobuf import summary
+from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote, invalid, invalid_value, unsupported_media_type
+from farflung.machinery.patch.strategic import go_text
+
+SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
+OPTIONS_SCHEME: Final = "pkg/apis/meta/internalversion/scheme/register.go:27"
+NO_KIND: Final = "couldn't get version/kind; json parse error: "
+
+#: (apiVersion, kind) → whether there is such a type at all
+Knows = Callable[[str, str], bool]
+
+
+@dataclass(slots=True)
+class Body:
+    obj: Obj
+    warnings: list[str] = field(default_factory=list)
+
+
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+# --- whole objects --------------------------------------------------------------------------------
+
+
+def decode_object(request: Request, shape: Shape, options: WriteOptions, knows: Knows) -> Body:
+    """The object of a create or update."""
+    value, problems = _read(request, shape)
+    _check_type(request, shape, value, knows)
+    try:
+        obj, unknown = shape.conformer.conform(value)
+    except Malformed as error:
+        raise bad_request(f"{_unfit(shape, value)}: {error.why}") from None
+
+    def refused(why: str) -> ApiError:
+        return bad_request(f"{_unfit(shape, value)}: {why}")
+
+    return Body(obj, judged(problems + unknown, options, refused))
+
+
+def judged(problems: list[str], options: WriteOptions, refused: Callable[[str], ApiError]) -> list[str]:
+    """Unknown and duplicate fields: refused, warned of, or let pass."""
+    if not problems or options.field_validation == "Ignore":
+        return []
+    if options.field_validation == "Strict":
+        raise refused("strict decoding error: " + ", ".join(problems))
+    return problems
+
+
+def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
+    """(the body as JSON, duplicate fields in it)."""
+    try:
+        value, problems = _parse(request, shape)
+    except Malformed as error:
+        raise _unrecognized(request, shape, NO_KIND + error.why) from None
+    if value is None:
+        return {}, problems
+    if not isinstance(value, dict):
+        target = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type {target}"
+        raise _unrecognized(request, shape, NO_KIND + why)
+    return value, problems
+
+
+def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
+    match media_type(request):
+        case "application/json" | "":
+            parsed = json.parse(request.body)
+        case "application/yaml":
+            parsed = yaml.parse(request.body)
+        case "application/vnd.kubernetes.protobuf":
+            return protobuf.decode(request.body, shape.definition, wire.MESSAGES).obj, []
+        case _:
+            raise unsupported_media_type(ACCEPTED)
+    return parsed.value, parsed.problems
+
+
+def _unrecognized(request: Request, shape: Shape, why: str) -> ApiError:
+    shown = summary(request.body)
+    return bad_request(f"the object provided is unrecognized (must be of type {shape.kind}): {why} ({shown})")
+
+
+def _unfit(shape: Shape, value: Obj) -> str:
+    version = str(value.get("apiVersion") or shape.api_version).rpartition("/")[2]
+    return f'{value.get("kind") or shape.kind} in version "{version}" cannot be handled as a {shape.kind}'
+
+
+def _check_type(request: Request, shape: Shape, value: Obj, knows: Knows) -> None:
+    """A body may leave out what it is; if it says so, it must be what the path is about."""
+    kind, api_version = value.get("kind") or shape.kind, value.get("apiVersion") or shape.api_version
+    if kind == shape.kind and api_version == shape.api_version:
+        return
+    if not isinstance(kind, str) or not isinstance(api_version, str):
+        raise _unrecognized(request, shape, f"{NO_KIND}apiVersion and kind must be strings")
+    if knows(api_version, kind):
+        source = f"{api_version.rpartition('/')[2]}.{kind}"
+        why = f"converting ({source}) to ({shape.group.partition('.')[0] or 'core'}.{shape.kind}): unknown conversion"
+    else:
+        why = f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme {go_quote(SCHEME)}"
+    raise bad_request(f"{_unfit(shape, value)}: {why}")
+
+
+def decode_options(request: Request, shape: Shape) -> Obj:
+    """DeleteOptions and the like: unknown fields are ignored."""
+    try:
+        value, _ = _parse(request, shape)
+    except Malformed as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error.why}") from None
+    if not isinstance(value, dict):
+        raise bad_request(f"the body of this request must be {shape.kind}")
+    kind = value.get("kind") or shape.kind
+    if kind != shape.kind:
+        version = value.get("apiVersion", "")
+        why = f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(version))}"
+        raise bad_request(f"{why} in scheme {go_quote(OPTIONS_SCHEME)}")
+    try:
+        return shape.conformer.conform(value).obj
+    except Malformed as error:
+        raise bad_request(f"{_unfit(shape, value)}: {error.why}") from None
+
+
+# --- patches --------------------------------------------------------------------------------------
+
+
+def parse_patch(request: Request, *, strategic: bool, operations: bool) -> tuple[Any, list[str]]:
+    """A patch as JSON and what its text has twice."""
+    try:
+        parsed = json.parse(request.body, typed=False) if operations else json.parse_object(request.body)
+    except Malformed as error:
+        raise bad_request(error.why if strategic else f"error decoding patch: {error.why}") from None
+    return parsed.value, parsed.problems
+
+
+@dataclass(frozen=True, slots=True)
+class PatchContext:
+    """What is said of a patch whose result does not fit."""
+
+    options: WriteOptions
+    problems: list[str]  #: duplicate fields of the patch itself
+    patch: Obj | None = None  #: a strategic merge patch, which is shown instead of the result
+
+
+def conform_patched(document: Any, shape: Shape, context: PatchContext) -> Body:
+    """The result of a patch, made to fit."""
+
+    def refused(why: str) -> ApiError:
+        shown = go_text(context.patch) if context.patch is not None else _as_text(document)
+        return invalid("", "", "", [invalid_value("patch", shown, why)])
+
+    if not isinstance(document, dict):
+        raise refused(f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}")
+    try:
+        obj, unknown = shape.conformer.conform(document)
+    except Malformed as error:
+        raise refused(error.why) from None
+    obj["kind"], obj["apiVersion"] = shape.kind, shape.api_version
+    return Body(obj, judged(context.problems + unknown, context.options, refused))
+
+
+def _as_text(document: Any) -> str:
+    """A patched document as Kubernetes shows it: its fields by name, what is below them as it was."""
+    if isinstance(document, dict):
+        document = {name: document[name] for name in sorted(document)}
+    return orjson.dumps(document).decode()
+
+
+def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
+    """The configuration of a server-side apply, as it was written: it says which fields its manager wants."""
+    try:
+        parsed = yaml.parse(request.body)
+    except Malformed as error:
+        raise bad_request(f"error decoding YAML: {error.why}") from None
+    if parsed.problems and options.field_validation == "Strict":
+        details = "".join(f"\n  {problem}" for problem in parsed.problems)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{details}")
+    value = parsed.value if parsed.value is not None else {}
+    if not isinstance(value, dict):
+        why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    _check_applied_type(shape, value)
+    return value
+
+
+def _check_applied_type(shape: Shape, value: Obj) -> None:
+    api_version, kind = value.get("apiVersion", ""), value.get("kind", "")
+    if (api_version, kind) == (shape.api_version, shape.kind):
+        return
+    group, _, version = str(api_version).rpartition("/")
+    raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+
+
+def delete_options(request: Request) -> Obj:
+    return decode_options(request, shapes.delete_options())

@@ -1,0 +1,151 @@
+"""Objects as bytes: how they are named in the store, encoded, stamped with their revision, and selected.
+
+An object is stored as the JSON that is served.  Its metadata comes first and its resourceVersion stands at a place
+that can be found without parsing, so that a write is encoded once and lists and watch events are spliced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from farflung.apis.resource import Resource
+from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import EVERYTHING, FieldSelector, LabelSelector
+from farflung.store.base import Entry, Revision
+
+METADATA_ORDER: Final = (
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+REVISION: Final = b'"resourceVersion":"'
+
+
+def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
+    """Where a resource's objects are: all of a cluster's, or those of one namespace."""
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    start = f"/{group or 'core'}/{resource.plural}/{cluster}/"
+    return f"{start}{namespace}/" if namespace else start
+
+
+def key(resource: Resource, cluster: str, namespace: str, name: str) -> str:
+    return prefix(resource, cluster, namespace) + name
+
+
+def name_in(key: str) -> tuple[str, str]:
+    """(namespace, name) of a key; the namespace is empty for a cluster's own objects."""
+    parts = key.split("/")
+    return (parts[4], parts[5]) if len(parts) == 6 else ("", parts[4])
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _type_head(kind: str, api_version: str) -> bytes:
+    return b'{"kind":%b,"apiVersion":%b,' % (orjson.dumps(kind), orjson.dumps(api_version))
+
+
+def type_head(resource: Resource) -> bytes:
+    """How every encoded object of a resource begins, up to its metadata."""
+    return _type_head(resource.kind, resource.api_version)
+
+
+def list_head(resource: Resource, metadata: Obj) -> bytes:
+    """How a list of a resource's objects begins, up to its first item."""
+    return _type_head(resource.list_kind, resource.api_version) + b'"metadata":%b,"items":[' % orjson.dumps(metadata)
+
+
+def encode(resource: Resource, obj: Obj) -> bytes:
+    """An object as it is stored and served: kind, apiVersion, metadata, and then the rest in its own order."""
+    metadata = obj["metadata"]
+    first = {name: metadata[name] for name in ("name", "generateName", "namespace", "uid") if name in metadata}
+    first["resourceVersion"] = metadata.get("resourceVersion", "")
+    first |= {name: metadata[name] for name in METADATA_ORDER if name in metadata}
+    rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion", "metadata")}
+    tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
+    return type_head(resource) + b'"metadata":' + orjson.dumps(first) + tail
+
+
+def without_revision(value: bytes) -> bytes:
+    """An encoded object that never got a resourceVersion (a dry run)."""
+    return value.replace(REVISION + b'",', b"", 1).replace(b"," + REVISION + b'"}', b"}", 1)
+
+
+def stamp(value: bytes, revision: Revision) -> bytes:
+    """An encoded object with the revision that wrote it.  Only its name and uid come before that place, so the
+    first mark is the right one."""
+    start = value.index(REVISION) + len(REVISION)
+    return b"%b%d%b" % (value[:start], revision, value[value.index(b'"', start) :])
+
+
+def decode(entry: Entry) -> Obj:
+    """The caller's own copy of an object."""
+    return orjson.loads(entry.value)  # type: ignore[no-any-return]
+
+
+# --- selecting ------------------------------------------------------------------------------------
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+_decode_labels: Callable[[bytes], _Labelled] = msgspec.json.Decoder(_Labelled).decode
+_NO_LABELS: Final[dict[str, str]] = {}
+
+
+def labels_of(entry: Entry) -> dict[str, str]:
+    """Decoded once and kept with the entry."""
+    if entry.note is None:
+        entry.note = _decode_labels(entry.value).metadata.labels or _NO_LABELS
+    return entry.note  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource somebody asked for."""
+
+    resource: Resource = field(compare=False)
+    labels: LabelSelector = EVERYTHING
+    fields: FieldSelector = FieldSelector()
+
+    def __bool__(self) -> bool:
+        return bool(self.labels) or bool(self.fields)
+
+    def matches(self, entry: Entry) -> bool:
+        if self.labels and not self.labels.matches(labels_of(entry)):
+            return False
+        return not self.fields or self._fields_match(entry)
+
+    def _fields_match(self, entry: Entry) -> bool:
+        namespace, name = name_in(entry.key)
+        obj: Any = None
+
+        def read(path: str) -> str:
+            nonlocal obj
+            if path == "metadata.name":
+                return name
+            if path == "metadata.namespace":
+                return namespace
+            if obj is None:
+                obj = decode(entry)
+            return self.resource.selectable[path](obj)
+
+        return self.fields.matches(read)

@@ -1,0 +1,80 @@
+"""Which URL means what: a path becomes a target, a query becomes named values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import parse_qsl, unquote
+
+DEFAULT_CLUSTER = "root"
+
+#: what may follow /namespaces/NAME without being a resource in it
+NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a resource path names.  A part that is not there is empty."""
+
+    cluster: str
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False  #: the deprecated /watch/ path
+
+
+def split_cluster(path: str) -> tuple[str, str]:
+    """(cluster, the rest of the path)."""
+    if not path.startswith("/clusters/"):
+        return DEFAULT_CLUSTER, path
+    cluster, slash, rest = path[len("/clusters/") :].partition("/")
+    return unquote(cluster), slash + rest or "/"
+
+
+@lru_cache(maxsize=8192)
+def target_of(cluster: str, path: str) -> Target | None:
+    """The resource a path names; None if it is not a resource path (discovery, health, nonsense)."""
+    parts = path.split("/")[1:]
+    if parts and not parts[-1]:
+        parts.pop()  # a trailing slash means nothing
+    if not all(parts):
+        return None
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
+    match parts:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            return None
+    watch = bool(rest) and rest[0] == "watch"
+    if watch:
+        rest = rest[1:]
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    if not rest or len(rest) > 3:
+        return None
+    plural, name, subresource = (*rest, "", "")[:3]
+    return Target(cluster, group, version, plural, namespace, name, subresource, watch)
+
+
+@lru_cache(maxsize=4096)
+def parse_query(query: str) -> Query:
+    """The first value of every parameter.  Not to be changed: it is shared."""
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True, errors="replace"):
+        values.setdefault(name, value)
+    return values
+
+
+def is_true(text: str | None) -> bool:
+    """A boolean parameter: present and not said to be false."""
+    return text is not None and text.lower() not in ("0", "false")

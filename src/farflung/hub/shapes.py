@@ -1,0 +1,43 @@
+"""What a request body must look like: a type of the API and how its values are made to fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from farflung.apis import definitions, wire
+from farflung.apis.resource import Resource
+from farflung.machinery.schema.conform import Conformer, compile
+from farflung.machinery.schema.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    group: str
+    version: str
+    kind: str
+    definition: str
+    schema: Schema
+    conformer: Conformer
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@cache
+def shape(group: str, version: str, kind: str, definition: str) -> Shape:
+    schema = definitions.schema(definition)
+    return Shape(group, version, kind, definition, schema, compile(schema, wire.fields))
+
+
+def shape_of(resource: Resource) -> Shape:
+    return shape(resource.group, resource.version, resource.kind, resource.definition)
+
+
+def scale() -> Shape:
+    return shape("autoscaling", "v1", "Scale", "io.k8s.api.autoscaling.v1.Scale")
+
+
+def delete_options() -> Shape:
+    return shape("", "v1", "DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")

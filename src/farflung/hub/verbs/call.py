@@ -1,0 +1,76 @@
+"""One request on its way through the hub, and what the hub works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.auth.user import User
+from farflung.hub.http.messages import Request
+from farflung.hub.kinds import Kind, Kinds
+from farflung.hub.request import Query, Target, parse_query
+from farflung.machinery.errors import ApiError, not_found
+from farflung.machinery.times import format_seconds
+from farflung.store.base import Entry, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every verb may use.  Time and randomness come from here."""
+
+    store: Store
+    kinds: Kinds
+    clock: Callable[[], datetime]
+    new_uid: Callable[[], str]
+    random_suffix: Callable[[], str]  #: five characters, for generateName
+
+
+@dataclass(slots=True)
+class Call:
+    """A request for a resource: who asks for what."""
+
+    request: Request
+    target: Target
+    kind: Kind
+    user: User
+    tools: Tools
+
+    @property
+    def resource(self) -> Resource:
+        return self.kind.resource
+
+    @property
+    def query(self) -> Query:
+        return parse_query(self.request.query)
+
+    @property
+    def store(self) -> Store:
+        return self.tools.store
+
+    @property
+    def key(self) -> str:
+        return self.key_of(self.target.name)
+
+    @property
+    def prefix(self) -> str:
+        return objects.prefix(self.resource, self.target.cluster, self.target.namespace)
+
+    def key_of(self, name: str) -> str:
+        return objects.key(self.resource, self.target.cluster, self.target.namespace, name)
+
+    def now(self) -> str:
+        """RFC 3339, in seconds."""
+        return format_seconds(self.tools.clock())
+
+    def found(self) -> Entry:
+        """The object the path names, or 404."""
+        entry = self.store.get(self.key)
+        if entry is None:
+            raise self.not_found()
+        return entry
+
+    def not_found(self) -> ApiError:
+        return not_found(self.resource.group, self.resource.plural, self.target.name)

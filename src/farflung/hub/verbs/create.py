@@ -1,0 +1,107 @@
+"""create: POST to a collection."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.hub import objects
+from farflung.hub.admission.metadata import validate_metadata
+from farflung.hub.bodies import decode_object
+from farflung.hub.http.messages import Answer
+from farflung.hub.namespaces import check_open
+from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.verbs import arrival, respond
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.ownership import manager_of, own
+from farflung.machinery.errors import Obj, already_exists, bad_request, invalid
+from farflung.store.base import ABSENT, Conflict, Entry
+
+GENERATED_BASE_LIMIT: Final = 58
+GENERATED_ATTEMPTS: Final = 8
+#: what only the server sets
+SERVER_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+
+async def create(call: Call) -> Answer:
+    options = write_options("CreateOptions", call.request.query)
+    representation = respond.negotiated(call, many=False)
+    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.knows)
+    warnings = body.warnings
+    entry = await create_object(call, body.obj, options, warnings, owner=manager_of(call, options))
+    return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
+
+
+async def create_object(
+    call: Call, obj: Obj, options: WriteOptions, warnings: list[str], *, owner: str | None
+) -> Entry:
+    """Everything between a decoded object and the stored entry.  Without an owner its managedFields are set already."""
+    rules = call.kind.rules
+    metadata = obj.setdefault("metadata", {})
+    set_namespace(call, metadata)
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if call.resource.namespaced:
+        check_open(call, metadata.get("name", ""))
+    rules.default(obj)
+    if owner is not None:
+        own(call, obj, None, owner)
+    await arrival.furnish(call, obj)
+    set_system_fields(call, obj)
+    rules.prepare_create(obj)
+    errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
+    errors += rules.validate(obj) + rules.validate_create(obj)
+    if errors:
+        raise invalid(call.resource.group, call.resource.kind, metadata.get("name", ""), errors)
+    warnings += rules.warnings(obj, None)
+    return await insert(call, obj, options)
+
+
+def set_system_fields(call: Call, obj: Obj) -> None:
+    metadata = obj["metadata"]
+    for field in SERVER_SET:
+        metadata.pop(field, None)
+    generate_name(call, metadata)
+    metadata["uid"] = call.tools.new_uid()
+    metadata["creationTimestamp"] = call.now()
+    if call.kind.rules.generation:
+        metadata["generation"] = 1
+
+
+def generate_name(call: Call, metadata: Obj) -> None:
+    base = metadata.get("generateName", "")
+    if base and not metadata.get("name"):
+        metadata["name"] = base[:GENERATED_BASE_LIMIT] + call.tools.random_suffix()
+
+
+def set_namespace(call: Call, metadata: Obj) -> None:
+    """An object's namespace is its path's; a body may repeat it, nothing else."""
+    namespace = call.target.namespace
+    said = metadata.get("namespace", "")
+    if said and said != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if namespace:
+        metadata["namespace"] = namespace
+
+
+async def insert(call: Call, obj: Obj, options: WriteOptions) -> Entry:
+    """Store a new object.  A generated name that is taken is tried again with another suffix."""
+    metadata = obj["metadata"]
+    generated = metadata["name"] != call.target.name and bool(metadata.get("generateName"))
+    for _ in range(GENERATED_ATTEMPTS if generated else 1):
+        key = call.key_of(metadata["name"])
+        if call.store.get(key) is None:
+            if options.dry_run:
+                return Entry(key, objects.without_revision(call.kind.encode(obj)), 0)
+            try:
+                return await call.store.put(key, call.kind.encode(obj), expect=ABSENT)
+            except Conflict:
+                pass
+        taken = metadata["name"]
+        if generated:
+            del metadata["name"]
+            generate_name(call, metadata)
+    error = already_exists(call.resource.group, call.resource.plural, taken)
+    existing = call.store.get(key)
+    if existing is not None and "deletionTimestamp" in objects.decode(existing)["metadata"]:
+        error.message = f"object is being deleted: {error.message}"
+    raise error

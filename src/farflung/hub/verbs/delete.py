@@ -1,0 +1,215 @@
+"""delete and deletecollection: preconditions, grace, finalizers and propagation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from farflung.hub import bodies, objects
+from farflung.hub.http.messages import Answer, Response
+from farflung.hub.options import META, list_options
+from farflung.hub.request import parse_query
+from farflung.hub.verbs import read, respond
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.update import ATTEMPTS, is_released, modified
+from farflung.machinery.errors import (
+    ApiError,
+    Obj,
+    bad_request,
+    conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_supported,
+)
+from farflung.machinery.times import format_seconds
+from farflung.store.base import Conflict, Entry, Page
+
+POLICIES: Final = ("Foreground", "Background", "Orphan")
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+
+class Preconditions(msgspec.Struct):
+    uid: str | None = None
+    resourceVersion: str | None = None
+
+
+class DeleteOptions(msgspec.Struct):
+    """As it comes in a body; unknown fields are ignored."""
+
+    gracePeriodSeconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphanDependents: bool | None = None
+    propagationPolicy: str | None = None
+    dryRun: list[str] | None = None
+
+
+def delete_options(call: Call) -> DeleteOptions:
+    """From the body, or, if there is none, from the query."""
+    options = _from_body(call) if call.request.body else _from_query(call.request.query)
+    errors = []
+    policy = options.propagationPolicy
+    if policy and options.orphanDependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid_value("propagationPolicy", policy, why))
+    if policy and policy not in POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, (*POLICIES, "nil")))
+    if options.dryRun and options.dryRun != ["All"]:
+        errors.append(not_supported("dryRun", options.dryRun, ["All"]))
+    if errors:
+        raise invalid(META, "DeleteOptions", "", errors)
+    return options
+
+
+def _from_body(call: Call) -> DeleteOptions:
+    return msgspec.convert(bodies.delete_options(call.request), DeleteOptions)
+
+
+def _from_query(query: str) -> DeleteOptions:
+    values = parse_query(query)
+    options = DeleteOptions(propagationPolicy=values.get("propagationPolicy"))
+    if "dryRun" in values:
+        options.dryRun = [values["dryRun"]]
+    if "orphanDependents" in values:
+        options.orphanDependents = values["orphanDependents"].lower() in ("true", "1")
+    if grace := values.get("gracePeriodSeconds"):
+        try:
+            options.gracePeriodSeconds = int(grace)
+        except ValueError:
+            raise bad_request(f"strconv.ParseInt: parsing {go_quote(grace)}: invalid syntax") from None
+    return options
+
+
+async def delete(call: Call) -> Answer:
+    options = delete_options(call)
+    representation = respond.negotiated(call, many=False)
+    entry = call.found()
+    removed = await remove(call, entry, options)
+    if removed.entry is None or (removed.gone and not call.kind.rules.graceful_seconds):
+        return _success(call, entry)
+    return respond.with_entry(call, representation, removed.entry)
+
+
+def _success(call: Call, entry: Entry) -> Response:
+    metadata = objects.decode(entry)["metadata"]
+    details: Obj = {"name": metadata["name"]}
+    if call.resource.group:
+        details["group"] = call.resource.group
+    details |= {"kind": call.resource.plural, "uid": metadata["uid"]}
+    return respond.json_response(
+        200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    entry: Entry | None  #: the object as the deletion left it
+    gone: bool  #: or still there, waiting for its finalizers or its grace period
+
+
+async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
+    """Delete one object, or mark it as being deleted."""
+    present: Entry | None = entry
+    for _ in range(ATTEMPTS):
+        if present is None:
+            raise call.not_found()
+        old = objects.decode(present)
+        _check_preconditions(call, old, present, options)
+        new = marked(call, objects.decode(present), options)
+        gone = is_released(new)
+        left = Entry(present.key, call.kind.encode_stored(new), present.revision)
+        if options.dryRun or (new == old and not gone):
+            return Removed(left, gone)
+        try:
+            if gone:
+                revision = await call.store.delete(present.key, expect=present.revision)
+                return Removed(Entry(left.key, objects.stamp(left.value, revision), revision), True)
+            return Removed(await call.store.put(present.key, left.value, expect=present.revision), False)
+        except Conflict:
+            present = call.store.get(present.key)
+    raise modified(call)
+
+
+def _check_preconditions(call: Call, old: Obj, entry: Entry, options: DeleteOptions) -> None:
+    wanted, metadata = options.preconditions, old["metadata"]
+    if wanted is None:
+        return
+    if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        raise _refused(
+            call,
+            metadata,
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated",
+        )
+    if wanted.resourceVersion is not None and wanted.resourceVersion != str(entry.revision):
+        raise _refused(
+            call,
+            metadata,
+            f"the ResourceVersion in the precondition ({wanted.resourceVersion}) does not match the ResourceVersion "
+            f"in record ({entry.revision}). The object might have been modified",
+        )
+
+
+def _refused(call: Call, metadata: Obj, why: str) -> ApiError:
+    return conflict(call.resource.group, call.resource.kind, metadata["name"], why)
+
+
+def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
+    """The object being deleted: deletionTimestamp, grace period and the garbage collector's finalizers."""
+    metadata = obj["metadata"]
+    finalizers = _finalizers(metadata.get("finalizers", []), options)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    grace = _grace(call, obj, options)
+    already = metadata.get("deletionGracePeriodSeconds")
+    if already is None or grace < already:
+        if already is None and call.kind.rules.generation:
+            metadata["generation"] = metadata.get("generation", 0) + 1
+        metadata["deletionTimestamp"] = format_seconds(call.tools.clock() + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+    call.kind.rules.prepare_delete(obj)
+    return obj
+
+
+def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
+    default = call.kind.rules.graceful_seconds
+    if default is None:
+        return 0
+    usual = default(obj)
+    wanted = options.gracePeriodSeconds
+    if wanted is not None and wanted < 0:
+        wanted = 1
+    return 0 if usual == 0 else usual if wanted is None else wanted
+
+
+def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+    """With the garbage collector's finalizer that the wanted propagation needs, and without the other one."""
+    policy = options.propagationPolicy
+    if options.orphanDependents is not None:
+        policy = "Orphan" if options.orphanDependents else "Background"
+    if policy is None:
+        return present
+    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy)
+    kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
+    return [*kept, wanted] if wanted else kept
+
+
+async def delete_collection(call: Call) -> Answer:
+    options = delete_options(call)
+    listed = list_options(call.request.query)
+    representation = respond.negotiated(call, many=True)
+    selection = read.selection_of(call, listed)
+    page = read.select(call.store.list(call.prefix), selection, listed)
+    for entry in page.entries:
+        try:
+            await remove(call, entry, options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+    return read.listed(call, representation, Page(page.entries, page.revision, page.after))

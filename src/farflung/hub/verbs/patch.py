@@ -1,0 +1,147 @@
+"""patch: JSON patch, merge patch, strategic merge patch and server-side apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, media_type, parse_patch
+from farflung.hub.http.messages import Answer
+from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.shapes import Shape
+from farflung.hub.verbs import respond
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.create import create_object, set_namespace
+from farflung.hub.verbs.ownership import dropped_by_server, manager_of
+from farflung.hub.verbs.update import Change, change_object, check_name
+from farflung.machinery.errors import ApiError, Obj, bad_request, conflict
+from farflung.machinery.patch import apply as server_side_apply
+from farflung.machinery.patch import json as json_patch
+from farflung.machinery.patch import merge, strategic
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+
+
+async def patch(call: Call) -> Answer:
+    if media_type(call.request) == APPLY:
+        return await apply(call)
+    options = write_options("PatchOptions", call.request.query)
+    representation = respond.negotiated(call, many=False)
+    patched = patcher(call, call.kind.shape, options)
+    change = Change(lambda present: present, subresource=call.target.subresource, owner=manager_of(call, options))
+
+    def new(present: Obj) -> Obj:
+        body = patched(present)
+        change.warnings = body.warnings
+        return body.obj
+
+    change.new = new
+    entry = await change_object(call, change, options)
+    return respond.with_entry(call, representation, entry, warnings=change.warnings)
+
+
+def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Any]:
+    """How the request's patch changes a document of a shape."""
+    media = media_type(call.request)
+    if media not in (JSON_PATCH, MERGE, STRATEGIC):
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    body, problems = parse_patch(call.request, strategic=media == STRATEGIC, operations=media == JSON_PATCH)
+    if media == JSON_PATCH:
+        problems = problems + json_patch.check(body)
+    elif body is None:
+        raise bad_request("Invalid JSON Patch")
+    context = PatchContext(options, problems, body if media == STRATEGIC else None)
+    sent = orjson.dumps(body)
+
+    def patched(present: Obj) -> Any:
+        identity = present["metadata"]["name"], present["metadata"].get("namespace")
+        change = orjson.loads(sent)
+        if media == JSON_PATCH:
+            document = json_patch.apply(present, change)
+        elif media == MERGE:
+            document = merge.apply(present, change)
+        else:
+            document = strategic.apply(present, change, shape.schema)
+        result = conform_patched(document, shape, context)
+        keep_identity(call, result.obj, *identity)
+        return result
+
+    return patched
+
+
+def keep_identity(call: Call, obj: Obj, name: str, namespace: str | None) -> None:
+    """A patch cannot rename or move its object."""
+    metadata = obj.setdefault("metadata", {})
+    metadata.setdefault("name", name)
+    if namespace is not None:
+        metadata.setdefault("namespace", namespace)
+    check_name(call, metadata)
+    set_namespace(call, metadata)
+
+
+# --- server-side apply ----------------------------------------------------------------------------
+
+
+async def apply(call: Call) -> Answer:
+    """The body is what its manager wants to own."""
+    options = write_options("PatchOptions", call.request.query, apply=True)
+    representation = respond.negotiated(call, many=False)
+    applied = decode_applied(call.request, call.kind.shape, options)
+    check_identity(call, applied)
+    if call.store.get(call.key) is None:
+        if call.target.subresource:
+            raise call.not_found()
+        warnings: list[str] = []
+        obj = conformed(call, merged(call, None, applied, options), options)
+        obj["metadata"].pop("resourceVersion", None)
+        entry = await create_object(call, obj, options, warnings, owner=None)
+        return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
+
+    def new(present: Obj) -> Obj:
+        return conformed(call, merged(call, present, applied, options), options)
+
+    change = Change(new, subresource=call.target.subresource)
+    entry = await change_object(call, change, options)
+    return respond.with_entry(call, representation, entry, warnings=change.warnings)
+
+
+def check_identity(call: Call, applied: Obj) -> None:
+    """A configuration may leave out its name and namespace, but not name another object."""
+    metadata = applied.setdefault("metadata", {})
+    if metadata is None:
+        metadata = applied["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    if not metadata.get("name"):
+        metadata["name"] = call.target.name
+    check_name(call, metadata)
+    set_namespace(call, metadata)
+    uid = metadata.get("uid")
+    if uid and call.store.get(call.key) is None:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(call.resource.group, call.resource.plural, call.target.name, why)
+
+
+def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) -> Obj:
+    return server_side_apply.apply(
+        live,
+        applied,
+        call.kind.shape.schema,
+        manager=options.field_manager,
+        force=options.force,
+        api_version=call.resource.api_version,
+        now=call.now(),
+        kind=call.resource.kind,
+        subresource=call.target.subresource,
+        reset=dropped_by_server(call),
+    )
+
+
+def conformed(call: Call, obj: Obj, options: WriteOptions) -> Obj:
+    """What was applied is as its author wrote it; now it gets its canonical form."""
+    return conform_patched(obj, call.kind.shape, PatchContext(options, [])).obj

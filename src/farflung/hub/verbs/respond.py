@@ -1,0 +1,164 @@
+"""Answers: stored bytes in the representation a client asked for.
+
+JSON is spliced from what is stored.  Everything else (Table, PartialObjectMetadata, YAML, protobuf, another version
+of a shared kind) decodes the object first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import yaml
+
+from farflung.apis import wire
+from farflung.hub import objects
+from farflung.hub.catalog.negotiation import Representation, negotiate
+from farflung.hub.http.messages import Request, Response
+from farflung.hub.verbs.call import Call
+from farflung.machinery import table
+from farflung.machinery.codec import protobuf
+from farflung.machinery.errors import ApiError, Obj
+from farflung.store.base import Entry, Revision
+
+
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where that is installed
+
+
+def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
+    """What the client accepts; 406 if we have nothing of the kind."""
+    return negotiate(call.request.headers.get("accept", ""), call.resource, many=many, watch=watch)
+
+
+def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = ()) -> Response:
+    return Response(status, orjson.dumps(body), headers=headers)
+
+
+def with_error(request: Request, error: ApiError) -> Response:
+    if "protobuf" in request.headers.get("accept", "") and "json" not in request.headers["accept"]:
+        body = protobuf.encode(error.status(), STATUS, wire.MESSAGES)
+        return Response(error.code, body, protobuf.MEDIA_TYPE, error.headers)
+    return json_response(error.code, error.status(), error.headers)
+
+
+STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+
+
+def with_entry(
+    call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
+) -> Response:
+    """One object.  A warning is said in a header of its own."""
+    body = Presenter(call, representation).whole(entry)
+    headers = [("Warning", f"299 - {quoted(text)}") for text in warnings]
+    return Response(status, body, representation.content_type, headers)
+
+
+def quoted(text: str) -> str:
+    """A quoted string of an HTTP header, whatever the text holds."""
+    safe = "".join(char if char.isprintable() else " " for char in text)
+    return '"' + safe.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def with_entries(call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]) -> Response:
+    return Response(200, Presenter(call, representation).many(metadata, entries), representation.content_type)
+
+
+class Presenter:
+    """Encodes the objects of one resource in one representation."""
+
+    __slots__ = ("_call", "_include", "_kind", "_plain", "_printer", "_representation")
+
+    def __init__(self, call: Call, representation: Representation) -> None:
+        self._call = call
+        self._kind = call.kind
+        self._representation = representation
+        self._plain = not representation.as_ and representation.media == "json" and not self._kind.converts
+        self._printer = call.resource.printer
+        self._include = table.included(call.query.get("includeObject", "")) if self.has_columns else ""
+
+    @property
+    def has_columns(self) -> bool:
+        return self._representation.as_ == "Table"
+
+    def whole(self, entry: Entry) -> bytes:
+        """A document that is this object."""
+        if self._plain:
+            return entry.value
+        return self._document(self._shaped(entry))
+
+    def encoded(self, entry: Entry) -> bytes:
+        """The object as JSON inside a watch event; a Table without its columns."""
+        if self._plain:
+            return entry.value
+        return orjson.dumps(self._shaped(entry, headers=False))
+
+    def many(self, metadata: Obj, entries: Sequence[Entry]) -> bytes | list[bytes]:
+        """A list document."""
+        if self._plain:
+            return self._spliced(metadata, entries)
+        items = [self._object(entry) for entry in entries]
+        version = self._representation.version
+        match self._representation.as_:
+            case "Table":
+                return self._document(table.table(self._printer, map(self._row, items), metadata, version))
+            case "PartialObjectMetadataList":
+                return self._document(table.partial_metadata_list(items, metadata, version))
+        for item in items:
+            del item["kind"], item["apiVersion"]
+        resource = self._call.resource
+        return self._document(
+            {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata, "items": items}
+        )
+
+    def bookmark(self, revision: Revision, annotations: dict[str, str] | None) -> bytes:
+        """An object that says nothing but how far a watch has come."""
+        resource = self._call.resource
+        metadata: Obj = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+        return orjson.dumps(self._as_asked(obj, headers=False))
+
+    def with_columns(self, event: bytes) -> bytes:
+        """A watch event with the columns that only the first one brings."""
+        columns = table.encoded_columns(self._printer.columns)
+        return event.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
+
+    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> list[bytes]:
+        resource = self._call.resource
+        head = objects.list_head(resource, metadata)
+        if not entries:
+            return [head, b"]}"]
+        skip = 0 if resource.custom else len(objects.type_head(resource))
+        separator = b"," if resource.custom else b",{"
+        views = [memoryview(entry.value)[skip:] for entry in entries]
+        return [head + separator[1:], separator.join(views), b"]}"]
+
+    def _object(self, entry: Entry) -> Obj:
+        return self._kind.from_storage(objects.decode(entry))
+
+    def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
+        return self._as_asked(self._object(entry), headers=headers)
+
+    def _as_asked(self, obj: Obj, *, headers: bool) -> Obj:
+        version = self._representation.version
+        match self._representation.as_:
+            case "Table":
+                metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+                return table.table(self._printer, [self._row(obj)], metadata, version, headers=headers)
+            case "PartialObjectMetadata" | "PartialObjectMetadataList":
+                return table.partial_metadata(obj, version)
+        return obj
+
+    def _row(self, obj: Obj) -> Obj:
+        now = self._call.tools.clock()
+        return table.row(self._printer, obj, now, self._include, self._representation.version)
+
+    def _document(self, obj: Any) -> bytes:
+        match self._representation.media:
+            case "yaml":
+                return yaml.dump(orjson.loads(orjson.dumps(obj)), Dumper=Dumper).encode()
+            case "protobuf":
+                return protobuf.encode(obj, self._call.resource.definition, wire.MESSAGES)
+        return orjson.dumps(obj)

@@ -1,0 +1,97 @@
+"""Subresources: /status and other second doors to an object, /scale, and what only a cluster with nodes can do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from farflung.hub import objects, shapes
+from farflung.hub.admission.scale import apply_scale, scale_of
+from farflung.hub.bodies import decode_object
+from farflung.hub.http.messages import Answer
+from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.verbs import patch, read, respond, update
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.ownership import manager_of
+from farflung.hub.verbs.update import Change, change_object
+from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
+
+Door = Callable[[Call], Answer | Awaitable[Answer]]
+
+METHODS: Final[Mapping[str, str]] = {
+    "GET": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "POST": "create",
+    "DELETE": "delete",
+}
+
+
+def dispatch(call: Call) -> Answer | Awaitable[Answer]:
+    name = call.target.subresource
+    described = call.resource.subresource(name)
+    if described is None:
+        raise no_such_path()
+    verb = METHODS.get(call.request.method, "")
+    if verb not in described.verbs:
+        raise method_not_allowed()
+    door = DOORS.get((name, verb))
+    if door is None:
+        raise not_here(call)
+    return door(call)
+
+
+def not_here(call: Call) -> ApiError:
+    """Discovery lists it, as every client expects, but it needs a node behind it."""
+    what = f"{call.resource.plural}/{call.target.subresource}"
+    return ApiError(501, "NotImplemented", f"{what} needs a cluster that runs pods; this hub keeps objects", {})
+
+
+# --- /scale ---------------------------------------------------------------------------------------
+
+
+def get_scale(call: Call) -> Answer:
+    return scale_answer(call, call.kind.from_storage(objects.decode(call.found())))
+
+
+def scale_answer(call: Call, obj: Obj) -> Answer:
+    return respond.json_response(200, scale_of(obj, call.resource.group, call.resource.kind))
+
+
+async def update_scale(call: Call) -> Answer:
+    options = write_options("UpdateOptions", call.request.query)
+    scale = decode_object(call.request, shapes.scale(), options, call.tools.kinds.knows).obj
+    update.check_name(call, scale.setdefault("metadata", {}))
+    return await write_scale(call, options, lambda present: scale)
+
+
+async def patch_scale(call: Call) -> Answer:
+    options = write_options("PatchOptions", call.request.query)
+    patched = patch.patcher(call, shapes.scale(), options)
+    return await write_scale(call, options, lambda present: patched(present).obj)
+
+
+async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj], Obj]) -> Answer:
+    """`wanted`: the present scale → the wanted one."""
+
+    def new(present: Obj) -> Obj:
+        scale = wanted(scale_of(present, call.resource.group, call.resource.kind))
+        apply_scale(present, scale)
+        present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
+        return present
+
+    change = Change(new, subresource="scale", owner=manager_of(call, options))
+    entry = await change_object(call, change, options)
+    return scale_answer(call, call.kind.from_storage(objects.decode(entry)))
+
+
+# --- the doors ------------------------------------------------------------------------------------
+
+DOORS: Final[Mapping[tuple[str, str], Door]] = {
+    **{(name, "get"): read.get for name in ("status", *update.PARTS)},
+    **{(name, "update"): update.update for name in ("status", *update.PARTS)},
+    **{(name, "patch"): patch.patch for name in ("status", *update.PARTS)},
+    ("scale", "get"): get_scale,
+    ("scale", "update"): update_scale,
+    ("scale", "patch"): patch_scale,
+}

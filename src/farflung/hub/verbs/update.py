@@ -1,0 +1,233 @@
+"""update: PUT, and the steps that every change of an existing object takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from farflung.hub import objects
+from farflung.hub.admission.metadata import validate_metadata, validate_metadata_update
+from farflung.hub.bodies import decode_object
+from farflung.hub.http.messages import Answer
+from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.verbs import respond
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.create import create_object, set_namespace
+from farflung.hub.verbs.ownership import manager_of, own, set_owners
+from farflung.machinery import managed
+from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, go_quote, invalid, invalid_value
+from farflung.store.base import Conflict, Entry
+
+ATTEMPTS: Final = 8  #: how often a change that does not insist on a resourceVersion is tried
+
+
+@dataclass(slots=True)
+class Change:
+    """What to do with an existing object."""
+
+    new: Callable[[Obj], Obj]  #: (own copy of the present object) → the wanted one
+    replaces: bool = False  #: a PUT: another uid in it means another object
+    subresource: str = ""  #: status, or another that writes through its own rules
+    owner: str | None = None  #: whose fields they become; None: managedFields are set already
+    warnings: list[str] = field(default_factory=list)
+
+
+async def update(call: Call) -> Answer:
+    options = write_options("UpdateOptions", call.request.query)
+    representation = respond.negotiated(call, many=False)
+    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.knows)
+    metadata = body.obj.setdefault("metadata", {})
+    check_name(call, metadata)
+    set_namespace(call, metadata)
+    manager = manager_of(call, options)
+    if call.store.get(call.key) is None:
+        insists = metadata.get("resourceVersion") or metadata.get("uid")
+        if not call.kind.rules.create_on_update or insists or call.target.subresource:
+            raise call.not_found()
+        entry = await create_object(call, body.obj, options, body.warnings, owner=manager)
+        return respond.with_entry(call, representation, entry, status=201, warnings=body.warnings)
+    sent = orjson.dumps(body.obj)
+    change = Change(
+        lambda present: orjson.loads(sent),
+        replaces=True,
+        subresource=call.target.subresource,
+        owner=manager,
+        warnings=body.warnings,
+    )
+    entry = await change_object(call, change, options)
+    return respond.with_entry(call, representation, entry, warnings=change.warnings)
+
+
+def check_name(call: Call, metadata: Obj) -> None:
+    name = metadata.get("name", "")
+    if not name:
+        wanted = call.target.name
+        raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+    if name != call.target.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.target.name})")
+
+
+async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
+    """Apply a change to the object the path names, again if somebody else was faster and the client does not insist
+    on the version it saw.  Nothing is written when nothing changed."""
+    for _ in range(ATTEMPTS):
+        entry = call.found()
+        old = call.kind.from_storage(objects.decode(entry))
+        new = change.new(call.kind.from_storage(objects.decode(entry)))
+        insists = check_preconditions(call, change, new, old, entry)
+        admit_change(call, change, new, old)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new == old:
+            return entry
+        gone = is_released(new)
+        if options.dry_run:
+            return Entry(entry.key, call.kind.encode(new), entry.revision)
+        try:
+            if not gone:
+                return await call.store.put(entry.key, call.kind.encode(new), expect=entry.revision)
+            revision = await call.store.delete(entry.key, expect=entry.revision)
+            return Entry(entry.key, objects.stamp(call.kind.encode(new), revision), revision)
+        except Conflict:
+            if insists:
+                raise modified(call) from None
+    raise modified(call)
+
+
+def modified(call: Call) -> ApiError:
+    return conflict(call.resource.group, call.resource.plural, call.target.name)
+
+
+def is_released(obj: Obj) -> bool:
+    """Marked for deletion, and nothing holds it any more."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    held = obj.get("spec", {}).get("finalizers") if obj.get("kind") == "Namespace" else None
+    return not metadata.get("deletionGracePeriodSeconds") and not held
+
+
+def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: Entry) -> bool:
+    """The uid and resourceVersion a client sends must be those of the object.  True: it sent a resourceVersion."""
+    metadata, present = new["metadata"], old["metadata"]
+    uid = metadata.get("uid")
+    if change.replaces and uid and uid != present["uid"]:
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {registry_key(call)}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {present['uid']}"
+        )
+        raise conflict(call.resource.group, call.resource.plural, call.target.name, why)
+    version = metadata.get("resourceVersion", "")
+    if not version or version == "0":
+        if not call.kind.rules.unconditional_update:
+            why = "must be specified for an update"
+            error = invalid_value("metadata.resourceVersion", "", why)
+            raise invalid(call.resource.group, call.resource.kind, call.target.name, [error])
+        return False
+    if not version.isascii() or not version.isdigit():
+        why = f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax"
+        raise bad_request(why)
+    if int(version) != entry.revision:
+        raise modified(call)
+    return True
+
+
+def registry_key(call: Call) -> str:
+    """Where Kubernetes would have the object; its messages name it."""
+    group = f"{call.resource.group}/" if call.resource.group and "." in call.resource.group else ""
+    namespace = f"{call.target.namespace}/" if call.target.namespace else ""
+    return f"/registry/{group}{call.resource.plural}/{namespace}{call.target.name}"
+
+
+#: a client cannot change these; what it sends is ignored
+KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+def admit_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
+    """System fields, rules, validation and ownership of a changed object."""
+    rules, metadata, present = call.kind.rules, new["metadata"], old["metadata"]
+    metadata.setdefault("uid", present["uid"])
+    for name in KEPT:
+        if name in present:
+            metadata[name] = present[name]
+        elif name != "generation" or rules.generation:
+            metadata.pop(name, None)
+    rules.default(new)
+    if change.subresource in PARTS:
+        keep_all_but(PARTS[change.subresource], new, old)
+    if change.owner is not None:
+        own_change(call, new, old, change.owner)
+    if change.subresource == "status":
+        rules.prepare_status(new, old)
+        errors = rules.validate_status(new, old)
+    elif change.subresource in PARTS:
+        errors = []
+    else:
+        rules.prepare_update(new, old)
+        errors = rules.validate_update(new, old)
+    count_generation(call, new, old)
+    metadata = new["metadata"]
+    wrong = validate_metadata_update(new, old) * 2  # upstream says it twice: for every object, and for this kind
+    wrong += validate_metadata(new, rules, namespaced=call.resource.namespaced)
+    if change.subresource != "status":
+        wrong += rules.validate(new)
+    wrong += errors
+    if wrong:
+        raise invalid(call.resource.group, call.resource.kind, call.target.name, wrong)
+    change.warnings += rules.warnings(new, old)
+    set_owners(new, managed.settle(new, old))
+
+
+#: subresource → the part of the object that it writes; /status and /scale have rules of their own
+PARTS: Final[Mapping[str, tuple[str, str]]] = {
+    "finalize": ("spec", "finalizers"),
+    "approval": ("status", "conditions"),
+    "ephemeralcontainers": ("spec", "ephemeralContainers"),
+    "resize": ("spec", "containers"),
+}
+
+
+def keep_all_but(part: tuple[str, str], new: Obj, old: Obj) -> None:
+    """Everything but one part, and the metadata that is looked at elsewhere, stays as it was."""
+    section, field = part
+    wanted = new.get(section, {}).get(field)
+    for name in new.keys() - old.keys():
+        del new[name]
+    for name, value in old.items():
+        if name != "metadata":
+            new[name] = value
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        new["metadata"].pop(name, None)
+        if name in old["metadata"]:
+            new["metadata"][name] = old["metadata"][name]
+    new[section] = {name: value for name, value in old.get(section, {}).items() if name != field}
+    if wanted:
+        new[section][field] = wanted
+
+
+def own_change(call: Call, new: Obj, old: Obj, owner: str) -> None:
+    if call.target.subresource != "scale":
+        own(call, new, old, owner)
+        return
+    entries = old["metadata"].get("managedFields") or []
+    if new.get("spec") != old.get("spec"):
+        api_version = call.resource.api_version
+        entries = managed.after_scale(entries, manager=owner, api_version=api_version, now=call.now())
+    set_owners(new, entries)
+
+
+def count_generation(call: Call, new: Obj, old: Obj) -> None:
+    rules = call.kind.rules
+    if not rules.generation:
+        return
+    another = rules.another_generation or differs_in_spec
+    if another(new, old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def differs_in_spec(new: Obj, old: Obj) -> bool:
+    """In anything but metadata and status."""
+    apart = ("metadata", "status")
+    return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()).difference(apart))

@@ -1,0 +1,248 @@
+"""watch: who listens to what, and how a committed change reaches them.
+
+Watchers that ask for the same objects in the same representation form an audience.  A change is encoded once per
+audience and the same bytes go to all of them.  A watcher first gets what happened before it came (the present state,
+or history since its resourceVersion), then joins the live stream at exactly that point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from farflung.hub import objects
+from farflung.hub.http.messages import Sink, Stream
+from farflung.hub.objects import Selection
+from farflung.hub.options import ListOptions, list_options, revision_of
+from farflung.hub.verbs import respond
+from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.read import selection_of
+from farflung.machinery.errors import ApiError, expired
+from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription
+
+BOOKMARK_EVERY: Final = 60.0
+BOOKMARK_BEFORE_END: Final = 2.0
+INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What an audience listens to.  Equal topics share one encoding."""
+
+    prefix: str
+    resource: str
+    selection: Selection
+    representation: respond.Representation
+    include: str  #: what the rows of a Table carry
+
+
+class Watches:
+    """All audiences of a hub."""
+
+    def __init__(self, store: Store, longest: Callable[[], float]) -> None:
+        self._store = store
+        self._longest = longest  #: seconds a watch lasts when the client does not say
+        self._audiences: dict[Topic, Audience] = {}
+        self.count = 0
+
+    async def open(self, call: Call) -> Stream:
+        options = list_options(call.request.query, watch=call.target.watch)
+        representation = respond.negotiated(call, many=True, watch=True)
+        selection = selection_of(call, options)
+        include = call.query.get("includeObject", "")
+        topic = Topic(call.prefix, call.resource.qualified, selection, representation, include)
+        audience = self._audience(topic, call)
+        seconds = float(options.timeout) if options.timeout else self._longest()
+        watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
+        audience.join(watcher)
+        try:
+            watcher.begin_with(await self._past(audience, options))
+        except ApiError as error:
+            if error.code != 410:
+                audience.leave(watcher)
+                raise
+            watcher.fail(error)
+        except BaseException:
+            audience.leave(watcher)
+            raise
+        return Stream(watcher.start, watcher.stop, content_type=representation.stream_type)
+
+    def _audience(self, topic: Topic, call: Call) -> Audience:
+        audience = self._audiences.get(topic)
+        if audience is None:
+            audience = self._audiences[topic] = Audience(self, topic, call, self._store)
+        return audience
+
+    def forget(self, audience: Audience) -> None:
+        del self._audiences[audience.topic]
+
+    async def _past(self, audience: Audience, options: ListOptions) -> list[bytes]:
+        """The events a watcher gets before live ones."""
+        until = self._store.revision
+        initial = options.initial_events
+        if options.resource_version in ("", "0") or initial:
+            if initial is False:
+                return []
+            events = audience.state()
+            if initial and options.bookmarks:
+                events.append(audience.bookmark(until, INITIAL_EVENTS_END))
+            return events
+        since = revision_of(options.resource_version)
+        if since >= until:
+            return []
+        try:
+            changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
+        except Compacted as error:
+            raise expired(f"too old resource version: {since} ({error.oldest})") from None
+        return audience.encoded(changes)
+
+
+class Audience:
+    """The watchers of one topic."""
+
+    def __init__(self, watches: Watches, topic: Topic, call: Call, store: Store) -> None:
+        self.topic = topic
+        self._watches = watches
+        self._store = store
+        self._present = respond.Presenter(call, topic.representation)
+        self._members: set[Watcher] = set()
+        self._subscription: Subscription | None = None
+
+    def join(self, watcher: Watcher) -> None:
+        if self._subscription is None:
+            self._subscription = self._store.subscribe(self.topic.prefix, self._hear)
+        self._members.add(watcher)
+        self._watches.count += 1
+
+    def leave(self, watcher: Watcher) -> None:
+        if watcher not in self._members:
+            return
+        self._members.remove(watcher)
+        self._watches.count -= 1
+        if not self._members and self._subscription is not None:
+            self._subscription.cancel()
+            self._subscription = None
+            self._watches.forget(self)
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        events = self.encoded(changes)
+        if not events:
+            return
+        data = b"".join(events)
+        for watcher in tuple(self._members):
+            watcher.tell(data)
+
+    def encoded(self, changes: Sequence[Change]) -> list[bytes]:
+        selection = self.topic.selection
+        selects = bool(selection)
+        events = []
+        for change in changes:
+            entry, previous = change.entry, change.previous
+            if selects:
+                entry = entry if entry is not None and selection.matches(entry) else None
+                previous = previous if previous is not None and selection.matches(previous) else None
+            if entry is not None:
+                events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
+            elif previous is not None:
+                gone = Entry(
+                    change.key, objects.stamp((change.entry or previous).value, change.revision), change.revision
+                )
+                events.append(self._event("DELETED", gone))
+        return events
+
+    def state(self) -> list[bytes]:
+        """The present as ADDED events."""
+        selection = self.topic.selection
+        entries = self._store.list(self.topic.prefix).entries
+        return [self._event("ADDED", entry) for entry in entries if not selection or selection.matches(entry)]
+
+    def _event(self, kind: str, entry: Entry) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._present.encoded(entry))
+
+    def bookmark(self, revision: Revision, annotations: dict[str, str] | None = None) -> bytes:
+        return b'{"type":"BOOKMARK","object":%b}\n' % self._present.bookmark(revision, annotations)
+
+    def with_columns(self, event: bytes) -> bytes:
+        """A watcher's first event, which alone brings a Table's columns."""
+        return self._present.with_columns(event)
+
+    @property
+    def has_columns(self) -> bool:
+        return self._present.has_columns
+
+    @property
+    def revision(self) -> Revision:
+        return self._store.revision
+
+
+class Watcher:
+    """One client.  Until it has been started and told its past, live events wait."""
+
+    __slots__ = ("_audience", "_bookmarks", "_past", "_seconds", "_sink", "_timers", "_virgin", "_waiting")
+
+    def __init__(self, audience: Audience, *, seconds: float, bookmarks: bool) -> None:
+        self._audience = audience
+        self._seconds = seconds
+        self._bookmarks = bookmarks
+        self._past: list[bytes] = []
+        self._waiting: list[bytes] = []
+        self._virgin = audience.has_columns
+        self._sink: Sink | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def begin_with(self, past: list[bytes]) -> None:
+        self._past = past
+
+    def fail(self, error: ApiError) -> None:
+        """The stream is one ERROR event, and ends."""
+        self._past = [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())]
+        self._virgin = False
+        self._waiting = []
+        self._seconds = 0.0
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        if past := self._past + self._waiting:
+            self._write(b"".join(past))
+        self._past, self._waiting = [], []
+        if not self._seconds:
+            sink.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._timers = [loop.call_later(self._seconds, sink.close)]
+        if self._bookmarks:
+            first = min(BOOKMARK_EVERY, max(self._seconds - BOOKMARK_BEFORE_END, self._seconds / 2))
+            self._timers.append(loop.call_later(first, self._mark, loop.time() + self._seconds))
+
+    def _mark(self, end: float) -> None:
+        if self._sink is None:
+            return
+        self._write(self._audience.bookmark(self._audience.revision))
+        loop = asyncio.get_running_loop()
+        left = end - loop.time() - BOOKMARK_BEFORE_END
+        if left > 0:
+            self._timers[1] = loop.call_later(min(BOOKMARK_EVERY, left), self._mark, end)
+
+    def tell(self, data: bytes) -> None:
+        if self._sink is None:
+            self._waiting.append(data)
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self._virgin:
+            first, newline, rest = data.partition(b"\n")
+            data = self._audience.with_columns(first + newline) + rest
+            self._virgin = False
+        if self._sink is not None:
+            self._sink.write(data)
+
+    def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._sink = None
+        self._audience.leave(self)
