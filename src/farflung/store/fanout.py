@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from farflung.store.base import Change, FutureRevision, Revision, Store, Subscription, TooSlow, Watcher
@@ -40,36 +39,36 @@ class Backlog:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._changes: deque[Change] = deque()
+        self._changes: list[Change] = []
         self._overrun = False
         self._ended = False
-        self._filled = asyncio.Event()
+        self._news = asyncio.Event()
 
     def __call__(self, changes: Sequence[Change], /) -> None:
         if self._overrun:
             return
-        if len(self._changes) + len(changes) > self._limit:
-            self._overrun = True
+        self._overrun = len(self._changes) + len(changes) > self._limit
+        if self._overrun:
             self._changes.clear()
         else:
             self._changes.extend(changes)
-        self._filled.set()
+        self._news.set()
 
     def end(self) -> None:
         self._ended = True
-        self._filled.set()
+        self._news.set()
 
-    async def read(self) -> AsyncIterator[Change]:
-        """Every change, as they come, until the end.  Raises TooSlow when some had to be dropped."""
-        while True:
-            await self._filled.wait()
-            self._filled.clear()
-            while self._changes:
-                yield self._changes.popleft()
+    async def take(self) -> Sequence[Change]:
+        """What is waiting, as soon as there is something; nothing at the end.  Raises TooSlow if some was dropped."""
+        while not self._changes:
             if self._overrun:
                 raise TooSlow(f"more than {self._limit} changes were waiting to be read")
             if self._ended:
-                return
+                break
+            self._news.clear()
+            await self._news.wait()
+        taken, self._changes = self._changes, []
+        return taken
 
 
 class Fanout:
@@ -130,8 +129,9 @@ class Fanout:
         try:
             for change in await store.changes(prefix, since=since, until=store.revision):
                 yield change
-            async for change in backlog.read():
-                yield change
+            while changes := await backlog.take():
+                for change in changes:
+                    yield change
         finally:
             subscription.cancel()
             self._backlogs.discard(backlog)

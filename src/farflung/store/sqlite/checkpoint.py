@@ -10,7 +10,7 @@ from typing import Final
 PERIOD: Final = 0.2  #: seconds between two looks while there are writes
 IDLE: Final = 2.0  #: seconds without a write after which the log is cut to nothing
 PATIENCE: Final = 5.0  #: seconds until the next try after a failure
-FRAMES: Final = 32_768  #: pages in the log (256 MiB) that are worth making writers wait for
+FRAMES: Final = 32_768  #: pages in the log (128 MiB) that are worth making writers wait for
 
 log = logging.getLogger(__name__)
 

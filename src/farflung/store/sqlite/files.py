@@ -2,10 +2,6 @@
 
 Whoever cannot use the files learns so before anything is written to them: a file is judged by its header, and loaded
 through a connection that cannot write.
-
-    kv     the log: one row per revision; `prev` is the revision of the key's value before, 0 if it had none
-    meta   `compacted`, the oldest revision one may ask for; `swept`, up to where superseded rows are deleted
-    mark   which revision was the newest at which time
 """
 
 from __future__ import annotations
@@ -21,31 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from farflung.store.base import FIRST, Entry, Revision, Unusable
+from farflung.store.present import Present
+from farflung.store.sqlite.history import newest_changes
+from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, SCHEMA, compacted
+from farflung.store.tail import Tail
 
-FORMAT: Final = 1
-APPLICATION: Final = int.from_bytes(b"Farf", "big")
-PUT, DELETE = 0, 1  #: kv.op
-
-SCHEMA = (
-    "pragma page_size = 4096",
-    "begin",
-    "create table kv (rv integer primary key, key text not null, op integer not null, prev integer not null, val blob)",
-    "create index kv_by_key on kv (key, rv, op)",
-    "create table meta (name text primary key, value integer not null) without rowid",
-    "create table mark (rv integer primary key, time real not null)",
-    f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
-    f"pragma application_id = {APPLICATION}",
-    f"pragma user_version = {FORMAT}",
-    "commit",
-    "pragma journal_mode = wal",
-)
-
-# The inner select needs the index alone, the outer one then reads the rows in the order they lie in.
-LIVE = """
-select rv, key, val from kv where rv in (
-    select newest from (select max(rv) as newest, op from kv group by key) where op = 0
-) order by rv
-"""
+RESUMED: Final = 5_000  #: changes to have in memory at the start
 
 HEADER = 100  #: bytes; the fields used here have not moved since SQLite 3.0
 BUSY = 60.0  #: seconds a writer waits for a checkpoint to let it in
@@ -55,8 +32,8 @@ BUSY = 60.0  #: seconds a writer waits for a checkpoint to let it in
 class Loaded:
     """What the files say."""
 
-    entries: list[Entry]
-    revision: Revision
+    present: Present
+    tail: Tail
     oldest: Revision
     marks: list[tuple[Revision, float]]
 
@@ -96,13 +73,13 @@ class Lock:
         os.close(self._descriptor)
 
 
-def open_files(path: Path) -> Opened:
+def open_files(path: Path, *, lines: int) -> Opened:
     """Everything `open` needs of the disk.  Blocks.  Raises Unusable, and then leaves the files as they were."""
     with ExitStack() as undo:
         lock = Lock(path)
         undo.callback(lock.release)
         prepare(path)
-        loaded = load(path)
+        loaded = load(path, lines)
         with refusals(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
             checkpointing = undo.enter_context(closing(connect_to_write(path)))
@@ -165,31 +142,29 @@ def create(path: Path) -> None:
     os.close(directory)
 
 
-def load(path: Path) -> Loaded:
-    """Read the present.  Needs the lock, and a prepared file."""
+def load(path: Path, lines: int) -> Loaded:
+    """Read the present, and as many of the newest changes as watches are likely to resume from.
+    Needs the lock, and a prepared file."""
     with refusals(path), closing(connect_to_look(path)) as connection, without_collection():
         entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
         if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
-            raise sqlite3.DatabaseError("values of the wrong type")
+            raise ValueError("a row that is no entry")
         [(newest,)] = connection.execute("select max(rv) from kv").fetchall()
         oldest = compacted(connection)
+        present = Present(entries, max(newest or FIRST, oldest))
+        floor = max(oldest, present.revision - min(lines, RESUMED))
+        tail = Tail(floor, newest_changes(connection, floor, present.get), lines=lines)
         marks = connection.execute("select rv, time from mark order by rv").fetchall()
-    return Loaded(entries, max(newest or FIRST, oldest), oldest, marks)
-
-
-def compacted(connection: sqlite3.Connection) -> Revision:
-    [(revision,)] = connection.execute("select value from meta where name = 'compacted'").fetchall()
-    return int(revision)
+    return Loaded(present, tail, oldest, marks)
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Build much that stays, without the garbage collector looking through it again and again, now or later."""
+    """Build much that stays, without the garbage collector looking through it again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
-        gc.freeze()
     finally:
         if enabled:
             gc.enable()
@@ -227,7 +202,7 @@ def refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unusable(f"cannot use {path}: {error.strerror}") from error
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, TypeError) as error:
         raise Unusable(f"{path} {ailment(error)}") from error
 
 
@@ -241,7 +216,7 @@ OUTSIDE = {
 }
 
 
-def ailment(error: sqlite3.Error) -> str:
+def ailment(error: Exception) -> str:
     """Whether the trouble lies around the file or in it."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in OUTSIDE:

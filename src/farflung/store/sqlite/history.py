@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from farflung.store.base import Change, Compacted, Entry, Page, Revision, Unavailable
 from farflung.store.keys import end_of
-from farflung.store.sqlite.files import PUT, compacted
+from farflung.store.sqlite.rows import PUT, compacted
 
 T = TypeVar("T")
 Known = Callable[[str], Entry | None]  #: the present entry of a key

@@ -29,12 +29,11 @@ from farflung.store.base import (
 from farflung.store.compaction import KEEP, Clock, Marks, keep_forgetting
 from farflung.store.fanout import Fanout
 from farflung.store.keys import check_key, check_prefix
-from farflung.store.present import Present
 from farflung.store.sqlite import files, sweeping
 from farflung.store.sqlite.checkpoint import Checkpointer
 from farflung.store.sqlite.history import History
 from farflung.store.sqlite.writer import Write, Writer, fulfil, refuse
-from farflung.store.tail import Tail
+from farflung.store.tail import LINES
 
 T = TypeVar("T")
 
@@ -49,11 +48,11 @@ class SqliteStore:
         self._opened = opened
         self._stamp = stamp
         self._loop = asyncio.get_running_loop()
-        self._present = Present(loaded.entries, loaded.revision)
-        self._tail = Tail(loaded.revision)
+        self._present = loaded.present
+        self._tail = loaded.tail
         self._marks = Marks(loaded.marks)
         self._oldest = loaded.oldest
-        self._numbered = loaded.revision
+        self._numbered = loaded.present.revision
         self._under_way: dict[str, Write] = {}
         self._fanout = Fanout()
         self._compacting = asyncio.Lock()
@@ -66,11 +65,17 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, stamp: Stamp = unstamped, keep: float = KEEP, clock: Clock = time.time
+        cls,
+        path: Path,
+        *,
+        stamp: Stamp = unstamped,
+        keep: float = KEEP,
+        clock: Clock = time.time,
+        lines: int = LINES,
     ) -> SqliteStore:
         """Open the store in a file, which is made if it is not there.  Raises Unusable, and then alters nothing.
-        History is kept for `keep` seconds."""
-        opened = await asyncio.to_thread(files.open_files, path)
+        History is kept for `keep` seconds in the file, and for `lines` changes in memory as well."""
+        opened = await asyncio.to_thread(files.open_files, path, lines=lines)
         return cls(opened, stamp=stamp, keep=keep, clock=clock)
 
     @property

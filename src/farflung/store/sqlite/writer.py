@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 from farflung.store.base import Change, Unavailable
-from farflung.store.sqlite.files import DELETE, PUT
+from farflung.store.sqlite.rows import DELETE, PUT
 
 T = TypeVar("T")
 

@@ -1,0 +1,43 @@
+"""What stands in the tables.
+
+kv     the log, a row per revision; `prev` is the revision of the key's value before, 0 if it had none
+meta   `compacted`, the oldest revision one may ask for; `swept`, up to where superseded rows are deleted
+mark   which revision was the newest at which time
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from farflung.store.base import FIRST, Revision
+
+FORMAT: Final = 1  #: raise it with every change that an older version would misread
+APPLICATION: Final = int.from_bytes(b"Farf", "big")
+PUT, DELETE = 0, 1  #: kv.op
+
+SCHEMA = (
+    "pragma page_size = 4096",
+    "begin",
+    "create table kv (rv integer primary key, key text not null, op integer not null, prev integer not null, val blob)",
+    "create index kv_by_key on kv (key, rv, op)",
+    "create table meta (name text primary key, value integer not null) without rowid",
+    "create table mark (rv integer primary key, time real not null)",
+    f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
+    f"pragma application_id = {APPLICATION}",
+    f"pragma user_version = {FORMAT}",
+    "commit",
+    "pragma journal_mode = wal",
+)
+
+# The inner select needs the index alone, the outer one then reads the rows in the order they lie in.
+LIVE = """
+select rv, key, val from kv where rv in (
+    select newest from (select max(rv) as newest, op from kv group by key) where op = 0
+) order by rv
+"""
+
+
+def compacted(connection: sqlite3.Connection) -> Revision:
+    [(revision,)] = connection.execute("select value from meta where name = 'compacted'").fetchall()
+    return int(revision)
