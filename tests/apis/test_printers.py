@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis import definitions
+from farflung.apis.autoscaling.printers import SCALES
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.printing import labels_text, selector_text, shortened
 from farflung.machinery.schema import model
@@ -530,6 +531,11 @@ def test_the_newer_form_of_an_event_is_printed_like_the_older_one():
         "deprecatedCount": older["count"],
     }
     assert cells("events.events.k8s.io/v1", **newer) == expected
+
+
+def test_a_scale_says_how_many_are_wanted_and_how_many_there_are():
+    scale = {"metadata": METADATA, "spec": {"replicas": 3}, "status": {"replicas": 2}}
+    assert SCALES.cells(scale, NOW) == ["x", 3, 2, "30s"]
 
 
 def test_every_stored_kind_has_a_case():

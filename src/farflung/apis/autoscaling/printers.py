@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of autoscalers, in either version."""
+"""What `kubectl get` shows of autoscalers, in either version, and of the scale of a workload."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from farflung.apis.printing import NOTHING, UNKNOWN, UNSET, age_of, described, name_of, part
 from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Printer
+from farflung.machinery.table import AGE, NAME, Column, Printer
 
 SHOWN_METRICS: Final = 2
 
@@ -95,4 +95,25 @@ AUTOSCALERS: Final = Printer(
         AGE,
     ),
     autoscaler_cells,
+)
+
+
+def scale_cells(obj: Obj, now: datetime) -> list[Any]:
+    return [
+        name_of(obj),
+        part(obj, "spec").get("replicas", 0),
+        part(obj, "status").get("replicas", 0),
+        age_of(obj, now),
+    ]
+
+
+#: of the subresource `scale`
+SCALES: Final = Printer(
+    (
+        Column("Name", description=NAME.description),
+        described("Desired", "autoscaling.v1.ScaleSpec.replicas", "integer"),
+        described("Available", "autoscaling.v1.ScaleStatus.replicas", "integer"),
+        AGE,
+    ),
+    scale_cells,
 )
