@@ -13,7 +13,7 @@ import orjson
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import go_quote
 
-DEEPEST: Final = 253  #: levels; orjson can write no more, so we read no more
+DEEPEST: Final = 254  #: levels; orjson can write no more, so we read no more
 TOO_DEEP: Final = "exceeded max depth"
 END: Final = "unexpected end of JSON input"
 

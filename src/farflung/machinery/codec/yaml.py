@@ -34,7 +34,6 @@ from farflung.machinery.errors import Obj, go_quote
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MOST_ALIASED: Final = 1 << 20  #: bytes of JSON that aliases may add to a document
-DUPLICATES: Final = "yaml: unmarshal errors:\n"  #: what a text about duplicate keys starts with; then a line for each
 
 WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -58,7 +57,7 @@ UNFINISHED: Final = object()  #: an anchor whose value we are in
 def parse(body: bytes) -> Parsed:
     """Read one document.  Raises Malformed.
 
-    The problems, if any, are one text: `yaml: unmarshal errors:` and a line for each key that is there twice.
+    Problems are keys that are there twice: `line 7: key "a" already set in map`.
     """
     if body.startswith(b"{"):
         try:
@@ -102,8 +101,7 @@ class _Reader:
         next(self._events)  # the end of the document
         if isinstance(next(self._events), DocumentStartEvent):
             raise Malformed("yaml: there must be one document only")
-        problems = [DUPLICATES + "\n".join(self._duplicates)] if self._duplicates else []
-        return Parsed(value, problems)
+        return Parsed(value, self._duplicates)
 
     def _value(self, event: Event, depth: int) -> Any:
         if isinstance(event, ScalarEvent):
@@ -142,7 +140,7 @@ class _Reader:
             value_event = next(self._events)
             value = self._value(value_event, depth)
             if (type(key), key) in seen:
-                self._duplicates.append(f"  line {_line(value_event)}: key {_go_literal(key)} already set in map")
+                self._duplicates.append(f"line {_line(value_event)}: key {_go_literal(key)} already set in map")
             seen.add((type(key), key))
             mapping[_key_text(key)] = value
         return {**merged, **mapping} if merged else mapping

@@ -298,10 +298,10 @@ class Key(str):
 # --- scalars ------------------------------------------------------------------------------------------
 
 
-def _refuse(go: str) -> Convert:
-    """What is not of the exact type is wrong."""
-
+def _exactly(type_: type, go: str) -> Convert:
     def convert(value: Any, path: Path, problems: Problems) -> Any:
+        if type(value) is type_:
+            return value
         raise Mismatch(NAMES[type(value)], go, path)
 
     return convert
@@ -322,7 +322,7 @@ def _integer(go: str, bits: int) -> Convert:
 
 
 def _float(value: Any, path: Path, problems: Problems) -> int | float:
-    if type(value) is int:
+    if type(value) is int or type(value) is float:
         return value
     raise Mismatch(NAMES[type(value)], "float64", path)
 
@@ -413,8 +413,8 @@ QUANTITY_TYPE: Final = Type("resource.Quantity", _quantity, "0")
 
 #: by the kind of a schema
 SCALARS: Final[Mapping[str, Type]] = {
-    STRING: Type("string", _refuse("string"), "", str),
-    BOOLEAN: Type("bool", _refuse("bool"), False, bool),
+    STRING: Type("string", _exactly(str, "string"), "", str),
+    BOOLEAN: Type("bool", _exactly(bool, "bool"), False, bool),
     INTEGER: INT64,
     NUMBER: Type("float64", _float, 0, float),
     QUANTITY: QUANTITY_TYPE,
