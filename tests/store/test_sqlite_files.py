@@ -1,0 +1,217 @@
+"""Opening, refusing and reopening: what stays on the disk, and what is said about it."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from farflung.store.base import ABSENT, FIRST, Unusable
+from farflung.store.sqlite import SqliteStore
+
+MAPS = "/core/configmaps/"
+
+
+def key(name: str) -> str:
+    return f"/core/configmaps/root/default/{name}"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+async def filled(path: Path, count: int = 200) -> None:
+    store = await SqliteStore.open(path)
+    for number in range(count):
+        await store.put(key(f"{number:04}"), b"%d" % number * 100, expect=ABSENT)
+    await store.close()
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith(".lock")}
+
+
+async def refusal(path: Path) -> str:
+    """The sentence that says why; nothing on the disk may have changed."""
+    before = files_of(path)
+    with pytest.raises(Unusable) as refused:
+        await SqliteStore.open(path)
+    assert files_of(path) == before
+    return str(refused.value)
+
+
+async def test_a_reopened_store_is_where_it_was(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    a = await store.put(key("a"), b"1", expect=ABSENT)
+    await store.put(key("a"), b"2", expect=a.revision)
+    b = await store.put(key("b"), b"3", expect=ABSENT)
+    await store.delete(key("b"), expect=b.revision)
+    await store.close()
+
+    store = await SqliteStore.open(path)
+    assert [(entry.key, entry.value, entry.revision) for entry in store.list(MAPS).entries] == [(key("a"), b"2", 3)]
+    assert store.revision == 5
+    assert [change.revision for change in await store.changes(MAPS, since=FIRST, until=5)] == [2, 3, 4, 5]
+    assert (await store.put(key("c"), b"4", expect=ABSENT)).revision == 6
+    await store.close()
+
+
+async def test_a_closed_store_is_one_file_and_its_lock(path: Path) -> None:
+    await filled(path)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["store.db", "store.db.lock"]
+
+
+async def test_only_the_owner_may_read_the_files(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.put(key("secret"), b"1", expect=ABSENT)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    await store.close()
+
+
+async def test_revisions_are_not_reused_when_the_newest_were_compacted_away(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    entry = await store.put(key("a"), b"1", expect=ABSENT)
+    deleted = await store.delete(key("a"), expect=entry.revision)
+    await store.compact(deleted)
+    await store.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select count(*) from kv").fetchone() == (0,)
+    store = await SqliteStore.open(path)
+    assert (store.revision, store.oldest) == (deleted, deleted)
+    assert (await store.put(key("a"), b"2", expect=ABSENT)).revision == deleted + 1
+    await store.close()
+
+
+async def test_a_second_store_on_the_same_files_is_refused(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.put(key("a"), b"1", expect=ABSENT)
+    with pytest.raises(Unusable, match=f"{path} is in use by another process"):
+        await SqliteStore.open(path)
+    await store.put(key("b"), b"1", expect=ABSENT)
+    await store.close()
+
+
+async def test_a_second_process_on_the_same_files_is_refused_until_the_first_has_closed(path: Path) -> None:
+    script = """
+import asyncio, sys, pathlib
+from farflung.store.base import Unusable
+from farflung.store.sqlite import SqliteStore
+async def main():
+    try:
+        store = await SqliteStore.open(pathlib.Path(sys.argv[1]))
+    except Unusable as error:
+        sys.exit(str(error))
+    await store.close()
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    store = await SqliteStore.open(path)
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"{path} is in use by another process (pid ")
+    await store.close()
+    assert subprocess.run(command).returncode == 0
+
+
+async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"apiVersion: v1\nkind: Config\n" * 1000)
+    assert await refusal(path) == f"{path} is not a Farflung store: move it away, or use another directory"
+
+
+async def test_a_short_file_is_refused(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0")
+    assert "is not a Farflung store" in await refusal(path)
+
+
+async def test_a_database_of_somebody_else_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table kv (rv integer primary key)")
+    assert "is not a Farflung store" in await refusal(path)
+
+
+async def test_a_newer_format_is_refused(path: Path) -> None:
+    await filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma user_version = 2")
+    sentence = await refusal(path)
+    assert sentence.startswith(f"{path} has format 2, and this version of Farflung knows format 1 only: ")
+
+
+async def test_an_empty_file_is_a_new_store(path: Path) -> None:
+    path.touch()
+    store = await SqliteStore.open(path)
+    assert store.revision == FIRST
+    await store.close()
+
+
+async def test_what_an_interrupted_first_start_left_is_no_obstacle(path: Path) -> None:
+    path.with_name("store.db.new").write_bytes(b"half")
+    path.with_name("store.db.new-journal").write_bytes(b"half")
+    store = await SqliteStore.open(path)
+    await store.close()
+    assert not path.with_name("store.db.new").exists()
+
+
+async def test_a_log_without_its_database_is_refused(path: Path) -> None:
+    path.with_name("store.db-wal").write_bytes(b"acknowledged writes")
+    assert "store.db-wal" in await refusal(path)
+
+
+@pytest.mark.parametrize("page", range(1, 12, 2))
+async def test_a_damaged_database_is_refused(path: Path, page: int) -> None:
+    await filled(path)
+    content = bytearray(path.read_bytes())
+    content[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    path.write_bytes(content)
+    sentence = await refusal(path)
+    assert sentence.startswith(f"{path} is damaged (")
+    assert sentence.endswith("): restore it from a backup, or move it away to start empty")
+
+
+async def test_a_truncated_database_is_refused(path: Path) -> None:
+    await filled(path)
+    path.write_bytes(path.read_bytes()[: 5 * 4096])
+    assert "is damaged" in await refusal(path)
+
+
+async def test_a_database_with_rows_that_are_no_entries_is_refused(path: Path) -> None:
+    await filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("update kv set key = 'nonsense' where rv = 5")
+        connection.commit()
+    assert "is damaged" in await refusal(path)
+
+
+async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=f"cannot write to the directory {tmp_path}/none: No such file or directory"):
+        await SqliteStore.open(tmp_path / "none" / "store.db")
+
+
+async def test_a_directory_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unusable, match=r"cannot write to the directory .*: Not a directory"):
+        await SqliteStore.open(tmp_path / "file" / "store.db")
+
+
+async def test_a_directory_in_place_of_the_file_is_named(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(Unusable, match=f"cannot use {path}: Is a directory"):
+        await SqliteStore.open(path)
+
+
+async def test_a_refused_store_can_be_opened_once_it_is_mended(path: Path) -> None:
+    await filled(path, 20)
+    content = path.read_bytes()
+    path.write_bytes(b"x" * 10_000)
+    await refusal(path)
+    path.write_bytes(content)
+    store = await SqliteStore.open(path)
+    assert len(store.list(MAPS).entries) == 20
+    await store.close()

@@ -1,0 +1,151 @@
+"""Writes that share a commit, and commits that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
+from farflung.store.sqlite import SqliteStore
+
+MAPS = "/core/configmaps/"
+
+
+def key(name: object) -> str:
+    return f"/core/configmaps/root/default/{name}"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    yield store
+    await store.close()
+
+
+@contextmanager
+def full_disk(tmp_path: Path) -> Iterator[None]:
+    """No file may grow beyond what the write-ahead log has now."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "store.db-wal").stat().st_size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def put_all(store: SqliteStore, wanted: Sequence[object]) -> list[object]:
+    tries = [store.put(key(name), b"x" * 5000, expect=ABSENT) for name in wanted]
+    return await asyncio.gather(*tries, return_exceptions=True)
+
+
+async def test_concurrent_writes_are_heard_of_in_batches_and_in_order(store: SqliteStore) -> None:
+    batches: list[Sequence[Change]] = []
+    store.subscribe(MAPS, batches.append)
+    entries = await put_all(store, range(500))
+    revisions = [change.revision for batch in batches for change in batch]
+    assert revisions == list(range(2, 502))
+    assert len(batches) < 100
+    assert [entry.revision for entry in entries if isinstance(entry, Entry)] == revisions
+
+
+async def test_readers_see_nothing_that_is_not_durable(store: SqliteStore) -> None:
+    writing = asyncio.create_task(store.put(key("a"), b"1", expect=ABSENT))
+    await asyncio.sleep(0)
+    assert store.get(key("a")) is None
+    assert store.list(MAPS).entries == []
+    await writing
+    assert store.get(key("a")) is not None
+
+
+async def test_a_full_disk_refuses_the_whole_batch_and_leaves_no_trace(store: SqliteStore, tmp_path: Path) -> None:
+    [a] = await put_all(store, ["a"])
+    assert isinstance(a, Entry)
+    heard: list[Change] = []
+    store.subscribe(MAPS, heard.extend)
+    with full_disk(tmp_path):
+        outcomes = await put_all(store, range(50))
+        update = store.put(key("a"), b"y" * 5000, expect=a.revision)
+        delete = store.delete(key("a"), expect=a.revision)
+        outcomes += await asyncio.gather(update, delete, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {Unavailable}
+    assert str(outcomes[0]).startswith("the store cannot write: ")
+    assert heard == []
+    assert store.get(key("a")) is a
+    assert [entry.key for entry in store.list(MAPS).entries] == [key("a")]
+    assert store.revision == a.revision
+
+
+async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path: Path) -> None:
+    [a] = await put_all(store, ["a"])
+    assert isinstance(a, Entry)
+    with full_disk(tmp_path):
+        await put_all(store, range(5))
+    updated = await store.put(key("a"), b"2", expect=a.revision)
+    entries = await put_all(store, range(5))
+    assert all(isinstance(entry, Entry) for entry in entries)
+    assert updated.revision > a.revision
+    await store.close()
+    again = await SqliteStore.open(tmp_path / "store.db")
+    assert len(again.list(MAPS).entries) == 6
+    assert again.revision == max(entry.revision for entry in entries if isinstance(entry, Entry))
+    await again.close()
+
+
+async def test_who_waits_for_a_write_that_fails_gets_its_turn(store: SqliteStore, tmp_path: Path) -> None:
+    await put_all(store, ["first"])
+    with full_disk(tmp_path):
+        doomed = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(store.put(key("a"), b"2", expect=ABSENT))
+        await asyncio.wait([doomed])
+        assert isinstance(doomed.exception(), Unavailable)
+        await asyncio.wait([second])
+        assert isinstance(second.exception(), Unavailable)
+    await store.put(key("a"), b"3", expect=ABSENT)
+    with pytest.raises(Conflict):
+        await store.put(key("a"), b"4", expect=ABSENT)
+
+
+async def test_history_that_cannot_be_compacted_stays(store: SqliteStore, tmp_path: Path) -> None:
+    await put_all(store, range(300))
+    with full_disk(tmp_path), pytest.raises(Unavailable):
+        await store.compact(store.revision)
+    oldest = store.oldest
+    assert len(await store.changes(MAPS, since=oldest, until=store.revision)) == store.revision - oldest
+    await store.compact(store.revision)
+    assert store.oldest == store.revision
+
+
+async def test_closing_commits_what_is_under_way(store: SqliteStore, tmp_path: Path) -> None:
+    writing = [asyncio.create_task(store.put(key(number), b"1", expect=ABSENT)) for number in range(100)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert all(write.done() and write.exception() is None for write in writing)
+    again = await SqliteStore.open(tmp_path / "store.db")
+    assert len(again.list(MAPS).entries) == 100
+    await again.close()
+
+
+async def test_a_large_batch_is_as_good_as_many_small_ones(store: SqliteStore, tmp_path: Path) -> None:
+    outcomes = await asyncio.gather(*(store.put(key(number), b"z" * 100, expect=ABSENT) for number in range(3000)))
+    assert [entry.revision for entry in outcomes] == list(range(2, 3002))
+    large = await asyncio.gather(
+        *(store.put(key(f"l{number}"), bytes(3_000_000), expect=ABSENT) for number in range(8))
+    )
+    await store.close()
+    again = await SqliteStore.open(tmp_path / "store.db")
+    assert again.revision == large[-1].revision
+    assert len(again.list(MAPS).entries) == 3008
+    await again.close()
+
+
+async def test_keys_under_way_do_not_wait_for_each_other(store: SqliteStore) -> None:
+    entries = await put_all(store, range(64))
+    revisions = [entry.revision for entry in entries if isinstance(entry, Entry)]
+    updates = [store.put(key(number), b"2", expect=revision) for number, revision in enumerate(revisions)]
+    assert len(await asyncio.gather(*updates)) == 64
