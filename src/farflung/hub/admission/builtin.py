@@ -14,10 +14,10 @@ from farflung.hub.admission import (
     flowcontrol,
     limits,
     networks,
+    priorities,
     rbac,
     registration,
     runtimes,
-    scheduling,
     storage,
 )
 from farflung.hub.admission.rules import Rules
@@ -36,7 +36,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
     **certificates.RULES,
     **registration.RULES,
     **storage.RULES,
-    **scheduling.RULES,
+    **priorities.RULES,
     **networks.RULES,
     **flowcontrol.RULES,
     **runtimes.RULES,
