@@ -1,0 +1,120 @@
+"""What the API server adds to a new Pod beyond defaults: an account with its token, tolerations, a priority.
+
+These need other objects (a ServiceAccount, a PriorityClass) and a random suffix, which the caller brings.  They come
+after the defaults and before `prepare_create`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.hub.admission.fields import spec_of
+from farflung.machinery.errors import ApiError, Obj, forbidden
+
+TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
+TOKEN_VOLUME: Final = "kube-api-access-"  # noqa: S105
+TOKEN_SECONDS: Final = 3607
+TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+TOLERATION_SECONDS: Final = 300
+
+
+def account_name(pod: Obj) -> str:
+    """The ServiceAccount a pod runs as."""
+    name: str = spec_of(pod).get("serviceAccountName") or "default"
+    return name
+
+
+def no_account(pod: Obj, namespace: str) -> ApiError:
+    account, name = account_name(pod), (pod.get("metadata") or {}).get("name", "")
+    why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
+    return forbidden("", "pods", name, why)
+
+
+def no_priority_class(pod: Obj) -> ApiError:
+    name = (pod.get("metadata") or {}).get("name", "")
+    return forbidden("", "pods", name, f"no PriorityClass with name {spec_of(pod)['priorityClassName']} was found")
+
+
+def admit_pod(pod: Obj, *, account: Obj | None, priority_class: Obj | None, suffix: str) -> None:
+    """Add all of it.  `account` is the ServiceAccount of that name, None where none is needed; `priority_class` the
+    one the pod names, or the cluster's default one, if any; `suffix` five random characters."""
+    add_account(pod, account, suffix)
+    add_tolerations(pod)
+    add_priority(pod, priority_class)
+
+
+def add_account(pod: Obj, account: Obj | None, suffix: str) -> None:
+    spec = pod["spec"]
+    spec["serviceAccountName"] = spec["serviceAccount"] = account_name(pod)
+    account = account or {}
+    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
+    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+    if wanted:
+        _mount_token(spec, suffix)
+
+
+def _mount_token(spec: Obj, suffix: str) -> None:
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    without = [container for container in containers if not _mounts_token(container)]
+    if not without:
+        return
+    existing = next(
+        (volume["name"] for volume in spec.get("volumes") or () if volume.get("name", "").startswith(TOKEN_VOLUME)),
+        None,
+    )
+    name = existing or TOKEN_VOLUME + suffix
+    for container in without:
+        mount = {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+    if existing is None:
+        spec["volumes"] = [*(spec.get("volumes") or ()), _token_volume(name)]
+
+
+def _mounts_token(container: Obj) -> bool:
+    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
+
+
+def _token_volume(name: str) -> Obj:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}
+
+
+def add_tolerations(pod: Obj) -> None:
+    """A pod stays for five minutes on a node that is not ready or not reachable, unless it says otherwise.
+
+    This holds for updates too.
+    """
+    spec = pod["spec"]
+    tolerations = spec.get("tolerations") or []
+    handled = {t.get("key", "") for t in tolerations if t.get("effect", "") in ("NoExecute", "")}
+    missing = [key for key in TOLERATED if key not in handled and "" not in handled]
+    if missing:
+        spec["tolerations"] = [*tolerations, *map(_toleration, missing)]
+
+
+def _toleration(key: str) -> Obj:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+
+
+def add_priority(pod: Obj, priority_class: Obj | None) -> None:
+    """Refuses a priority that is not the class's."""
+    spec, chosen = pod["spec"], priority_class or {}
+    if chosen:
+        spec.setdefault("priorityClassName", (chosen.get("metadata") or {}).get("name", ""))
+    priority = chosen.get("value", 0)
+    preemption = chosen.get("preemptionPolicy", "PreemptLowerPriority")
+    name = (pod.get("metadata") or {}).get("name", "")
+    if spec.setdefault("priority", priority) != priority:
+        said = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
+        raise forbidden("", "pods", name, f"{said}; priority admission controller computed {priority} from the given "
+                        "PriorityClass name")  # fmt: skip
+    if spec.setdefault("preemptionPolicy", preemption) != preemption:
+        said = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec"
+        raise forbidden("", "pods", name, f"{said}; priority admission controller computed {preemption} from the given "
+                        "PriorityClass name")  # fmt: skip

@@ -1,0 +1,85 @@
+"""The `scale` subresource: how many replicas there are and should be, the same for every kind that has some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from farflung.hub.admission.fields import NOT_NEGATIVE, Errors
+from farflung.machinery.errors import Obj, conflict, invalid, invalid_value
+
+API_VERSION: Final = "autoscaling/v1"
+KIND: Final = "Scale"
+SHARED_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+#: kinds that scale by `spec.replicas`
+SCALABLE: Final = frozenset(
+    {("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")}
+)
+
+
+def scale_of(obj: Obj, group: str, kind: str) -> Obj:
+    """The Scale of a built-in object."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    metadata = obj.get("metadata") or {}
+    replicas = spec.get("replicas", 1)
+    selector = spec.get("selector")
+    shown: Obj = {"replicas": status.get("replicas", 0)}
+    text = _labels(selector or {}) if (group, kind) == ("", "ReplicationController") else selector_text(selector)
+    if text:
+        shown["selector"] = text
+    return {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": {member: metadata[member] for member in SHARED_METADATA if member in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": shown,
+    }
+
+
+def check_scale(scale: Obj) -> Errors:
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    return [invalid_value("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
+
+
+def apply_scale(obj: Obj, scale: Obj, *, group: str, resource: str) -> None:
+    """Give an object the replicas of a Scale.
+
+    Raises a 422 for a number that is none, and a 409 if the Scale is that of another version or of another object.
+    """
+    metadata, own = scale.get("metadata") or {}, obj.get("metadata") or {}
+    if errors := check_scale(scale):
+        raise invalid("autoscaling", KIND, own.get("name", ""), errors)
+    version, uid = metadata.get("resourceVersion"), metadata.get("uid")
+    if version and version != own.get("resourceVersion"):
+        raise conflict(group, resource, own.get("name", ""))
+    if uid and uid != own.get("uid"):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own.get('uid', '')}"
+        raise conflict(group, resource, own.get("name", ""), why)
+    obj["spec"] = {**(obj.get("spec") or {}), "replicas": (scale.get("spec") or {}).get("replicas", 0)}
+
+
+def selector_text(selector: Obj | None) -> str:
+    """A label selector in the form of a query: `a=b,c in (d,e),!f`."""
+    if selector is None:
+        return "<none>"
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    parts += [
+        (expression.get("key", ""), _expression(expression)) for expression in selector.get("matchExpressions") or ()
+    ]
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def _expression(expression: Obj) -> str:
+    key, values = expression.get("key", ""), ",".join(sorted(expression.get("values") or ()))
+    match expression.get("operator"):
+        case "In":
+            return f"{key} in ({values})"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case "Exists":
+            return str(key)
+    return f"!{key}"
