@@ -1,4 +1,4 @@
-"""Rules of Endpoints and EndpointSlices."""
+"""Rules of EndpointSlices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 from farflung.hub.admission.fields import (
     PROTOCOLS,
     Errors,
-    check_address,
     check_choice,
     check_immutable,
     check_name,
@@ -25,60 +24,6 @@ MOST_ENDPOINTS: Final = 1000
 MOST_ADDRESSES: Final = 100
 MOST_PORTS: Final = 20000
 MOST_HINTS: Final = 8
-
-# --- Endpoints ------------------------------------------------------------------------------------
-
-
-def default_endpoints(obj: Obj) -> None:
-    for subset in obj.get("subsets") or ():
-        for port in subset.get("ports") or ():
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
-
-
-def validate_endpoints(obj: Obj) -> list[FieldError]:
-    errors: Errors = []
-    for index, subset in enumerate(obj.get("subsets") or ()):
-        _check_subset(subset, f"subsets[{index}]", errors)
-    return errors
-
-
-def _check_subset(subset: Obj, path: str, errors: Errors) -> None:
-    ready, waiting = subset.get("addresses") or (), subset.get("notReadyAddresses") or ()
-    if not ready and not waiting:
-        errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
-    for member, addresses in (("addresses", ready), ("notReadyAddresses", waiting)):
-        for index, address in enumerate(addresses):
-            _check_endpoint(address, f"{path}.{member}[{index}]", errors)
-    ports = subset.get("ports") or ()
-    for index, port in enumerate(ports):
-        _check_endpoint_port(port, len(ports) > 1, f"{path}.ports[{index}]", errors)
-
-
-def _check_endpoint(address: Obj, path: str, errors: Errors) -> None:
-    text = address.get("ip", "")
-    if check_address(text, f"{path}.ip", errors):
-        check_not_special(text, f"{path}.ip", errors)
-    if hostname := address.get("hostname"):
-        check_name(names.dns_label, hostname, f"{path}.hostname", errors)
-    if node := address.get("nodeName"):
-        check_name(names.dns_subdomain, node, f"{path}.nodeName", errors)
-
-
-def _check_endpoint_port(port: Obj, named: bool, path: str, errors: Errors) -> None:
-    name = port.get("name", "")
-    if name:
-        check_name(names.dns_label, name, f"{path}.name", errors)
-    elif named:
-        errors.append(required(f"{path}.name"))
-    number = port.get("port", 0)
-    errors += [invalid_value(f"{path}.port", number, message) for message in names.port_number(number)]
-    check_choice(port.get("protocol", ""), PROTOCOLS, f"{path}.protocol", errors)
-    if protocol := port.get("appProtocol"):
-        check_name(names.qualified_name, protocol, f"{path}.appProtocol", errors)
-
-
-# --- EndpointSlice --------------------------------------------------------------------------------
 
 
 def default_slice(obj: Obj) -> None:
@@ -186,12 +131,6 @@ def slice_changed(new: Obj, old: Obj) -> bool:
 
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    ("", "Endpoints"): Rules(
-        name=names.dns_subdomain,
-        default=default_endpoints,
-        validate=validate_endpoints,
-        create_on_update=True,
-    ),
     (GROUP, "EndpointSlice"): Rules(
         name=names.dns_subdomain,
         default=default_slice,
