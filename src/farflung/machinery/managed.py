@@ -19,7 +19,7 @@ from farflung.machinery.schema.model import Schema
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
-OPERATIONS: Final = frozenset({APPLY, UPDATE})
+OPERATIONS: Final = (APPLY, UPDATE)
 
 MAX_UPDATE_ENTRIES: Final = 10  #: beyond this many, the oldest Update entries are put together
 ANCIENT: Final = "ancient-changes"  #: the manager of Update entries that were put together

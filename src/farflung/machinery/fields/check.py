@@ -6,6 +6,7 @@ Independent of `fieldValidation`: a configuration whose fields cannot be attribu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from farflung.machinery.errors import Obj, go_quote
@@ -105,6 +106,7 @@ def _list_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[
         yield from _errors(item, items, path + text, depth - 1)
 
 
+@lru_cache(maxsize=1024)
 def _keyed(schema: Schema) -> List | None:
     match schema.list_type:
         case "map":

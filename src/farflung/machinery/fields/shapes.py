@@ -348,8 +348,8 @@ class Deduced(Map):
     def changes(self, old: Any, new: Any) -> Changes:
         if type(old) is dict and type(new) is dict:
             return super().changes(old, new)
-        below = {} if type(old) is not dict else {key: node for key, node in self.added(old).items() if key != SELF}
-        return NOTHING if old == new else Changes(MEMBER, below or None)
+        below = {key: node for key, node in self.added(old).items() if key != SELF}
+        return NOTHING if old == new else Changes(self.added(new), below or None)
 
     def merged(self, live: Any, applied: Any) -> Any:
         both = type(live) is dict and (type(applied) is dict or applied is None)
@@ -512,7 +512,7 @@ def _made(schema: Schema, depth: int) -> Shape:
         return _made_list(schema, depth)
     if schema.definition.get("x-kubernetes-map-type") == "atomic":
         return LEAF
-    if schema.kind == OBJECT:
+    if schema.kind == OBJECT or schema.definition.get("x-kubernetes-embedded-resource"):
         return Struct(schema, depth)
     if schema.kind == MAP:
         return Map(_made(schema.values, depth + 1))
