@@ -24,7 +24,7 @@ WRITABLE = [
 TEXTS = st.sampled_from(
     ["", "a", "A b", "a.b.c", "x/y", "..", "é", "1", "*", "True", "Service", "User", "10.0.0.1", "::1"]
 )
-DEPTH = 5
+DEPTH = 6
 
 
 def values(schema: Schema, depth: int = DEPTH) -> st.SearchStrategy[Any]:
@@ -87,11 +87,12 @@ def conformed(resource: Resource, obj: Obj) -> Obj:
     return conformer(resource.definition).conform(obj).obj
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resource", WRITABLE, ids=lambda resource: f"{resource.kind}.{resource.group}")
 def test_rules_withstand_everything_that_has_the_right_types(resource: Resource) -> None:
     rules = rules_for(resource.group, resource.kind)
 
-    @settings(max_examples=6, deadline=None, database=None)
+    @settings(max_examples=20, deadline=None, database=None)
     @given(strategy(resource.definition), strategy(resource.definition))
     def withstand(first: Obj, second: Obj) -> None:
         old, new = conformed(resource, first), conformed(resource, second)

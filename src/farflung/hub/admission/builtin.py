@@ -19,13 +19,12 @@ from farflung.hub.admission import (
     registration,
     runtimes,
     storage,
+    workloads,
 )
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    ("", "PodTemplate"): Rules(name=names.dns_subdomain, generation=True),
-    ("", "ReplicationController"): Rules(name=names.dns_subdomain, generation=True),
     ("apiregistration.k8s.io", "APIService"): Rules(name=names.dns_subdomain, unconditional_update=False),
     **core.RULES,
     **limits.RULES,
@@ -40,6 +39,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
     **networks.RULES,
     **flowcontrol.RULES,
     **runtimes.RULES,
+    **workloads.RULES,
 }
 
 PLAIN: Final = Rules(name=names.dns_subdomain)
