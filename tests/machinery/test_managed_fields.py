@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from farflung.apis.definitions import schema
 from farflung.machinery import managed
+from farflung.machinery.errors import ApiError
 from farflung.machinery.fields.sets import path
 from farflung.machinery.fields.shapes import no_reference
 from farflung.machinery.schema.model import Schema
@@ -275,6 +276,20 @@ def test_what_cannot_be_typed_leaves_the_owners_alone() -> None:
     first = written(pod, None, "one", 1, POD)
     broken = {**pod, "spec": {"containers": [{"name": "c"}, None]}}
     assert owners(written(broken, first, "two", 2, POD)) == owners(first)
+
+
+def test_endless_nesting_is_a_bad_request() -> None:
+    free = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, no_reference)
+    old, new = ({**config_map(managedFields=[{"manager": "m"}]), "free": nested(end)} for end in "12")
+    with pytest.raises(ApiError, match="deeply"):
+        managed.after_update(new, old, free, manager="m", api_version="v1", now="")
+    assert managed.settle(new, old) == new["metadata"]["managedFields"]
+
+
+def nested(value: Any) -> Any:
+    for _ in range(100_000):
+        value = {"a": value}
+    return value
 
 
 # --- many managers --------------------------------------------------------------------------------

@@ -114,7 +114,10 @@ def settle(new: Obj, old: Obj) -> Entries:
         return entries
     if any(_timeless(one) != _timeless(other) for one, other in zip(entries, before, strict=True)):
         return entries
-    return before if _without_owners(new) == _without_owners(old) else entries
+    try:
+        return before if _without_owners(new) == _without_owners(old) else entries
+    except RecursionError:
+        return entries  # nested too deeply to compare: written once more than needed
 
 
 def _timeless(one: Obj) -> Obj:

@@ -65,12 +65,12 @@ def test_what_was_written_is_read(paths: set[Path]) -> None:
 
 
 def test_keys_are_read_in_normal_form() -> None:
-    sent = {"f:ports": {'k:{"protocol": "TCP", "port": 80}': {".": {}}, "v: 1": {}}}
+    sent: sets.Fields = {"f:ports": {'k:{"protocol": "TCP", "port": 80}': {".": {}}, "v: 1": {}}}
     assert sets.parse(sent) == {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {}, "v:1": {}}}
 
 
 def test_keys_that_are_the_same_in_normal_form_are_joined() -> None:
-    sent = {'k:{"a":1,"b":2}': {"f:x": {}}, 'k:{"b":2,"a":1}': {}}
+    sent: sets.Fields = {'k:{"a":1,"b":2}': {"f:x": {}}, 'k:{"b":2,"a":1}': {}}
     assert sets.parse(sent) == {'k:{"a":1,"b":2}': {".": {}, "f:x": {}}}
 
 

@@ -74,7 +74,10 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> Changes:
 
 
 def claimed(**spec: Any) -> Fields:
-    return (shape_of(THING).claimed(thing(**spec)) or {}).get("f:spec", {})
+    claims = shape_of(THING).claimed(thing(**spec))
+    assert claims is not None
+    below: Fields = claims["f:spec"]
+    return below
 
 
 # --- what changes ---------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ def test_items_that_share_a_key_are_one_field_together() -> None:
     single = {"list": [{"name": "a", "value": "1"}]}
     double = {"list": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]}
     other = {"list": [{"name": "a", "value": "1"}, {"name": "a", "value": "3"}]}
-    item = {".": {}, "f:name": {}, "f:value": {}}
+    item: Fields = {".": {}, "f:name": {}, "f:value": {}}
     assert changes({}, double).taken == {"f:list": {".": {}, 'k:{"name":"a"}': {}}}
     assert changes(single, double) == ({"f:list": {'k:{"name":"a"}': {}}}, {"f:list": {'k:{"name":"a"}': item}})
     assert changes(double, single) == ({"f:list": {'k:{"name":"a"}': item}}, {"f:list": {'k:{"name":"a"}': {}}})
@@ -238,7 +241,7 @@ def test_what_the_server_names_and_counts_is_nobodys() -> None:
         "kind": "ConfigMap",
         "metadata": {"name": "a", "namespace": "b", "uid": "c", "labels": {"x": "y"}, "generateName": "a-"},
     }
-    owned = {"f:metadata": {"f:labels": {"f:x": {}}, "f:generateName": {}}}
+    owned: Fields = {"f:metadata": {"f:labels": {"f:x": {}}, "f:generateName": {}}}
     assert shape_of(schema("io.k8s.api.core.v1.ConfigMap")).claimed(obj) == owned
     assert shape_of(THING).claimed(obj) == owned
 
