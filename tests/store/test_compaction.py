@@ -120,12 +120,9 @@ def rows(tmp_path: Path, question: str) -> list[tuple[object, ...]]:
 
 async def test_compaction_leaves_the_live_rows_alone(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db")
-    for number in range(400):
-        entry = await store.put(key(number), b"1", expect=ABSENT)
-        if number % 4 == 1:
-            await store.put(key(number), b"2", expect=entry.revision)
-        if number % 4 == 2:
-            await store.delete(key(number), expect=entry.revision)
+    created = await asyncio.gather(*(store.put(key(number), b"1", expect=ABSENT) for number in range(400)))
+    await asyncio.gather(*(store.put(entry.key, b"2", expect=entry.revision) for entry in created[1::4]))
+    await asyncio.gather(*(store.delete(entry.key, expect=entry.revision) for entry in created[2::4]))
     await store.compact(store.revision)
     live = [(entry.revision,) for entry in sorted(store.list(MAPS).entries, key=lambda entry: entry.revision)]
     await store.close()

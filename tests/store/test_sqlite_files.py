@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 import subprocess
@@ -28,8 +29,9 @@ def path(tmp_path: Path) -> Path:
 
 async def filled(path: Path, count: int = 200) -> None:
     store = await SqliteStore.open(path)
-    for number in range(count):
-        await store.put(key(f"{number:04}"), b"%d" % number * 100, expect=ABSENT)
+    await asyncio.gather(
+        *(store.put(key(f"{number:04}"), b"%d" % number * 100, expect=ABSENT) for number in range(count))
+    )
     await store.close()
 
 

@@ -97,7 +97,8 @@ class TooSlow(StoreError):
 
 
 class Unavailable(StoreError):
-    """The write did not happen: the disk is full, or the store is closing.  One sentence for the user."""
+    """The write did not happen, or the past cannot be read: the disk is full, or the store is closing.
+    One sentence for the user."""
 
 
 class Unusable(StoreError):

@@ -32,12 +32,16 @@ class Checkpointer:
         self._thread.join()
 
     def _work(self) -> None:
-        while self._dirty.wait() and not self._stopping.is_set():
-            self._dirty.clear()
-            pause = PERIOD if self._checkpoint("passive") else PATIENCE
-            self._stopping.wait(pause)
+        while self._next_commit():
+            self._stopping.wait(PERIOD if self._checkpoint("passive") else PATIENCE)
             if not self._dirty.wait(IDLE) and not self._checkpoint("truncate"):
                 self._dirty.set()
+
+    def _next_commit(self) -> bool:
+        """Wait for one.  `stop` sets `dirty` last, so clearing it first cannot hide that it is time to stop."""
+        self._dirty.wait()
+        self._dirty.clear()
+        return not self._stopping.is_set()
 
     def _checkpoint(self, mode: str) -> bool:
         try:

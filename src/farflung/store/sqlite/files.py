@@ -11,7 +11,7 @@ import gc
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,21 +53,25 @@ class Lock:
     """Keeps other processes off the files; the system releases it when this one ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        name = beside(path, ".lock")
         try:
-            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Unusable(f"cannot write to the directory {path.parent}: {error.strerror}") from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(self._descriptor, 20, 0).decode(errors="replace").strip()
-            os.close(self._descriptor)
-            raise Unusable(
-                f"{path} is in use by another process (pid {holder or 'unknown'}): stop it, or use another directory"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            reason = self._refusal(error)
+            self.release()
+            raise Unusable(f"{path} {reason}") from error
+        with suppress(OSError):  # the number only helps to find the process
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _refusal(self, error: OSError) -> str:
+        if not isinstance(error, BlockingIOError):
+            return f"cannot be locked: {error.strerror}"
+        holder = os.pread(self._descriptor, 20, 0).decode(errors="replace").strip()
+        return f"is in use by another process (pid {holder or 'unknown'}): stop it, or use another directory"
 
     def release(self) -> None:
         os.close(self._descriptor)

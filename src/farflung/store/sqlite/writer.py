@@ -121,6 +121,7 @@ class Writer:
         try:
             self._insert(writes)
         except Exception as error:
+            log.warning("%d writes failed: %s", len(writes), error)
             self._roll_back()
             self._tell(self._failed, writes, str(error))
         else:
