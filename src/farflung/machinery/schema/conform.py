@@ -363,14 +363,20 @@ def _bytes(value: Any, path: Path, problems: Problems) -> str:
     if type(value) is not str:
         raise Mismatch(NAMES[type(value)], "[]uint8", path)
     try:
-        content = binascii.a2b_base64(value, strict_mode=True)
+        return _reencoded(value)
     except ValueError:  # Go reads over line ends
-        lines = value.replace("\n", "").replace("\r", "")
         try:
-            content = binascii.a2b_base64(lines, strict_mode=True)
+            return _reencoded(value.replace("\n", "").replace("\r", ""))
         except ValueError:
             raise Malformed(f"illegal base64 data at input byte {illegal_base64(value)}") from None
-    return binascii.b2a_base64(content, newline=False).decode()
+
+
+def _reencoded(text: str) -> str:
+    """Raises ValueError if it is not base64."""
+    canonical = binascii.b2a_base64(binascii.a2b_base64(text, strict_mode=True), newline=False).decode()
+    if len(canonical) != len(text):
+        raise binascii.Error("too much padding")
+    return canonical
 
 
 BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
