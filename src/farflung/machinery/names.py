@@ -212,6 +212,7 @@ def finalizer(text: str) -> Sequence[str]:
 
 # --- keys, variables, ports -----------------------------------------------------------------------
 
+_matches_plain_key: Final = re.compile("(?!\\.)" + _CONFIG_KEY).fullmatch
 _config_key_letters: Final = _matching(
     _CONFIG_KEY,
     DNS_SUBDOMAIN_LENGTH,
@@ -227,8 +228,9 @@ _config_key_letters: Final = _matching(
 
 def config_key(text: str) -> Sequence[str]:
     """A key of a ConfigMap or Secret, which may become a file's name."""
-    wrong = _config_key_letters(text)
-    return [*wrong, *_upwards(text)] if text.startswith(".") else wrong
+    if len(text) <= DNS_SUBDOMAIN_LENGTH and _matches_plain_key(text):
+        return GOOD
+    return [*_config_key_letters(text), *_upwards(text)]
 
 
 def _upwards(text: str) -> Sequence[str]:

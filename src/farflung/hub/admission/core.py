@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -83,20 +83,22 @@ def validate_config_map(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     data: Mapping[str, str] = obj.get("data") or {}
     binary: Mapping[str, str] = obj.get("binaryData") or {}
-    for key in data:
-        _check_key(key, "data", errors)
-        if key in binary:
-            errors.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
-    for key in binary:
-        _check_key(key, "binaryData", errors)
-    if _text_is_larger(data.values(), LARGEST_DATA - _decoded_size(binary.values())):
+    _check_keys(data, "data", errors)
+    if binary:
+        for key in data:
+            if key in binary:
+                errors.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        _check_keys(binary, "binaryData", errors)
+    room = LARGEST_DATA - _decoded_size(binary.values()) if binary else LARGEST_DATA
+    if _is_larger(data.values(), room):
         errors.append(too_long("[]", LARGEST_DATA))
     return errors
 
 
-def _check_key(key: str, member: str, errors: Errors) -> None:
-    for message in names.config_key(key):
-        errors.append(invalid_value(f"{member}[{key}]", key, message))
+def _check_keys(keys: Iterable[str], member: str, errors: Errors) -> None:
+    for key in keys:
+        for message in names.config_key(key):
+            errors.append(invalid_value(f"{member}[{key}]", key, message))
 
 
 def validate_config_map_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -113,9 +115,8 @@ def _sealed(new: Obj, old: Obj, members: Iterable[str]) -> list[FieldError]:
     return errors
 
 
-def _text_is_larger(texts: Iterable[str], limit: int) -> bool:
+def _is_larger(texts: Collection[str], limit: int) -> bool:
     """Whether texts are larger together, in bytes.  Encodes none of them when that is plain from their lengths."""
-    texts = tuple(texts)
     characters = sum(map(len, texts))
     if characters * 4 <= limit:  # UTF-8 needs at most four bytes for one
         return False
@@ -151,8 +152,7 @@ def default_secret(obj: Obj) -> None:
 def validate_secret(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     data: Mapping[str, str] = obj.get("data") or {}
-    for key in data:
-        _check_key(key, "data", errors)
+    _check_keys(data, "data", errors)
     if _decoded_size(data.values()) > LARGEST_DATA:
         errors.append(too_long("data", LARGEST_DATA))
     _check_type(obj, data, errors)

@@ -157,15 +157,15 @@ def _check_finalizers(finalizers: Sequence[str], errors: Errors) -> None:
 
 def _check_managed(entries: Sequence[Obj], errors: Errors) -> None:
     for index, entry in enumerate(entries):
-        field = f"metadata.managedFields[{index}]"
-        if entry.get("operation") not in OPERATIONS:
-            errors.append(
-                invalid_value(f"{field}.operation", entry.get("operation", ""), "must be `Apply` or `Update`")
-            )
-        if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
-            errors.append(invalid_value(f"{field}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        operation, kind = entry.get("operation", ""), entry.get("fieldsType", "FieldsV1")
         manager = entry.get("manager", "")
-        if names.size(manager) > MANAGER_LENGTH:
-            errors.append(too_long(f"{field}.manager", MANAGER_LENGTH))
+        if operation not in OPERATIONS:
+            detail = "must be `Apply` or `Update`"
+            errors.append(invalid_value(f"metadata.managedFields[{index}].operation", operation, detail))
+        if kind != "FieldsV1":
+            errors.append(invalid_value(f"metadata.managedFields[{index}].fieldsType", kind, "must be `FieldsV1`"))
+        if len(manager) > MANAGER_LENGTH // 4 and names.size(manager) > MANAGER_LENGTH:
+            errors.append(too_long(f"metadata.managedFields[{index}].manager", MANAGER_LENGTH))
         if not manager.isprintable():
-            errors.append(invalid_value(f"{field}.manager", manager, "should only contain printable characters"))
+            detail = "should only contain printable characters"
+            errors.append(invalid_value(f"metadata.managedFields[{index}].manager", manager, detail))
