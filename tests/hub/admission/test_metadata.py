@@ -158,12 +158,12 @@ def test_an_update_may_change_labels_annotations_and_finalizers() -> None:
     ("field", "value"),
     [("name", "b"), ("namespace", "m"), ("uid", "u2"), ("deletionTimestamp", "2001-01-01T00:00:00Z")],
 )
-def test_what_is_fixed_is_told_by_both_looks(field: str, value: str) -> None:
-    assert changed(**{field: value}) == [f'metadata.{field}: Invalid value: "{value}": field is immutable'] * 2
+def test_what_is_fixed_does_not_change(field: str, value: str) -> None:
+    assert changed(**{field: value}) == [f'metadata.{field}: Invalid value: "{value}": field is immutable']
 
 
 def test_a_generation_never_falls() -> None:
-    assert changed(generation=1) == ["metadata.generation: Invalid value: 1: must not be decremented"] * 2
+    assert changed(generation=1) == ["metadata.generation: Invalid value: 1: must not be decremented"]
 
 
 def test_finalizers_only_go_while_an_object_is_deleted() -> None:

@@ -39,12 +39,23 @@ def validate_metadata(obj: Obj, rules: Rules, *, namespaced: bool) -> list[Field
 def validate_metadata_update(new: Obj, old: Obj) -> list[FieldError]:
     """What an update may not change.  It stands beside `validate_metadata(new, …)`.
 
-    What an update may leave out (uid, timestamps, generation) has been filled in from the old object.  A Kubernetes
-    API server compares the two in its common code and again in the kind's own, and its Status lists what each found:
-    so every error comes twice.
+    What an update may leave out (uid, timestamps, generation) has been filled in from the old object.
     """
-    changes = _changes(new.get("metadata") or {}, old.get("metadata") or {})
-    return changes + changes
+    after: Obj = new.get("metadata") or {}
+    before: Obj = old.get("metadata") or {}
+    errors: Errors = []
+    if before.get("deletionTimestamp") is not None:
+        added = set(after.get("finalizers") or ()).difference(before.get("finalizers") or ())
+        if added:
+            listed = "[]string{" + ", ".join(map(go_quote, sorted(added))) + "}"
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
+            errors.append(field_forbidden("metadata.finalizers", detail))
+    if after.get("generation", 0) < before.get("generation", 0):
+        errors.append(invalid_value("metadata.generation", after.get("generation", 0), "must not be decremented"))
+    for name in FIXED:
+        if after.get(name) != before.get(name):
+            errors.append(invalid_value(f"metadata.{name}", after.get(name), IMMUTABLE))
+    return errors
 
 
 def _check_content(metadata: Obj, namespaced: bool, errors: Errors) -> None:
@@ -69,22 +80,6 @@ def _check_content(metadata: Obj, namespaced: bool, errors: Errors) -> None:
         _check_finalizers(finalizers, errors)
     if managed := metadata.get("managedFields"):
         _check_managed(managed, errors)
-
-
-def _changes(new: Obj, old: Obj) -> list[FieldError]:
-    errors: Errors = []
-    if old.get("deletionTimestamp") is not None:
-        added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
-        if added:
-            listed = "[]string{" + ", ".join(map(go_quote, sorted(added))) + "}"
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
-            errors.append(field_forbidden("metadata.finalizers", detail))
-    if new.get("generation", 0) < old.get("generation", 0):
-        errors.append(invalid_value("metadata.generation", new.get("generation", 0), "must not be decremented"))
-    for name in FIXED:
-        if new.get(name) != old.get(name):
-            errors.append(invalid_value(f"metadata.{name}", new.get(name), IMMUTABLE))
-    return errors
 
 
 # --- owners ---------------------------------------------------------------------------------------
