@@ -63,11 +63,11 @@ _ISCSI: Final = re.compile(
 
 
 def default_volume(volume: Obj) -> None:
-    for type_, default in DEFAULTS.items():
-        if (source := volume.get(type_)) is not None:
-            default(source)
-            return
-    if not any(type_ in volume for type_ in SOURCES):
+    found = [type_ for type_ in volume if type_ in SOURCES]
+    for type_ in found:
+        if type_ in DEFAULTS:
+            DEFAULTS[type_](volume[type_])
+    if not found:
         volume["emptyDir"] = {}
 
 
@@ -170,18 +170,16 @@ def _check_created_name(claim: str, name: str, path: str, errors: Errors) -> Non
 
 def check_source(volume: Obj, path: str, types: Mapping[str, CheckSource], errors: Errors) -> None:
     """Exactly one of the types, and that one right."""
-    found = 0
-    for type_, check in types.items():
-        source = volume.get(type_)
-        if source is None:
-            continue
-        if found:
-            errors.append(field_forbidden(f"{path}.{SAID_AS.get(type_, type_)}", ONLY_ONE))
-        else:
-            check(source, f"{path}.{type_}", errors)
-        found += 1
+    found = [type_ for type_ in volume if type_ in types and volume[type_] is not None]
+    if len(found) > 1:
+        found = [type_ for type_ in types if type_ in found]
     if not found:
         errors.append(required(path, "must specify a volume type"))
+        return
+    first, *others = found
+    types[first](volume[first], f"{path}.{first}", errors)
+    for type_ in others:
+        errors.append(field_forbidden(f"{path}.{SAID_AS.get(type_, type_)}", ONLY_ONE))
 
 
 SAID_AS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}  #: how the message about a second type spells it
