@@ -149,3 +149,17 @@ async def test_keys_under_way_do_not_wait_for_each_other(store: SqliteStore) -> 
     revisions = [entry.revision for entry in entries if isinstance(entry, Entry)]
     updates = [store.put(key(number), b"2", expect=revision) for number, revision in enumerate(revisions)]
     assert len(await asyncio.gather(*updates)) == 64
+
+
+async def test_whoever_asks_for_the_past_while_the_store_closes_gets_an_answer(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", lines=0)
+    await put_all(store, range(100))
+    asking = [asyncio.create_task(store.list_at(MAPS, 50)) for _ in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.wait(asking)
+    for question in asking:
+        assert not question.cancelled()
+        assert isinstance(question.exception(), Unavailable) or len(question.result().entries) == 49
+    with pytest.raises(Unavailable):
+        await store.changes(MAPS, since=1, until=50)

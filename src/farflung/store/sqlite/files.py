@@ -25,7 +25,8 @@ from farflung.store.tail import Tail
 RESUMED: Final = 5_000  #: changes to have in memory at the start
 
 HEADER = 100  #: bytes; the fields used here have not moved since SQLite 3.0
-BUSY = 60.0  #: seconds a writer waits for a checkpoint to let it in
+PATIENCE: Final = 60.0  #: seconds a writer waits for a checkpoint to let it in
+HURRY: Final = 0.1  #: seconds a checkpoint waits for a reader, and lets writers wait for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def open_files(path: Path, *, lines: int) -> Opened:
         loaded = load(path, lines)
         with refusals(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
-            checkpointing = undo.enter_context(closing(connect_to_write(path)))
+            checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
     return Opened(lock, loaded, writing, checkpointing, reading)
@@ -186,10 +187,10 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def connect_to_write(path: Path) -> sqlite3.Connection:
+def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Connection:
     """For the threads that write and checkpoint.  A commit returns when the write-ahead log is on the disk."""
     location = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY)
+    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=patience)
     try:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma wal_autocheckpoint = 0")

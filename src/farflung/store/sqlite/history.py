@@ -13,15 +13,24 @@ from typing import TypeVar
 
 from farflung.store.base import Change, Compacted, Entry, Page, Revision, Unavailable
 from farflung.store.keys import end_of
-from farflung.store.sqlite.rows import PUT, compacted
+from farflung.store.sqlite.rows import compacted
 
 T = TypeVar("T")
 Known = Callable[[str], Entry | None]  #: the present entry of a key
 
-STATE = """
-select newest from (
-    select key, max(rv) as newest, op from kv indexed by kv_by_key where key > ? and key < ? and rv <= ? group by key
-) where op = ? order by key
+COUNT = """
+select count(*) from (
+    select max(rv), op from kv indexed by kv_by_key where key > ? and key < ? and rv <= ? group by key
+) where op = 0
+"""
+
+PAGE = """
+select kv.rv, kv.key, kv.val from (
+    select key, newest from (
+        select key, max(rv) as newest, op from kv indexed by kv_by_key
+        where key > ? and key < ? and rv <= ? group by key
+    ) where op = 0 order by key limit ?
+) as state cross join kv on kv.rv = state.newest order by state.key
 """
 
 CHANGES = """
@@ -42,6 +51,7 @@ class History:
     def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
         self._connection = connection
         self._known = known
+        self._closing = False
         self._thread = ThreadPoolExecutor(1, "store-history")
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
@@ -59,12 +69,10 @@ class History:
     def _rows(
         self, prefix: str, revision: Revision, after: str, limit: int
     ) -> tuple[list[tuple[int, str, bytes]], int]:
-        bounds = (max(prefix, after), end_of(prefix), revision, PUT)
-        revisions = self._connection.execute(STATE, bounds).fetchall()
-        shown = revisions[:limit] if limit > 0 else revisions
-        read = self._connection.execute
-        rows = [read("select rv, key, val from kv where rv = ?", found).fetchone() for found in shown]
-        return rows, len(revisions) - len(shown)
+        bounds = (max(prefix, after), end_of(prefix), revision)
+        rows = self._connection.execute(PAGE, (*bounds, limit if limit > 0 else -1)).fetchall()
+        [(total,)] = self._connection.execute(COUNT, bounds).fetchall()
+        return rows, total - len(rows)
 
     async def _ask(self, revision: Revision, read: Callable[[], T]) -> T:
         try:
@@ -73,6 +81,8 @@ class History:
             raise Unavailable(f"the store cannot read its history: {error}") from error
 
     def _in_snapshot(self, revision: Revision, read: Callable[[], T]) -> T:
+        if self._closing:
+            raise Unavailable("the store is closed")
         self._connection.execute("begin")
         try:
             oldest = compacted(self._connection)
@@ -80,11 +90,13 @@ class History:
                 raise Compacted(revision, oldest)
             return read()
         finally:
-            self._connection.execute("rollback")
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
 
     def close(self) -> None:
         """Blocks until a read under way is done."""
-        self._thread.shutdown(cancel_futures=True)
+        self._closing = True
+        self._thread.shutdown()
         self._connection.close()
 
 
