@@ -31,10 +31,15 @@ def names() -> list[str]:
     return list(_raw())
 
 
+def decoded(name: str) -> dict[str, Any]:
+    """One definition as JSON, made anew: the caller's own."""
+    return msgspec.json.decode(_raw()[name], type=dict[str, Any])
+
+
 @cache
 def definition(name: str) -> dict[str, Any]:
     """One definition as JSON, references in it left as they are.  Not to be changed."""
-    return msgspec.json.decode(_raw()[name], type=dict[str, Any])
+    return decoded(name)
 
 
 @cache

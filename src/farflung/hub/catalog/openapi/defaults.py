@@ -1,0 +1,82 @@
+"""What a field is when nobody sets it, as version 3 documents say it: Go's zero values, and a few of the API's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from farflung.apis import wire
+from farflung.machinery.codec.protobuf import ONE, SCALARS, SPECIAL, Field
+
+CORE: Final = "io.k8s.api.core.v1."
+
+#: structs whose `name` is never absent, though it may be empty
+NAMED: Final = (
+    "LocalObjectReference",
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "ConfigMapVolumeSource",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+)
+
+#: (definition, field) → what the API makes of a field that is absent
+DECLARED: Final[Mapping[tuple[str, str], Any]] = {
+    **{(CORE + name, "name"): "" for name in NAMED},
+    (f"{CORE}ContainerPort", "protocol"): "TCP",
+    (f"{CORE}ServicePort", "protocol"): "TCP",
+    (f"{CORE}AzureDiskVolumeSource", "cachingMode"): "ReadWrite",
+    (f"{CORE}AzureDiskVolumeSource", "fsType"): "ext4",
+    (f"{CORE}AzureDiskVolumeSource", "kind"): "Shared",
+    (f"{CORE}AzureDiskVolumeSource", "readOnly"): False,
+    **{(CORE + name, "iscsiInterface"): "default" for name in ("ISCSIVolumeSource", "ISCSIPersistentVolumeSource")},
+    **{
+        (CORE + name, field): value
+        for name in ("RBDVolumeSource", "RBDPersistentVolumeSource")
+        for field, value in (("keyring", "/etc/ceph/keyring"), ("pool", "rbd"), ("user", "admin"))
+    },
+    **{
+        (CORE + name, field): value
+        for name in ("ScaleIOVolumeSource", "ScaleIOPersistentVolumeSource")
+        for field, value in (("fsType", "xfs"), ("storageMode", "ThinProvisioned"))
+    },
+}
+
+
+class Default(NamedTuple):
+    """None where there is none.  `element` is that of a list's items or a map's values."""
+
+    own: Any = None
+    element: Any = None
+
+
+NONE: Final = Default()
+
+
+def of_fields(definition: str) -> Mapping[str, Default]:
+    """The defaults of a built-in definition's fields."""
+    if not wire.known(definition):
+        return {}
+    return {name: of_field(definition, field) for name, field in wire.fields(definition).items()}
+
+
+def of_field(definition: str, field: Field) -> Default:
+    if field.shape != ONE:
+        return Default(element=zero(field.type))
+    declared = DECLARED.get((definition, field.name))
+    if declared is not None:
+        return Default(declared)
+    if field.pointer or (field.omitempty and field.type in SCALARS):
+        return NONE
+    return Default(zero(field.type))
+
+
+def zero(type_: str) -> Any:
+    """The value of a type that nobody set; None where JSON would not show one."""
+    if type_ in SCALARS:
+        return SCALARS[type_]
+    if type_ in SPECIAL or any(member.wrapped for member in wire.members(type_)):
+        return None
+    return {}

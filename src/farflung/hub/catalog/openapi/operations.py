@@ -1,0 +1,344 @@
+"""What can be done at which path, in terms of neither version of OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from farflung.apis.definitions import META
+from farflung.apis.resource import Resource, Subresource
+from farflung.machinery.errors import Obj
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+STREAMS: Final = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+PATCHES: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+
+STATUS: Final = f"{META}Status"
+PATCH: Final = f"{META}Patch"
+DELETE_OPTIONS: Final = f"{META}DeleteOptions"
+TEXT: Final = ""  #: where the name of a definition is asked for: a plain string
+
+WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
+DELETING: Final = (
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
+)
+SELECTING: Final = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+)
+LISTING: Final = ("allowWatchBookmarks", *SELECTING, "watch")
+
+#: what the connections to a pod, a node or a service are asked with
+CONNECTING: Final[Mapping[str, tuple[str, ...]]] = {
+    "attach": ("container", "stderr", "stdin", "stdout", "tty"),
+    "exec": ("command", "container", "stderr", "stdin", "stdout", "tty"),
+    "portforward": ("ports",),
+    "proxy": ("path",),
+}
+LOGGING: Final = (
+    "container",
+    "follow",
+    "insecureSkipTLSVerifyBackend",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "stream",
+    "tailLines",
+    "timestamps",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    action: str  #: get, list, post, put, patch, delete, deletecollection or connect; empty beside resources
+    identity: str  #: unique in all documents
+    description: str
+    tag: str
+    kind: Obj = field(default_factory=dict)  #: group, version and kind of what it is done to
+    parameters: Sequence[str] = ()  #: names of query parameters
+    body: str | None = None  #: the definition of what is sent
+    body_required: bool = True
+    consumes: Sequence[str] = ("*/*",)
+    produces: Sequence[str] = (JSON, YAML, PROTOBUF)
+    answers: Mapping[str, str] = field(default_factory=dict)  #: status code → definition
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    path: str
+    parameters: Sequence[str]  #: of every operation
+    operations: Sequence[Operation]
+
+
+def paths_of(resource: Resource) -> Iterator[Path]:
+    """Everything that can be asked of a resource and its subresources."""
+    names = Names(resource)
+    if resource.namespaced and "list" in resource.verbs:
+        yield Path(f"{names.root}/{resource.plural}", ("pretty",), [listing(names, everywhere=True)])
+    collection = list(collection_operations(names))
+    if collection:
+        yield Path(names.collection, names.outer, collection)
+    item = list(item_operations(names))
+    if item:
+        yield Path(names.item, names.inner, item)
+    for subresource in resource.subresources:
+        operations = list(subresource_operations(names, subresource))
+        yield Path(f"{names.item}/{subresource.name}", names.inner, operations)
+
+
+class Names:
+    """How the operations on a resource are called and where they are."""
+
+    __slots__ = ("answer", "collection", "inner", "item", "kind", "outer", "resource", "root", "tag", "title")
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+        scope = "/namespaces/{namespace}" if resource.namespaced else ""
+        self.collection = f"{self.root}{scope}/{resource.plural}"
+        self.item = f"{self.collection}/{{name}}"
+        self.outer = ("namespace", "pretty") if resource.namespaced else ("pretty",)
+        self.inner = ("name", *self.outer)
+        self.tag, self.title = titles(resource.group, resource.version)
+        self.kind = group_version_kind(resource.group, resource.version, resource.kind)
+
+    def identity(self, verb: str, *, middle: str = "", end: str = "") -> str:
+        """`readCoreV1NamespacedPodStatus`"""
+        scope = "Namespaced" if self.resource.namespaced else ""
+        return f"{verb}{self.title}{middle}{scope}{self.resource.kind}{end}"
+
+    @property
+    def produces(self) -> tuple[str, ...]:
+        return (JSON, YAML) if self.resource.custom else (JSON, YAML, PROTOBUF)
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Only built-in types know strategies."""
+        return tuple(one for one in PATCHES if not (self.resource.custom and "strategic" in one))
+
+    @property
+    def list_definition(self) -> str:
+        return f"{self.resource.definition.rpartition('.')[0]}.{self.resource.list_kind}"
+
+
+def titles(group: str, version: str) -> tuple[str, str]:
+    """`rbacAuthorization_v1` and `RbacAuthorizationV1`"""
+    words = group.removesuffix(".k8s.io").replace("-", ".").split(".") if group else ["core"]
+    title = "".join(word[:1].upper() + word[1:] for word in words)
+    tag = title[:1].lower() + title[1:]
+    return (f"{tag}_{version}", title + version[:1].upper() + version[1:]) if version else (tag, title)
+
+
+def group_version_kind(group: str, version: str, kind: str) -> Obj:
+    return {"group": group, "version": version, "kind": kind}
+
+
+def listing(names: Names, *, everywhere: bool = False) -> Operation:
+    resource = names.resource
+    if everywhere:
+        identity = f"list{names.title}{resource.kind}ForAllNamespaces"
+    else:
+        identity = names.identity("list")
+    return Operation(
+        "get",
+        "list",
+        identity,
+        f"list or watch objects of kind {resource.kind}",
+        names.tag,
+        names.kind,
+        LISTING,
+        produces=(*names.produces, *(one for one in STREAMS if one.partition(";")[0] in names.produces)),
+        answers={"200": names.list_definition},
+    )
+
+
+def collection_operations(names: Names) -> Iterator[Operation]:
+    resource = names.resource
+    if "list" in resource.verbs:
+        yield listing(names)
+    if "create" in resource.verbs:
+        yield Operation(
+            "post",
+            "post",
+            names.identity("create"),
+            f"create {article(resource.kind)}",
+            names.tag,
+            names.kind,
+            WRITING,
+            body=resource.definition,
+            produces=names.produces,
+            answers=dict.fromkeys(("200", "201", "202"), resource.definition),
+        )
+    if "deletecollection" in resource.verbs:
+        yield Operation(
+            "delete",
+            "deletecollection",
+            names.identity("delete", middle="Collection"),
+            f"delete a collection of {resource.kind}",
+            names.tag,
+            names.kind,
+            (*DELETING, *SELECTING),
+            body=DELETE_OPTIONS,
+            body_required=False,
+            produces=names.produces,
+            answers={"200": STATUS},
+        )
+
+
+def item_operations(names: Names) -> Iterator[Operation]:
+    resource = names.resource
+    definition, described = resource.definition, f"the specified {resource.kind}"
+    yield from changes(names, resource.verbs, definition, described)
+    if "delete" in resource.verbs:
+        yield Operation(
+            "delete",
+            "delete",
+            names.identity("delete"),
+            f"delete {article(resource.kind)}",
+            names.tag,
+            names.kind,
+            DELETING,
+            body=DELETE_OPTIONS,
+            body_required=False,
+            produces=names.produces,
+            answers={"200": STATUS, "202": STATUS},
+        )
+
+
+def changes(
+    names: Names, verbs: Sequence[str], definition: str, described: str, end: str = "", kind: Obj | None = None
+) -> Iterator[Operation]:
+    """Get, put and patch, of an object or of a subresource that has the form of one."""
+    kind = kind or names.kind
+    if "get" in verbs:
+        yield Operation(
+            "get",
+            "get",
+            names.identity("read", end=end),
+            f"read {described}",
+            names.tag,
+            kind,
+            LOGGING if end == "Log" else (),
+            produces=("text/plain", *names.produces) if end == "Log" else names.produces,
+            answers={"200": TEXT if end == "Log" else definition},
+        )
+    if "update" in verbs:
+        yield Operation(
+            "put",
+            "put",
+            names.identity("replace", end=end),
+            f"replace {described}",
+            names.tag,
+            kind,
+            WRITING,
+            body=definition,
+            produces=names.produces,
+            answers={"200": definition, "201": definition},
+        )
+    if "patch" in verbs:
+        yield Operation(
+            "patch",
+            "patch",
+            names.identity("patch", end=end),
+            f"partially update {described}",
+            names.tag,
+            kind,
+            (*WRITING, "force"),
+            body=PATCH,
+            consumes=names.patches,
+            produces=names.produces,
+            answers={"200": definition, "201": definition},
+        )
+
+
+def subresource_operations(names: Names, subresource: Subresource) -> Iterator[Operation]:
+    resource = names.resource
+    if subresource.name in CONNECTING:
+        yield from connections(names, subresource)
+        return
+    end = subresource.name[:1].upper() + subresource.name[1:]
+    kind = subresource_kind(resource, subresource)
+    definition = subresource_definition(resource, subresource)
+    described = f"{subresource.name} of the specified {resource.kind}"
+    yield from changes(names, subresource.verbs, definition, described, end, kind)
+    if "create" in subresource.verbs:
+        yield Operation(
+            "post",
+            "post",
+            names.identity("create", end=end),
+            f"create {described}",
+            names.tag,
+            kind,
+            WRITING,
+            body=definition,
+            produces=names.produces,
+            answers=dict.fromkeys(("200", "201", "202"), definition),
+        )
+
+
+def subresource_kind(resource: Resource, subresource: Subresource) -> Obj:
+    if subresource.version:
+        return group_version_kind(subresource.group, subresource.version, subresource.kind)
+    return group_version_kind(resource.group, resource.version, subresource.kind)
+
+
+def subresource_definition(resource: Resource, subresource: Subresource) -> str:
+    if subresource.version:
+        return f"io.k8s.api.{subresource.group.partition('.')[0]}.{subresource.version}.{subresource.kind}"
+    if subresource.kind == resource.kind:
+        return resource.definition
+    return f"{resource.definition.rpartition('.')[0]}.{subresource.kind}"
+
+
+METHODS: Final = {"create": "post", "delete": "delete", "get": "get", "patch": "patch", "update": "put"}
+
+
+def connections(names: Names, subresource: Subresource) -> Iterator[Operation]:
+    resource = names.resource
+    end = subresource.name[:1].upper() + subresource.name[1:]
+    for verb in subresource.verbs:
+        method = METHODS[verb]
+        yield Operation(
+            method,
+            "connect",
+            names.identity("connect", middle=method.capitalize(), end=end),
+            f"connect {method.upper()} requests to {subresource.name} of {resource.kind}",
+            names.tag,
+            subresource_kind(resource, subresource),
+            CONNECTING[subresource.name],
+            produces=("*/*",),
+            answers={"200": TEXT},
+        )
+
+
+def article(kind: str) -> str:
+    return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
+
+
+def discovery(path: str, tag: str, identity: str, description: str, definition: str) -> Path:
+    """A path that tells what there is."""
+    produces = (JSON,) if path == "/version/" else (JSON, YAML, PROTOBUF)
+    return Path(
+        path,
+        (),
+        [Operation("get", "", identity, description, tag, produces=produces, answers={"200": definition})],
+    )

@@ -1,0 +1,202 @@
+"""OpenAPI: the documents that tell clients what the resources look like.
+
+    /openapi/v2             Swagger 2.0 of everything, as JSON or protobuf
+    /openapi/v3             which version 3 documents there are
+    /openapi/v3/apis/apps/v1   one of them, as JSON or protobuf
+
+Documents are made when first asked for and kept compressed.  Two catalogues that have a group in common can share
+what describes it: see `Shelf`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Final
+from urllib.parse import parse_qs, quote
+from weakref import WeakValueDictionary
+
+import orjson
+
+from farflung.apis.resource import Resource
+from farflung.hub.catalog import negotiation
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.catalog.openapi import documents, gnostic
+from farflung.hub.catalog.openapi.schemas import Own
+from farflung.hub.http.messages import Request, Response
+from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
+
+JSON: Final = "application/json"
+PLAIN: Final = "text/plain; charset=utf-8"  #: what the index is sent as
+PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+PROTOBUF_V3: Final = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+
+#: media type asked for → the one answered
+OFFERED_V2: Final = {JSON: JSON, PROTOBUF_V2.replace(".v1", "@v1"): PROTOBUF_V2, PROTOBUF_V2: PROTOBUF_V2}
+OFFERED_V3: Final = {JSON: JSON, PROTOBUF_V3.replace(".v1", "@v1"): PROTOBUF_V3, PROTOBUF_V3: PROTOBUF_V3}
+
+FAST: Final = 1  #: how hard to compress: these are made while others wait
+YEAR: Final = 365 * 24 * 3600
+
+#: a resource → the definitions it brings along, by name
+Brought = Callable[[Resource], Own]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Document:
+    """Encoded once.  `tag` stands for the content."""
+
+    compressed: bytes
+    tag: str
+    resources: Sequence[Resource]  #: what it describes
+
+
+Key = tuple[str, str, tuple[int, ...]]  #: name and media type of a document, identities of the resources in it
+
+
+class Shelf:
+    """Documents by what is in them, kept for as long as somebody uses them."""
+
+    __slots__ = ("_documents",)
+
+    def __init__(self) -> None:
+        self._documents: WeakValueDictionary[Key, Document] = WeakValueDictionary()
+
+    def get(self, name: str, media: str, resources: Sequence[Resource], make: Callable[[], Document]) -> Document:
+        key = (name, media, tuple(map(id, resources)))  # as long as the document lives, so do they
+        document = self._documents.get(key)
+        if document is None:
+            document = self._documents[key] = make()
+        return document
+
+
+def nothing(_: Resource) -> Own:
+    return {}
+
+
+class OpenAPI:
+    """The documents of one catalogue.  `brought` gives the definitions that are not built in."""
+
+    __slots__ = ("_brought", "_catalog", "_kept", "_names", "_shelf")
+
+    def __init__(self, catalog: Catalog, brought: Brought = nothing, shelf: Shelf | None = None) -> None:
+        self._catalog = catalog
+        self._brought = brought
+        self._shelf = shelf or Shelf()
+        self._kept: dict[tuple[str, str], Document] = {}
+        self._names = documents.document_names(catalog)
+
+    def answer(self, request: Request, path: str) -> Response | None:
+        """The document at a path; None where there is nothing.  Raises ApiError."""
+        path = path.removesuffix("/")
+        if path != "/openapi/v2" and path != "/openapi/v3" and not path.startswith("/openapi/v3/"):
+            return None
+        name = path.removeprefix("/openapi/v3/")
+        if name != path and name not in self._names:
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        prefix = prefix_of(request.path, path)
+        if path == "/openapi/v2":
+            return self._all(request)
+        if path == "/openapi/v3":
+            return self._index(request, prefix)
+        return self._one(request, name, prefix)
+
+    def _all(self, request: Request) -> Response:
+        media = chosen(request, OFFERED_V2)
+        return respond(request, self._document("", media), media)
+
+    def _index(self, request: Request, prefix: str) -> Response:
+        paths = {name: {"serverRelativeURL": self._url(prefix, name)} for name in self._names}
+        return Response(200, orjson.dumps({"paths": paths}), PLAIN)
+
+    def _one(self, request: Request, name: str, prefix: str) -> Response:
+        media = chosen(request, OFFERED_V3)
+        asked = parse_qs(request.query).get("hash")
+        tag = self._document(name, JSON).tag
+        if asked is None:
+            return respond(request, self._document(name, media), media, tag)
+        if asked[0] != tag:
+            return Response(301, b"", PLAIN, [("Location", self._url(prefix, name))])
+        forever = [("Cache-Control", "public, immutable"), ("Expires", formatdate(time.time() + YEAR, usegmt=True))]
+        return respond(request, self._document(name, media), media, tag, forever)
+
+    def _url(self, prefix: str, name: str) -> str:
+        return f"{prefix}/openapi/v3/{quote(name)}?hash={self._document(name, JSON).tag}"
+
+    def _document(self, name: str, media: str) -> Document:
+        """One of the version 3 documents, or without a name that of version 2."""
+        document = self._kept.get((name, media))
+        if document is None:
+            resources = documents.resources_of(self._catalog, name) if name else tuple(self._catalog)
+            document = self._shelf.get(name, media, resources, lambda: self._made(name, media, resources))
+            self._kept[name, media] = document
+        return document
+
+    def _made(self, name: str, media: str, resources: Sequence[Resource]) -> Document:
+        own = {key: value for resource in resources for key, value in self._brought(resource).items()}
+        if name:
+            content = documents.openapi(documents.paths_in(name, resources), own)
+        else:
+            content = documents.swagger(
+                (
+                    path
+                    for one in self._names
+                    for path in documents.paths_in(one, documents.resources_of(self._catalog, one))
+                ),
+                own,
+            )
+        encoded = encode(content, media)
+        tag = hashlib.sha256(encoded).hexdigest().upper()
+        return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources)
+
+
+V2_ENCODER: Final = gnostic.Encoder(gnostic.V2)
+V3_ENCODER: Final = gnostic.Encoder(gnostic.V3)
+
+
+def encode(content: Obj, media: str) -> bytes:
+    match media:
+        case "application/json":
+            return orjson.dumps(content)
+        case _ if media == PROTOBUF_V2:
+            return V2_ENCODER.encode("Document", content)
+        case _:
+            return V3_ENCODER.encode("Document", content)
+
+
+def chosen(request: Request, offered: Mapping[str, str]) -> str:
+    """The media type to answer with.  Raises ApiError 406."""
+    for clause in negotiation.parse(request.headers.get("accept", "")):
+        for asked, answered in offered.items():
+            if clause.covers(asked):
+                return answered
+    raise not_acceptable(tuple(dict.fromkeys(offered.values())))
+
+
+def respond(
+    request: Request, document: Document, media: str, tag: str = "", caching: Sequence[tuple[str, str]] = ()
+) -> Response:
+    """A document, compressed if the client takes it so; nothing if the client has it."""
+    quoted = f'"{tag or document.tag}"'
+    headers = [("ETag", quoted), ("Vary", "Accept"), *caching]
+    if has_it(request.headers.get("if-none-match", ""), quoted):
+        return Response(304, b"", media, headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(200, document.compressed, media, [*headers, ("Content-Encoding", "gzip")])
+    return Response(200, gzip.decompress(document.compressed), media, headers)
+
+
+def has_it(header: str, quoted: str) -> bool:
+    """Whether an If-None-Match header names a tag."""
+    return any(one.strip().removeprefix("W/") in (quoted, "*") for one in header.split(","))
+
+
+def prefix_of(whole: str, path: str) -> str:
+    """`/clusters/root` of `/clusters/root/openapi/v3`."""
+    return whole.removesuffix("/").removesuffix(path) if whole.startswith("/clusters/") else ""
