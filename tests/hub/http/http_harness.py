@@ -127,6 +127,12 @@ class Toy:
     async def answer_nonsense(self, request: Request) -> Any:
         return 42
 
+    def answer_malformed(self, request: Request) -> Any:
+        return Response(200, "text")  # type: ignore[arg-type]
+
+    async def answer_malformedlater(self, request: Request) -> Any:
+        return self.answer_malformed(request)
+
     def answer_empty(self, request: Request) -> Response:
         return Response(204, b"ignored")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import logging
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from http_harness import Harness, Toy, eventually, parse_head, replies
 
 from farflung.hub.http.limits import Limits
+from farflung.hub.http.messages import Request
 
 HOST = b"Host: hub\r\n"
 GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -366,6 +368,24 @@ def test_a_failing_handler_is_answered_for_and_logged_without_secrets(
     assert "deliberate, later" in caplog.text
     assert "secret" not in caplog.text
     assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize("path", [b"/malformed", b"/malformedlater"])
+def test_a_malformed_answer_cuts_the_connection_and_is_logged(
+    server: Harness, caplog: pytest.LogCaptureFixture, path: bytes
+) -> None:
+    with server.connect() as client:
+        client.send(b"GET %b HTTP/1.1\r\n" % path + HOST + b"\r\n")
+        assert client.read_all() == b""
+    assert "is malformed" in caplog.text
+
+
+def test_an_idle_connection_keeps_nothing_of_its_last_request(server: Harness, toy: Toy) -> None:
+    with server.connect() as client:
+        client.send(post(b"/later", b"x" * 1_000_000))
+        client.read_answer()
+        body = toy.requests.pop().body
+        assert not [each for each in gc.get_referrers(body) if isinstance(each, Request)]
 
 
 def test_no_value_of_a_header_breaks_out_of_its_line(server: Harness) -> None:

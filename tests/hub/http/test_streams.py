@@ -219,8 +219,8 @@ def test_a_stream_for_a_client_that_left_is_started_and_stopped_all_the_same(
     with server.connect() as client:
         client.send(b"GET /gate/1 HTTP/1.1\r\nHost: hub\r\n\r\n")
         eventually(lambda: "/gate/1" in toy.gates)
-        leave(client)
         (connection,) = server.server._shared.connections
+        leave(client)
         eventually(lambda: connection._half_closed or server.server.open_connections == 0)
     server.loop.call_soon_threadsafe(toy.gates["/gate/1"].set)
     eventually(lambda: toy.watches and toy.watches[0].stopped == 1)
@@ -242,3 +242,14 @@ def test_many_watchers_share_the_bytes_of_an_event(server: Harness, toy: Toy) ->
         assert [client.read_chunk() for _ in events] == events
         client.socket.close()
     eventually(lambda: sum(watch.stopped for watch in toy.watches) == 50)
+
+
+def test_a_watch_behind_a_flood_still_sees_its_client_leave(start: Callable[..., Harness], toy: Toy) -> None:
+    server = start(Limits(pipelined=1))
+    with server.connect() as client:
+        client.send(b"GET /gate/1 HTTP/1.1\r\nHost: hub\r\n\r\n" + GET + WATCH + GET * 1000)
+        eventually(lambda: "/gate/1" in toy.gates)
+        server.loop.call_soon_threadsafe(toy.gates["/gate/1"].set)
+        client.read_until(b"hello\n\r\n")
+    eventually(lambda: toy.watches[0].stopped == 1)
+    eventually(lambda: server.server.open_connections == 0)

@@ -63,13 +63,13 @@ def test_an_idle_connection_is_closed_without_a_word(start: Callable[..., Harnes
 
 
 def test_a_handler_and_a_watch_may_take_longer_than_any_timeout(start: Callable[..., Harness], toy: Toy) -> None:
-    server = start(Limits(idle_timeout=0.02, header_timeout=0.02, body_timeout=0.02, stall_timeout=0.02, linger=0.02))
+    server = start(Limits(idle_timeout=0.3, header_timeout=0.3, body_timeout=0.3, stall_timeout=0.3, linger=0.3))
     with server.connect() as waiting, server.connect() as watching:
         waiting.send(b"GET /gate/1 HTTP/1.1\r\nHost: hub\r\n\r\n")
         watching.send(b"GET /watch HTTP/1.1\r\nHost: hub\r\n\r\n")
         eventually(lambda: toy.watches and "/gate/1" in toy.gates)
         began = server.server._shared.time
-        eventually(lambda: server.server._shared.time > began + 0.1)
+        eventually(lambda: server.server._shared.time > began + 0.5)
         server.loop.call_soon_threadsafe(toy.gates["/gate/1"].set)
         assert waiting.read_answer().body == b"/gate/1"
         assert toy.watches[0].stopped == 0
@@ -110,6 +110,16 @@ def test_a_slow_reader_holds_up_its_own_pipeline_only(start: Callable[..., Harne
         assert server.server.requests == 2
         slow.finish_sending()
         assert [len(reply.body) for reply in replies(slow.read_all())] == [8_000_000] * 5
+
+
+def test_after_a_standstill_what_came_in_time_is_read_first(start: Callable[..., Harness]) -> None:
+    server = start(Limits(header_timeout=0.4))
+    with server.connect() as client:
+        client.send(GET[:10])
+        eventually(lambda: any(connection.busy for connection in tuple(server.server._shared.connections)))
+        server.loop.call_soon_threadsafe(time.sleep, 0.6)
+        client.send(GET[10:])
+        assert client.read_answer().status == 200
 
 
 def test_a_client_that_vanishes_in_its_body_leaves_nothing(server: Harness) -> None:

@@ -17,17 +17,14 @@ from typing import Final, cast
 
 from farflung.hub.http.heads import (
     BLOCK,
-    CHUNKED,
     CLOSE,
     CONTINUE,
     KEEP_ALIVE,
     WITHOUT_BODY,
     Heads,
     blocks,
-    body_size,
     chunk,
     failure,
-    joined,
 )
 from farflung.hub.http.limits import Limits
 from farflung.hub.http.messages import Answer, Handler, Response, Stream
@@ -43,6 +40,7 @@ SLICE: Final = 4096
 BURST: Final = 8 * BLOCK
 #: What a client may send where nothing is expected of it.
 UNEXPECTED: Final = 64 * 1024
+ANSWERS: Final = (Response, Stream)
 #: Not a stage of the parser: the deadline is to be set anew.
 UNKNOWN: Final = -1
 FAILED: Final = "the hub failed to answer this request; its log has the details"
@@ -102,7 +100,6 @@ class Connection(asyncio.Protocol):
         "_half_closed",
         "_last_words",
         "_parser",
-        "_peer",
         "_reading",
         "_ready",
         "_sink",
@@ -112,6 +109,7 @@ class Connection(asyncio.Protocol):
         "_unexpected",
         "_unparsed",
         "_written",
+        "peer",
         "shared",
         "writing_paused",
     )
@@ -121,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tls = False
         self._certificate: bytes | None = None
-        self._peer = ""
+        self.peer = ""
         self._parser: RequestParser | None = None  #: none when nothing more will be read on this connection
         self._ready: list[Exchange] = []
         self._unparsed: memoryview | None = None
@@ -150,7 +148,7 @@ class Connection(asyncio.Protocol):
             return
         shared.connections.add(self)
         self._deadline = shared.deadlines[BETWEEN]
-        self._peer = printed_address(transport.get_extra_info("peername"))
+        self.peer = printed_address(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self._tls = True
@@ -268,7 +266,7 @@ class Connection(asyncio.Protocol):
     # From bytes to requests.
 
     def _new_parser(self) -> RequestParser:
-        return RequestParser(self.shared.limits, self._ready, self._peer, self._certificate)
+        return RequestParser(self.shared.limits, self._ready, self.peer, self._certificate)
 
     def _drop_parser(self) -> None:
         self._unparsed = None
@@ -378,10 +376,8 @@ class Connection(asyncio.Protocol):
             answer = shared.handler(exchange.request)
         except Exception:
             answer = failed(exchange)
-        if isinstance(answer, Response):
-            self._respond(exchange, answer)
-        elif isinstance(answer, Stream):
-            self._stream(exchange, answer)
+        if isinstance(answer, ANSWERS):
+            self._deliver(exchange, answer)
         else:
             self._answering = True
             self._deadline = inf
@@ -390,7 +386,7 @@ class Connection(asyncio.Protocol):
     async def _answer_later(self, exchange: Exchange, awaitable: Awaitable[Answer]) -> None:
         try:
             answer = await awaitable
-            if not isinstance(answer, Response | Stream):
+            if not isinstance(answer, ANSWERS):
                 raise TypeError(f"a handler answered with {type(answer).__name__}")
         except asyncio.CancelledError:
             self.abort()
@@ -400,11 +396,18 @@ class Connection(asyncio.Protocol):
         finally:
             self.shared.task_ended()
         self._answering = False
-        if isinstance(answer, Stream):
-            self._stream(exchange, answer)
-        elif not self._closing:
-            self._respond(exchange, answer)
+        self._deliver(exchange, answer)
         self._advance()
+
+    def _deliver(self, exchange: Exchange, answer: Answer) -> None:
+        try:
+            if isinstance(answer, Stream):
+                self._stream(exchange, answer)
+            elif not self._closing:
+                self._respond(exchange, answer)
+        except Exception:
+            log.exception("the answer to %s %s is malformed", exchange.request.method, exchange.request.path)
+            self.abort()
 
     def _persistence(self, exchange: Exchange) -> bytes:
         """The header that says what becomes of the connection; CLOSE if this answer is the last one."""
@@ -419,23 +422,19 @@ class Connection(asyncio.Protocol):
 
     def _respond(self, exchange: Exchange, response: Response) -> None:
         """The one place that sees a request beside its answer: compression would be decided here."""
-        heads = self.shared.heads
         body = response.body
-        size = body_size(body)
+        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
         persistence = self._persistence(exchange)
-        if response.status in WITHOUT_BODY:
-            self.write(heads.head(response, persistence))
+        head = self.shared.heads.head(response, size, persistence)
+        if exchange.request.method == "HEAD" or response.status in WITHOUT_BODY:
+            self.write(head)
+        elif size <= BLOCK:
+            self.write(head + (body if isinstance(body, bytes) else b"".join(body)))
         else:
-            head = heads.head(response, b"Content-Length: %d\r\n%b" % (size, persistence))
-            if exchange.request.method == "HEAD":
-                self.write(head)
-            elif size <= BLOCK:
-                self.write(head + joined(body))
-            else:
-                self.write(head)
-                self._answering = True
-                self._blocks = blocks(body)
-                self.shared.loop.call_soon(self._continue)
+            self.write(head)
+            self._answering = True
+            self._blocks = blocks(body)
+            self.shared.loop.call_soon(self._continue)
         if persistence is CLOSE:
             self._read_no_more()
 
@@ -462,8 +461,8 @@ class Connection(asyncio.Protocol):
         head_only = exchange.request.method == "HEAD"
         self._read_no_more()
         if not self._closing:
-            framing = (CHUNKED if exchange.modern else b"") + (b"" if reusable and not self.shared.stopping else CLOSE)
-            self.write(self.shared.heads.head(stream, framing))
+            persistence = b"" if reusable and not self.shared.stopping else CLOSE
+            self.write(self.shared.heads.stream_head(stream, persistence, chunked=exchange.modern))
         sink = StreamSink(self, stream, chunked=exchange.modern, reusable=reusable)
         if head_only or self._closing or self._half_closed:
             sink.end()
@@ -473,14 +472,15 @@ class Connection(asyncio.Protocol):
         self._sink = sink
         self._answering = True
         self._deadline = inf
+        self._resume_reading()  # or nobody would see the client leave
         sink.start()
 
     # The end.
 
     def _say(self, response: Response) -> None:
-        framing = b"Content-Length: %d\r\n%b" % (body_size(response.body), CLOSE)
+        body = cast(bytes, response.body)
         self._last_words = None
-        self.write(self.shared.heads.head(response, framing) + joined(response.body))
+        self.write(self.shared.heads.head(response, len(body), CLOSE) + body)
 
     def _finish(self) -> None:
         """Send our end, then give the client a moment to send its own."""

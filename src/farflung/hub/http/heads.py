@@ -38,12 +38,18 @@ class Heads:
         self._date = formatdate(now, usegmt=True)
         self._starts.clear()
 
-    def head(self, answer: Response | Stream, framing: bytes) -> bytes:
-        """`framing` is the header lines that say how long the body is and what becomes of the connection."""
-        start = self._starts.get((answer.status, answer.content_type)) or self._start(answer)
-        if answer.headers:
-            return b"%b%b%b\r\n" % (start, header_lines(answer.headers), framing)
-        return b"%b%b\r\n" % (start, framing)
+    def head(self, response: Response, size: int, persistence: bytes) -> bytes:
+        """`persistence` is the header line that says what becomes of the connection, if it needs saying."""
+        start = self._starts.get((response.status, response.content_type)) or self._start(response)
+        if response.headers:
+            start += header_lines(response.headers)
+        if response.status in WITHOUT_BODY:
+            return b"%b%b\r\n" % (start, persistence)
+        return b"%bContent-Length: %d\r\n%b\r\n" % (start, size, persistence)
+
+    def stream_head(self, stream: Stream, persistence: bytes, *, chunked: bool) -> bytes:
+        start = self._starts.get((stream.status, stream.content_type)) or self._start(stream)
+        return b"%b%b%b%b\r\n" % (start, header_lines(stream.headers), CHUNKED if chunked else b"", persistence)
 
     def _start(self, answer: Response | Stream) -> bytes:
         if len(self._starts) >= CACHED_STARTS:
@@ -65,14 +71,6 @@ def phrase(status: int) -> str:
 def header_lines(headers: Headers) -> bytes:
     """Values may quote what a client sent: control characters in them become spaces, so that none ends the line."""
     return "".join([f"{name}: {value.translate(CONTROLS)}\r\n" for name, value in headers]).encode(errors="replace")
-
-
-def body_size(body: bytes | Sequence[bytes]) -> int:
-    return len(body) if isinstance(body, bytes) else sum(map(len, body))
-
-
-def joined(body: bytes | Sequence[bytes]) -> bytes:
-    return body if isinstance(body, bytes) else b"".join(body)
 
 
 def blocks(body: bytes | Sequence[bytes]) -> Iterator[bytes | memoryview]:

@@ -44,16 +44,15 @@ class Exchange:
 class RequestParser:
     """Turns the bytes of one connection into exchanges, appended to `ready` in order.
 
-    `feed` raises ApiError for the first thing that is wrong; requests before it are in `ready`, and the parser is of
-    no use afterwards.  After a request that ends the connection (`finished`) further bytes are ignored.
+    `stage` is where the next byte belongs.  `feed` raises ApiError for the first thing that is wrong; requests before
+    it are in `ready`, and the parser is of no use afterwards.  After a request that ends the connection (`finished`)
+    further bytes are ignored.
     """
 
     __slots__ = (
         "_body",
         "_certificate",
-        "_head_bytes",
-        "_header_count",
-        "_headers",
+        "_fields",
         "_keep_alive",
         "_limits",
         "_llhttp",
@@ -78,6 +77,8 @@ class RequestParser:
         self._certificate = certificate
         self._llhttp = httptools.HttpRequestParser(self)
         self._refusal: ApiError | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
         self._progressed = False
         self._skipped_body = ""  #: the framing header of a body that llhttp will skip
         self.stage = BETWEEN
@@ -85,18 +86,20 @@ class RequestParser:
         self.awaits_continue = False  #: the client wants to hear 100 before it sends the body
 
     def feed(self, data: bytes | memoryview) -> None:
-        if self.finished:
-            return
-        self._progressed = False
-        try:
-            self._llhttp.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._stay_with_http(memoryview(data)[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            raise self._refusal or error.__context__ or error from None
-        except httptools.HttpParserError as error:
-            if not self.finished:
-                raise bad_request(f"malformed HTTP request: {error}") from None
+        while not self.finished:
+            self._progressed = False
+            try:
+                self._llhttp.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._stay_with_http()
+                data = memoryview(data)[upgrade.args[0] :]
+                continue
+            except httptools.HttpParserCallbackError as error:
+                raise self._refusal or error.__context__ or error from None
+            except httptools.HttpParserError as error:
+                if not self.finished:
+                    raise bad_request(f"malformed HTTP request: {error}") from None
+            break
         if self.stage != BETWEEN and not self._progressed:
             self._count_silent(len(data))
 
@@ -111,18 +114,16 @@ class RequestParser:
         if self._silent_bytes > self._limits.header_bytes + self._limits.request_line:
             raise headers_too_large()
 
-    def _stay_with_http(self, rest: memoryview) -> None:
+    def _stay_with_http(self) -> None:
         """We never upgrade.  llhttp takes the rest of the input for another protocol and skips the body, so a new
         parser reads on: the next request, or the body behind a head that stands in for the real one."""
         if not self._skipped_body:
             self._llhttp = httptools.HttpRequestParser(self)
-        else:
-            body_only = SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
-            self._llhttp = httptools.HttpRequestParser(body_only)
-            self._llhttp.feed_data(f"POST / HTTP/1.1\r\n{self._skipped_body}\r\nConnection: close\r\n\r\n".encode())
-            self._skipped_body = ""
-        if rest:
-            self.feed(rest)
+            return
+        body_only = SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        self._llhttp = httptools.HttpRequestParser(body_only)
+        self._llhttp.feed_data(f"POST / HTTP/1.1\r\n{self._skipped_body}\r\nConnection: close\r\n\r\n".encode())
+        self._skipped_body = ""
 
     def _refuse(self, refusal: ApiError) -> NoReturn:
         """Raise through llhttp, which would hide the exception."""
@@ -136,38 +137,20 @@ class RequestParser:
         self._progressed = True
         self._silent_bytes = 0
         self._target = b""
-        self._headers: dict[str, str] = {}
-        self._header_count = 0
-        self._head_bytes = 0
-        self._body: bytes | bytearray = b""
 
     def on_url(self, part: bytes) -> None:
         self._target += part
         if len(self._target) > self._limits.request_line:
             self._refuse(ApiError(414, "BadRequest", f"request line too long: limit is {self._limits.request_line}"))
 
-    def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
-        limits = self._limits
-        self._header_count += 1
-        self._head_bytes += len(raw_name) + len(raw_value)
-        if self._header_count > limits.header_count or self._head_bytes > limits.header_bytes:
-            self._refuse(headers_too_large())
-        if self.stage == BODY:
-            return  # a trailer; it must not pass for a header that has been acted upon already
-        name = NAMES.get(raw_name) or raw_name.lower().decode("latin-1")
-        value = raw_value.decode("latin-1").rstrip(" \t")
-        headers = self._headers
-        if name not in headers:
-            headers[name] = value
-        elif name in SINGLE:
-            self._refuse(bad_request(f"repeated header: {name}"))
-        else:
-            headers[name] = f"{headers[name]}, {value}"
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Trailers come here too, after the head is complete: they must not pass for headers, and are not looked at."""
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.stage = BODY
-        headers = self._headers
         llhttp = self._llhttp
+        headers = self._gather_headers()
         version = llhttp.get_http_version()
         self._modern = version == "1.1"
         if self._modern:
@@ -177,20 +160,36 @@ class RequestParser:
             self._refuse(ApiError(505, "BadRequest", "unsupported protocol version"))
         self._keep_alive = llhttp.should_keep_alive()
         if "content-length" in headers or "transfer-encoding" in headers:
-            self._check_body()
+            self._check_body(headers)
         method = llhttp.get_method()
         if llhttp.should_upgrade():
-            self._ignore_upgrade(method)
+            self._ignore_upgrade(method, headers)
         target = self._target.decode("latin-1")
-        if not target.startswith("/") or "#" in target:
+        if target[0] != "/" or "#" in target:
             target = self._origin_form(target)
         path, _, query = target.partition("?")
         self._request = Request(
             METHODS.get(method) or method.decode("latin-1"), path, query, headers, b"", self._certificate, self._peer
         )
 
-    def _check_body(self) -> None:
-        headers = self._headers
+    def _gather_headers(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        size = 0
+        for raw_name, raw_value in self._fields:
+            size += len(raw_name) + len(raw_value)
+            name = NAMES.get(raw_name) or raw_name.lower().decode("latin-1")
+            value = raw_value.decode("latin-1").rstrip(" \t")
+            if name not in headers:
+                headers[name] = value
+            elif name in SINGLE:
+                self._refuse(bad_request(f"repeated header: {name}"))
+            else:
+                headers[name] = f"{headers[name]}, {value}"
+        if size > self._limits.header_bytes or len(self._fields) > self._limits.header_count:
+            self._refuse(headers_too_large())
+        return headers
+
+    def _check_body(self, headers: dict[str, str]) -> None:
         coding = headers.get("transfer-encoding")
         if coding is None:
             # llhttp has made sure that this is one number below 2**64.
@@ -210,10 +209,9 @@ class RequestParser:
             self._refuse(ApiError(417, "BadRequest", "unsupported expectation"))
         self.awaits_continue = True
 
-    def _ignore_upgrade(self, method: bytes) -> None:
+    def _ignore_upgrade(self, method: bytes, headers: dict[str, str]) -> None:
         if method == b"CONNECT":
             self._refuse(method_not_allowed())
-        headers = self._headers
         if "transfer-encoding" in headers:
             self._skipped_body = "Transfer-Encoding: chunked"
         elif headers.get("content-length", "").strip("0"):
@@ -254,6 +252,8 @@ class RequestParser:
             request.body = bytes(self._body)
             self._body = b""
         self._ready.append(Exchange(request, self._modern))
+        del self._request  # or an idle connection would keep it
+        self._fields = []
         self.stage = BETWEEN
         self.awaits_continue = False
         if not self._keep_alive:

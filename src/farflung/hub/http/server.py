@@ -16,6 +16,7 @@ from farflung.hub.http.messages import Handler
 
 log = logging.getLogger(__name__)
 
+DEFAULT_LIMITS: Final = Limits()
 BACKLOG: Final = 1024
 #: A peer that vanished without a word is noticed after about a minute.
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
@@ -24,7 +25,7 @@ CANCELLATION: Final = 1.0
 
 
 async def serve(
-    handler: Handler, *, host: str, port: int, tls: ssl.SSLContext | None, limits: Limits | None = None
+    handler: Handler, *, host: str, port: int, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
     """Answer requests with `handler` until `Server.stop`.  Port 0 takes a free one.
 
@@ -32,7 +33,7 @@ async def serve(
     """
     loop = asyncio.get_running_loop()
     sockets = await listening_sockets(host, port)
-    server = Server(Shared(handler, limits or Limits(), loop, time.time()))
+    server = Server(Shared(handler, limits, loop, time.time()))
     try:
         await server.listen(sockets, tls)
     except BaseException:
@@ -47,6 +48,7 @@ class Server:
         self._shared = shared
         self._listeners: list[asyncio.AbstractServer] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._standstill = False
         self.port = 0
 
     async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> None:
@@ -114,11 +116,14 @@ class Server:
             await shared.changed.wait()
 
     def _sweep(self) -> None:
+        """After a standstill (the machine slept, a collection took long) what clients sent in time is read first."""
         shared = self._shared
         now = shared.loop.time()
+        self._standstill = not self._standstill and now > shared.time + 2 * shared.limits.sweep_interval
         shared.tick(now, time.time())
-        for connection in tuple(shared.connections):
-            connection.sweep(now)
+        if not self._standstill:
+            for connection in tuple(shared.connections):
+                connection.sweep(now)
         self._timer = shared.loop.call_later(shared.limits.sweep_interval, self._sweep)
 
 

@@ -52,7 +52,7 @@ class StreamSink:
         connection = self._connection
         connection.write(connection.shared.framed(data) if self._chunked else data)
         if connection.writing_paused and connection.buffered > self._allowance:
-            log.info("a client that reads too slowly was cut off")
+            log.info("cut off %s, which reads its stream too slowly", connection.peer)
             self.abort()
 
     def close(self) -> None:
