@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 import time
 from collections.abc import Callable
 
@@ -117,7 +118,9 @@ def test_after_a_standstill_what_came_in_time_is_read_first(start: Callable[...,
     with server.connect() as client:
         client.send(GET[:10])
         eventually(lambda: any(connection.busy for connection in tuple(server.server._shared.connections)))
-        server.loop.call_soon_threadsafe(time.sleep, 0.6)
+        standing_still = threading.Event()
+        server.loop.call_soon_threadsafe(lambda: (standing_still.set(), time.sleep(0.6)))
+        assert standing_still.wait(20)
         client.send(GET[10:])
         assert client.read_answer().status == 200
 
