@@ -272,7 +272,8 @@ def test_everything_wrong_with_a_pod_is_said_in_order() -> None:
         "printable ASCII characters other than '='",
         'spec.containers[1].volumeMounts[0].name: Not found: "zz"',
         "spec.containers[1].volumeMounts[0].mountPath: Required value",
-        'spec.containers[1].imagePullPolicy: Unsupported value: "Z": supported values: "Always", "IfNotPresent", "Never"',
+        'spec.containers[1].imagePullPolicy: Unsupported value: "Z": supported values: "Always", '
+        '"IfNotPresent", "Never"',
         'spec.containers[1].resources.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0',
         'spec.containers[1].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0',
         'spec.containers[1].name: Duplicate value: "c"',
@@ -295,7 +296,8 @@ def test_everything_wrong_with_a_pod_is_said_in_order() -> None:
         ),
         (
             pod({"resources": {"limits": {"cpu": "100m"}, "requests": {"cpu": "200m"}}}),
-            'spec.containers[0].resources.requests: Invalid value: "200m": must be less than or equal to cpu limit of 100m',
+            'spec.containers[0].resources.requests: Invalid value: "200m": must be less than or equal to '
+            "cpu limit of 100m",
         ),
         (
             pod({"livenessProbe": {"periodSeconds": 1}}),
@@ -314,8 +316,14 @@ def test_everything_wrong_with_a_pod_is_said_in_order() -> None:
             'spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: "spec.x": error converting '
             "fieldPath: field label not supported: spec.x",
         ),
-        (pod({"image": " x"}), 'spec.containers[0].image: Invalid value: " x": must not have leading or trailing whitespace'),
-        (pod({"restartPolicy": "Always"}), "spec.containers[0].restartPolicy: Forbidden: may not be set for non-init containers"),
+        (
+            pod({"image": " x"}),
+            'spec.containers[0].image: Invalid value: " x": must not have leading or trailing whitespace',
+        ),
+        (
+            pod({"restartPolicy": "Always"}),
+            "spec.containers[0].restartPolicy: Forbidden: may not be set for non-init containers",
+        ),
         (
             pod(initContainers=[{"name": "i", "image": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]),
             "spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without "
@@ -333,7 +341,8 @@ def test_everything_wrong_with_a_pod_is_said_in_order() -> None:
         (pod(dnsPolicy="None"), "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),
         (
             pod(hostAliases=[{"ip": "nope"}]),
-            'spec.hostAliases[0].ip: Invalid value: "nope": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+            'spec.hostAliases[0].ip: Invalid value: "nope": must be a valid IP address, (e.g. 10.9.8.7 or '
+            "2001:db8::ffff)",
         ),
         (
             pod(topologySpreadConstraints=[{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
@@ -353,7 +362,10 @@ def test_everything_wrong_with_a_pod_is_said_in_order() -> None:
             'spec.containers[0].securityContext: Invalid value: {"privileged":true,"allowPrivilegeEscalation":false}: '
             "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
         ),
-        (pod(ephemeralContainers=[{"name": "e", "image": "e"}]), "spec.ephemeralContainers: Forbidden: cannot be set on create"),
+        (
+            pod(ephemeralContainers=[{"name": "e", "image": "e"}]),
+            "spec.ephemeralContainers: Forbidden: cannot be set on create",
+        ),
         (
             pod(nodeName="n", schedulingGates=[{"name": "g"}]),
             "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
