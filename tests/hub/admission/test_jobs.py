@@ -211,3 +211,7 @@ def test_good_schedules_are_good(schedule: str) -> None:
 )
 def test_bad_schedules_are_explained(schedule: str, why: str) -> None:
     assert wrong_schedule(schedule) == why
+
+
+def test_a_long_duration_is_refused_at_once() -> None:
+    assert wrong_schedule("@every " + "1" * 1_000_000).startswith("failed to parse duration @every 1111")

@@ -229,6 +229,8 @@ def test_the_class_of_service_follows_from_requests_and_limits(resources: Obj, c
         ("nginx:latest", "Always"),
         ("nginx:1.27", "IfNotPresent"),
         ("reg:5000/x", "Always"),
+        ("registry.example.com:5000/x/y", "Always"),
+        ("Registry.Example.com/x:1", "IfNotPresent"),
         ("reg:5000/x:v1", "IfNotPresent"),
         ("nginx@sha256:" + "a" * 64, "IfNotPresent"),
         ("nginx:latest@sha256:" + "a" * 64, "Always"),
@@ -492,3 +494,12 @@ def test_a_pod_template_is_a_template() -> None:
     first, second = (str(error) for error in POD_TEMPLATE_RULES.validate(obj))
     assert first.startswith('template.labels: Invalid value: "a b": name part must consist of')
     assert second == "template.spec.containers: Required value"
+
+
+def test_hostile_sizes_cost_no_more_than_their_length() -> None:
+    many = [{"key": f"k{at}", "operator": "Exists"} for at in range(20_000)]
+    assert updated(pod(tolerations=many), pod(tolerations=[*many, {"key": "z", "operator": "Exists"}])) == []
+    capabilities = {"add": ["CAP_SYS_ADMIN"] * 20_000}
+    context = {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+    assert len(said(pod({"securityContext": context}))) == 1
+    assert len(said(pod({"image": "a" * 1_000_000}))) == 0

@@ -170,6 +170,16 @@ def test_the_status_of_a_deployment_leaves_spec_and_labels_alone() -> None:
     ]
 
 
+def test_counts_that_cannot_be_are_refused_each() -> None:
+    new = {**workload(), "status": {"replicas": -1}}
+    assert [str(error) for error in REPLICA_SET.validate_status(new, workload())] == [
+        "status.replicas: Invalid value: -1: must be greater than or equal to 0",
+        "status.fullyLabeledReplicas: Invalid value: 0: cannot be greater than status.replicas",
+        "status.readyReplicas: Invalid value: 0: cannot be greater than status.replicas",
+        "status.availableReplicas: Invalid value: 0: cannot be greater than status.replicas",
+    ]
+
+
 def test_the_main_resource_ignores_the_status() -> None:
     old, new = {**workload(), "status": {"replicas": 2}}, {**workload(), "status": {"replicas": 77}}
     DEPLOYMENT.prepare_update(new, old)

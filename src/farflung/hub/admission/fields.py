@@ -35,6 +35,7 @@ PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 LARGEST_INT32: Final = 2**31 - 1
 LARGEST_ANNOTATIONS: Final = 256 * 1024
 LARGEST_ID: Final = LARGEST_INT32
+LONGEST_ADDRESS: Final = 64
 
 
 def check_name(check: names.Check, text: str, field: str, errors: Errors) -> None:
@@ -128,11 +129,13 @@ def check_unreserved(path: str, field: str, errors: Errors) -> None:
 # --- addresses ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def parse_address(text: str) -> Address | None:
     """An address as Kubernetes reads it: leading zeros are decimal, zones are not allowed."""
-    if "%" in text:
-        return None
+    return None if len(text) > LONGEST_ADDRESS or "%" in text else _parse_address(text)
+
+
+@lru_cache(maxsize=1024)
+def _parse_address(text: str) -> Address | None:
     if ":" not in text:
         text = ".".join(part.lstrip("0") or part[:1] for part in text.split("."))
     try:

@@ -424,11 +424,10 @@ def _check_deadline(fresh: int | None, former: int | None, errors: Errors) -> bo
 
 
 def _check_only_added(fresh: Iterable[Obj], former: Iterable[Obj], errors: Errors) -> None:
-    def timeless(toleration: Obj) -> Obj:
-        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+    def timeless(toleration: Obj) -> frozenset[tuple[str, str]]:
+        return frozenset((key, value) for key, value in toleration.items() if key != "tolerationSeconds")
 
-    kept = [timeless(toleration) for toleration in fresh]
-    if any(timeless(toleration) not in kept for toleration in former):
+    if not set(map(timeless, former)) <= set(map(timeless, fresh)):
         why = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(field_forbidden("spec.tolerations", why))
 

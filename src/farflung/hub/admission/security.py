@@ -64,9 +64,8 @@ def _check_no_escalation(context: Obj, path: str, errors: Errors) -> None:
     forbidding = "cannot set `allowPrivilegeEscalation` to false and"
     if context.get("privileged"):
         errors.append(invalid_value(path, context, f"{forbidding} `privileged` to true"))
-    for capability in (context.get("capabilities") or {}).get("add") or ():
-        if capability == "CAP_SYS_ADMIN":
-            errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
+    if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+        errors.append(invalid_value(path, context, f"{forbidding} `capabilities.Add` CAP_SYS_ADMIN"))
 
 
 def check_pod_security(spec: Obj, path: str, errors: Errors) -> None:

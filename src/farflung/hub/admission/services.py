@@ -280,18 +280,21 @@ def _wants_node_ports(spec: Obj) -> bool:
 
 
 def _take_ports(spec: Obj, held: Allocations, taken: Allocations, pools: Pools, errors: Errors) -> None:
-    own: dict[tuple[int, str], int] = {}
+    shared: dict[int, tuple[str, int]] = {}  # port → protocol and node port, to be used by the other protocol too
     have = set(held.ports)
     for at, port in enumerate(spec.get("ports") or ()) if spec.get("type") in REACHABLE_FROM_OUTSIDE else ():
         wanted, protocol = port.get("nodePort", 0), port.get("protocol", "")
         if not wanted and not _wants_node_ports(spec):
             continue
-        shared = next((n for (p, other), n in own.items() if p == port.get("port") and other != protocol), 0)
-        number = wanted or shared
+        other, number = shared.get(port.get("port", 0), (protocol, 0))
+        number = wanted or (number if other != protocol else 0)
         if not number or number not in have:
             number = _take_port(number, f"spec.ports[{at}].nodePort", taken, pools, errors)
+            if errors:
+                return
         have.add(number)
-        port["nodePort"] = own[port.get("port", 0), protocol] = number
+        port["nodePort"] = number
+        shared.setdefault(port.get("port", 0), (protocol, number))
     if _needs_health_check(spec):
         wanted = spec.get("healthCheckNodePort", 0)
         if not wanted or wanted not in have:

@@ -140,7 +140,7 @@ def check_volumes(volumes: Iterable[Obj], pod_name: str, path: str, errors: Erro
     for at, volume in enumerate(volumes):
         where, before, name = f"{path}[{at}]", len(errors), volume.get("name", "")
         check_source(volume, where, SOURCES, errors)
-        if pod_name and volume.get("ephemeral") is not None and name:
+        if 0 < len(pod_name) <= names.DNS_SUBDOMAIN_LENGTH and volume.get("ephemeral") is not None and name:
             _check_created_name(f"{pod_name}-{name}", name, where, errors)
         if not name:
             errors.append(required(f"{where}.name"))
@@ -388,12 +388,15 @@ def _check_projected(source: Obj, path: str, errors: Errors) -> None:
 
 def _check_distinct(type_: str, projection: Obj, paths: set[str], path: str, errors: Errors) -> None:
     """Two sources may not write the same file."""
+    repeated = ""
     for item in projection.get("items") or ():
         file = item.get("path", "")
-        if file and file in paths:
-            said = file if type_ == "downwardAPI" else projection.get("name", "")
-            errors.append(invalid_value(path, said, "conflicting duplicate paths"))
+        if file in paths:
+            repeated = repeated or file
         paths.add(file)
+    if repeated:
+        said = repeated if type_ == "downwardAPI" else projection.get("name", "")
+        errors.append(invalid_value(path, said, "conflicting duplicate paths"))
 
 
 def _check_projected_keys(projection: Obj, path: str, errors: Errors) -> None:

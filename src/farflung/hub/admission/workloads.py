@@ -105,8 +105,9 @@ def check_counts(status: Obj, counts: Iterable[str], errors: Errors) -> None:
 def check_not_more(status: Obj, members: Iterable[str], than: str, why: str, errors: Errors) -> None:
     limit = status.get(than, 0)
     for member in members:
-        if status.get(member, 0) > limit:
-            errors.append(invalid_value(f"status.{member}", status[member], why))
+        count = status.get(member, 0)
+        if count > limit:
+            errors.append(invalid_value(f"status.{member}", count, why))
 
 
 def check_collisions(status: Obj, former: Obj, errors: Errors) -> None:
