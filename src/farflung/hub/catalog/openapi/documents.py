@@ -129,7 +129,7 @@ def openapi_operation(operation: Operation, schemas: Schemas) -> Obj:
 
 
 def content(media_types: Sequence[str], schema: Obj) -> Obj:
-    return dict.fromkeys(media_types, {"schema": schema})
+    return {media: {"schema": schema} for media in media_types}
 
 
 def openapi_parameter(parameter: Parameter) -> Obj:

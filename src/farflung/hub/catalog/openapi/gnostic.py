@@ -26,26 +26,32 @@ class Field(NamedTuple):
     repeated: bool
 
 
+class Fields(NamedTuple):
+    named: Mapping[str, Field]
+    extensions: Field | None
+    others: Field | None
+
+
 class Encoder:
     """Writes the messages of one table."""
 
     __slots__ = ("_rules",)
 
     def __init__(self, messages: Messages) -> None:
-        self._rules = {name: rule if callable(rule) else compiled(rule) for name, rule in messages.items()}
+        self._rules = {name: rule if callable(rule) else fields_of(rule) for name, rule in messages.items()}
 
     def encode(self, message: str, value: Any) -> bytes:
         rule = self._rules[message]
         if callable(rule):
             chosen = rule(value)
             return self._field(parsed(chosen), value) if chosen else b""
+        named, extensions, others = rule
         parts: list[bytes] = []
-        extension, other = rule.get("x-"), rule.get("*")
         for key, item in value.items():
-            if (field := rule.get(key)) is not None:
+            if (field := named.get(key)) is not None:
                 parts.append(self._field(field, item))
-            elif (pair := extension if key.startswith("x-") else other) is not None:
-                parts.append(delimited(pair.number, self._named(pair.type, key, item)))
+            elif (pair := extensions if extensions and key.startswith("x-") else others) is not None:
+                parts.append(delimited(pair.number, self._pair(pair.type, key, item)))
         return b"".join(parts)
 
     def _field(self, field: Field, value: Any) -> bytes:
@@ -69,12 +75,14 @@ class Encoder:
             return delimited(2, orjson.dumps(value) + b"\n")
         return self.encode(type_, value)
 
-    def _named(self, type_: str, name: str, value: Any) -> bytes:
+    def _pair(self, type_: str, name: str, value: Any) -> bytes:
         return delimited(1, name.encode()) + delimited(2, self._content(type_, value))
 
 
-def compiled(rule: Mapping[str, str]) -> dict[str, Field]:
-    return {key: parsed(text) for key, text in rule.items()}
+def fields_of(rule: Mapping[str, str]) -> Fields:
+    named = {key: parsed(text) for key, text in rule.items()}
+    extensions, others = named.pop("x-", None), named.pop("*", None)
+    return Fields(named, extensions, others)
 
 
 def parsed(text: str) -> Field:

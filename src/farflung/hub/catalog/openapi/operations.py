@@ -154,14 +154,11 @@ def group_version_kind(group: str, version: str, kind: str) -> Obj:
 
 def listing(names: Names, *, everywhere: bool = False) -> Operation:
     resource = names.resource
-    if everywhere:
-        identity = f"list{names.title}{resource.kind}ForAllNamespaces"
-    else:
-        identity = names.identity("list")
+    anywhere = f"list{names.title}{resource.kind}ForAllNamespaces"
     return Operation(
         "get",
         "list",
-        identity,
+        anywhere if everywhere else names.identity("list"),
         f"list or watch objects of kind {resource.kind}",
         names.tag,
         names.kind,

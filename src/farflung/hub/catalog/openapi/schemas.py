@@ -2,8 +2,8 @@
 
 The definitions we have were made for validators: null is a type, `kind` and `apiVersion` are enumerations, types that
 are more than one in JSON lost their descriptions, fields their enumerations and defaults.  Here they become again what
-Kubernetes serves, in either version of OpenAPI.  A resource may bring definitions of its own, which stay as they are
-but for their references.
+Kubernetes serves, in either version of OpenAPI.  A resource may bring definitions of its own, in the terms of version
+3, with references that stand alone.
 """
 
 from __future__ import annotations
@@ -40,21 +40,18 @@ class Dialect:
     """In what the two versions of OpenAPI differ."""
 
     references: str  #: what a reference begins with
-    wraps: bool  #: whether a reference with something beside it has to be wrapped
-    defaults: bool  #: whether defaults are told
+    modern: bool  #: whether references with something beside them are wrapped, alternatives possible, defaults told
     unions: Mapping[str, Obj]  #: how the types are described that are more than one in JSON
 
 
 V2: Final = Dialect(
     "#/definitions/",
-    wraps=False,
-    defaults=False,
+    modern=False,
     unions={QUANTITY: {"type": "string"}, INT_OR_STRING: {"type": "string", "format": "int-or-string"}},
 )
 V3: Final = Dialect(
     "#/components/schemas/",
-    wraps=True,
-    defaults=True,
+    modern=True,
     unions={
         QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
         INT_OR_STRING: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
@@ -117,12 +114,15 @@ class Renderer:
         if "x-kubernetes-group-version-kind" in definition:
             fields.get("apiVersion", {}).pop("enum", None)
             fields.get("kind", {}).pop("enum", None)
-        known_defaults = defaults.of_fields(name) if self._dialect.defaults else {}
+        known_defaults = defaults.of_fields(name) if self._dialect.modern else {}
         for field, schema in fields.items():
             restore(schema, VALUES.get((name, field)), known_defaults.get(field, defaults.NONE))
         return self.node(definition)
 
     def node(self, schema: Obj) -> Obj:
+        modern = self._dialect.modern
+        if not modern:
+            schema = simplified(schema)
         copy: Obj = {}
         for key, value in schema.items():
             match key:
@@ -138,7 +138,7 @@ class Renderer:
                     copy[key] = self._reference(value)
                 case _:
                     copy[key] = value
-        return wrapped(copy) if self._dialect.wraps and "$ref" in copy and len(copy) > 1 else copy
+        return wrapped(copy) if modern and "$ref" in copy and len(copy) > 1 else copy
 
     def _reference(self, reference: str) -> str:
         name = reference.rpartition("/")[2]
@@ -155,6 +155,24 @@ def restore(schema: Obj, values: tuple[str, ...] | None, default: defaults.Defau
         schema["default"] = default.own
     if default.element is not None and isinstance(element, dict):
         element["default"] = default.element
+
+
+UNSAID: Final = frozenset({"allOf", "anyOf", "nullable", "not", "oneOf"})  #: what version 2 has no words for
+
+
+def simplified(schema: Obj) -> Obj:
+    """What version 2 can say.  Its clients refuse null and unknown fields wherever they are told of types and fields,
+    so where these are welcome they are told less."""
+    untyped = schema.get("nullable") or schema.get("x-kubernetes-int-or-string")
+    open_ended = schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if not untyped and not open_ended and schema.keys().isdisjoint(UNSAID) and "required" not in schema:
+        return schema
+    left_out = UNSAID | ({"type"} if untyped else set()) | ({"items", "properties"} if open_ended else set())
+    rest = {key: value for key, value in schema.items() if key not in left_out}
+    if "required" in rest:
+        fields = schema.get("properties", {})
+        rest["required"] = [name for name in rest["required"] if not fields.get(name, {}).get("nullable")]
+    return rest
 
 
 def wrapped(schema: Obj) -> Obj:
