@@ -1,0 +1,64 @@
+"""A hub in a process of its own: started, looked at from outside, stopped."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+COMMAND = Path(sys.executable).with_name("farflung")
+READY = "farflung hub is ready on "
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class HubProcess:
+    """`seconds_to_ready` counts from before the process exists to the line that says it serves."""
+
+    def __init__(self, directory: Path) -> None:
+        started = time.perf_counter()
+        self._log = (directory.parent / f"{directory.name}.log").open("ab")
+        self._process = subprocess.Popen(
+            [COMMAND, "hub", "--root-directory", directory, "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.url = self._read_url()
+        self.seconds_to_ready = time.perf_counter() - started
+        config = yaml.safe_load((directory / "admin.kubeconfig").read_text())
+        self.token: str = config["users"][0]["user"]["token"]
+        self.certificate_authority = directory.parent / f"{directory.name}.ca.crt"
+        authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
+        self.certificate_authority.write_bytes(base64.b64decode(authority))
+
+    def _read_url(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(READY):
+                return line.removeprefix(READY).strip()
+        raise SystemExit(f"the hub did not start: exit code {self._process.wait()}, see {self._log.name}")
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far, of all threads."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def resident_megabytes(self) -> float:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        [kibibytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(kibibytes) / 1024
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
