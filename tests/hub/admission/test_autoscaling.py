@@ -64,6 +64,33 @@ def test_everything_wrong_with_an_autoscaler_is_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    [
+        (
+            {"type": "Resource"},
+            ["resource: Required value: must populate information for the given metric source"],
+        ),
+        (
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
+            [
+                "resource.target.averageUtilization: Required value: must set either a target raw value or a target "
+                "utilization"
+            ],
+        ),
+        (
+            {
+                "type": "Pods",
+                "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "0"}},
+            },
+            ['pods.target.averageValue: Invalid value: "0": must be positive'],
+        ),
+    ],
+)
+def test_a_metric_is_complete(metric: Obj, why: list[str]) -> None:
+    assert said(AUTOSCALER_RULES, autoscaler(metrics=[metric])) == [f"spec.metrics[0].{one}" for one in why]
+
+
 def test_a_budget_has_one_bound() -> None:
     obj: Obj = {"metadata": {"name": "p"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}}
     assert said(BUDGET_RULES, obj) == [

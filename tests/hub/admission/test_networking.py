@@ -69,11 +69,22 @@ def test_what_is_wrong_with_an_ingress_is_said_as_kubernetes_says_it(obj: Obj, w
     assert said(INGRESS_RULES, obj) == [why]
 
 
-def test_the_class_is_said_in_one_place() -> None:
+def test_two_places_that_say_the_class_agree() -> None:
     obj = ingress(ingressClassName="nginx")
     obj["metadata"]["annotations"] = {"kubernetes.io/ingress.class": "nginx"}
-    (why,) = said(INGRESS_RULES, obj)
-    assert why.endswith('Invalid value: "nginx": can not be set when the class field is also set')
+    assert said(INGRESS_RULES, obj) == []
+    obj["metadata"]["annotations"] = {"kubernetes.io/ingress.class": "other"}
+    assert said(INGRESS_RULES, obj) == [
+        'annotations.kubernetes.io/ingress.class: Invalid value: "other": must match `ingressClassName` when both are '
+        "specified"
+    ]
+
+
+def test_an_ingress_class_names_its_controller() -> None:
+    assert said(INGRESS_CLASS_RULES, {"metadata": {"name": "c"}}) == ["spec.controller: Required value"]
+    assert said(INGRESS_CLASS_RULES, {"metadata": {"name": "c"}, "spec": {"controller": "x"}}) == [
+        'spec.controller: Invalid value: "x": must be a domain-prefixed path (such as "acme.io/foo")'
+    ]
 
 
 def test_an_ingress_class_keeps_its_controller() -> None:

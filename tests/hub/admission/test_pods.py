@@ -162,6 +162,11 @@ def test_everything_below_a_container_gets_its_defaults() -> None:
     assert obj["status"]["qosClass"] == "Burstable"
 
 
+def test_nothing_is_counted_finer_than_in_thousandths() -> None:
+    obj = defaulted(pod({"resources": {"limits": {"cpu": "100u"}, "requests": {"cpu": "1n"}}}))
+    assert obj["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1m"}, "requests": {"cpu": "1m"}}
+
+
 def test_volumes_get_their_defaults() -> None:
     obj = defaulted(
         pod(

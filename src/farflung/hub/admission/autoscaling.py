@@ -5,16 +5,15 @@ Objects arrive in v1 or v2 and are told apart by their apiVersion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from farflung.hub.admission.fields import (
     POSITIVE,
     Errors,
     check_choice,
-    check_present,
+    check_name,
     check_required_name,
-    check_selector,
     check_supported,
     keep_spec,
     keep_status,
@@ -110,56 +109,113 @@ def _validate(autoscaler: Obj) -> Errors:
 def _check_target(target: Obj, path: str, errors: Errors) -> None:
     _check_reference(target, path, errors)
     version = target.get("apiVersion", "")
-    if version.count("/") > 1:
-        errors.append(invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
-    elif "/" not in version and target.get("kind") != "ReplicationController":
+    if "/" not in version and target.get("kind") != "ReplicationController":
         errors.append(invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group"))
 
 
 def _check_reference(reference: Obj, path: str, errors: Errors) -> None:
     check_required_name(names.path_segment, reference.get("kind", ""), f"{path}.kind", errors)
     check_required_name(names.path_segment, reference.get("name", ""), f"{path}.name", errors)
+    version = reference.get("apiVersion", "")
+    if version.count("/") > 1:
+        errors.append(invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
 
 
 def _check_metric(metric: Obj, path: str, errors: Errors) -> None:
     type_ = metric.get("type", "")
     if not type_:
         errors.append(required(f"{path}.type", "must specify a metric source type"))
-    elif type_ not in METRIC_TYPES:
+    if type_ not in METRIC_TYPES:
         errors.append(not_supported(f"{path}.type", type_, METRIC_TYPES))
+    present = [member for member in SOURCES if metric.get(member) is not None]
+    if present:
+        SOURCES[present[0]](metric[present[0]], f"{path}.{present[0]}", errors)
     expected = METRIC_MEMBERS.get(type_, "")
-    for member in METRIC_MEMBERS.values():
-        if metric.get(member) is not None and expected and member != expected:
-            why = "must populate the given metric source only"
-            errors.append(field_forbidden(f"{path}.{member}", why))
-    if not expected:
-        return
-    source = metric.get(expected)
-    if source is None:
+    if expected and expected not in present:
         errors.append(required(f"{path}.{expected}", "must populate information for the given metric source"))
-        return
-    _check_source(expected, source, f"{path}.{expected}", errors)
+    for member in present if len(present) > 1 else ():
+        if member != expected:
+            errors.append(field_forbidden(f"{path}.{member}", "must populate the given metric source only"))
 
 
-def _check_source(member: str, source: Obj, path: str, errors: Errors) -> None:
-    if member in ("resource", "containerResource"):
-        check_present(source, "name", path, errors)
-    if member == "containerResource":
-        check_present(source, "container", path, errors)
-    if member == "object":
-        _check_reference(source.get("describedObject") or {}, f"{path}.describedObject", errors)
-    if member in ("object", "pods", "external"):
-        identifier = source.get("metric") or {}
-        check_required_name(names.path_segment, identifier.get("name", ""), f"{path}.metric.name", errors)
-        check_selector(identifier.get("selector"), f"{path}.metric.selector", errors)
+def _check_object(source: Obj, path: str, errors: Errors) -> None:
+    target = source.get("target") or {}
+    _check_reference(source.get("describedObject") or {}, f"{path}.describedObject", errors)
+    _check_identifier(source, path, errors)
+    if target.get("value") is None and target.get("averageValue") is None:
+        why = "must set either a target value or averageValue"
+        errors.append(required(f"{path}.target.averageValue", why))
+
+
+def _check_external(source: Obj, path: str, errors: Errors) -> None:
+    target = source.get("target") or {}
+    _check_identifier(source, path, errors)
+    whole, each = target.get("value"), target.get("averageValue")
+    if whole is None and each is None:
+        why = "must set either a target value for metric or a per-pod target"
+        errors.append(required(f"{path}.target.averageValue", why))
+    if whole is not None and each is not None:
+        why = "may not set both a target value for metric and a per-pod target"
+        errors.append(field_forbidden(f"{path}.target.value", why))
+
+
+def _check_pods(source: Obj, path: str, errors: Errors) -> None:
+    _check_identifier(source, path, errors)
+    if (source.get("target") or {}).get("averageValue") is None:
+        errors.append(required(f"{path}.target.averageValue", "must specify a positive target averageValue"))
+
+
+def _check_identifier(source: Obj, path: str, errors: Errors) -> None:
+    identifier = source.get("metric") or {}
+    if not identifier.get("name"):
+        errors.append(required(f"{path}.metric.name", "must specify a metric name"))
+    else:
+        check_name(names.path_segment, identifier["name"], f"{path}.metric.name", errors)
     _check_metric_target(source.get("target") or {}, f"{path}.target", errors)
+
+
+def _check_resource(source: Obj, path: str, errors: Errors) -> None:
+    if not source.get("name"):
+        errors.append(required(f"{path}.name", "must specify a resource name"))
+    _check_resource_target(source.get("target") or {}, f"{path}.target", errors)
+
+
+def _check_container_resource(source: Obj, path: str, errors: Errors) -> None:
+    if not source.get("name"):
+        errors.append(required(f"{path}.name", "must specify a resource name"))
+    if not source.get("container"):
+        errors.append(required(f"{path}.container", "must specify a container"))
+    else:
+        check_name(names.dns_label, source["container"], f"{path}.container", errors)
+    _check_resource_target(source.get("target") or {}, f"{path}.target", errors)
+
+
+def _check_resource_target(target: Obj, path: str, errors: Errors) -> None:
+    _check_metric_target(target, path, errors)
+    share, amount = target.get("averageUtilization"), target.get("averageValue")
+    if share is None and amount is None:
+        why = "must set either a target raw value or a target utilization"
+        errors.append(required(f"{path}.averageUtilization", why))
+    if share is not None and amount is not None:
+        why = "may not set both a target raw value and a target utilization"
+        errors.append(field_forbidden(f"{path}.averageValue", why))
+
+
+#: in the order in which they are looked at
+SOURCES: Final[Mapping[str, Callable[[Obj, str, Errors], None]]] = {
+    "object": _check_object,
+    "external": _check_external,
+    "pods": _check_pods,
+    "resource": _check_resource,
+    "containerResource": _check_container_resource,
+}
 
 
 def _check_metric_target(target: Obj, path: str, errors: Errors) -> None:
     type_ = target.get("type", "")
     if not type_:
         errors.append(required(f"{path}.type", "must specify a metric target type"))
-    elif type_ not in TARGET_TYPES:
+    if type_ not in TARGET_TYPES:
         errors.append(invalid_value(f"{path}.type", type_, "must be either Utilization, Value, or AverageValue"))
     for member in ("value", "averageValue"):
         amount = target.get(member)
@@ -168,8 +224,6 @@ def _check_metric_target(target: Obj, path: str, errors: Errors) -> None:
     utilization = target.get("averageUtilization")
     if utilization is not None and utilization < 1:
         errors.append(invalid_value(f"{path}.averageUtilization", utilization, POSITIVE))
-    if all(target.get(member) is None for member in ("value", "averageValue", "averageUtilization")):
-        errors.append(required(path, "must set either a target value, an average value or a utilization"))
 
 
 def _check_scaling(rules: Obj, path: str, errors: Errors) -> None:

@@ -10,6 +10,7 @@ from farflung.hub.admission.fields import (
     LARGEST_INT32,
     Errors,
     check_choice,
+    check_domain_path,
     check_immutable,
     check_name,
     check_not_negative,
@@ -36,6 +37,7 @@ FAILURE_ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 JOB_NUMBERS: Final = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 MOST_INDEXED: Final = 100_000  #: pods at a time of an indexed Job
 LONGEST_CRON_JOB_NAME: Final = 52
+LONGEST_MANAGER: Final = 63
 UNIMPORTANT_WHILE_SUSPENDED: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 ZONES: Final = "https://www.iana.org/time-zones"
 
@@ -126,7 +128,7 @@ def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
     """The spec of a Job or of a CronJob's template, without its selector."""
     check_not_negative(spec, (*JOB_NUMBERS, "backoffLimitPerIndex", "maxFailedIndexes"), path, errors)
     if (manager := spec.get("managedBy")) is not None:
-        _check_manager(manager, f"{path}.managedBy", errors)
+        check_domain_path(manager, LONGEST_MANAGER, f"{path}.managedBy", errors)
     if (mode := spec.get("completionMode")) is not None:
         check_supported(mode, COMPLETION_MODES, f"{path}.completionMode", errors)
         if mode == "Indexed":
@@ -141,15 +143,6 @@ def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
         _check_replacement(spec, policy, f"{path}.podReplacementPolicy", errors)
     check_template(spec.get("template") or {}, f"{path}.template", errors)
     _check_restart(spec, f"{path}.template.spec.restartPolicy", errors)
-
-
-def _check_manager(manager: str, field: str, errors: Errors) -> None:
-    """`example.com/manager`"""
-    if "/" not in manager:
-        errors.append(invalid_value(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    if len(manager) > 63:
-        errors.append(invalid_value(field, manager, names.at_most(63)))
-    check_name(names.qualified_name, manager, field, errors)
 
 
 def _check_indexed(spec: Obj, path: str, errors: Errors) -> None:

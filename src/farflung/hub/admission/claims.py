@@ -16,7 +16,7 @@ from farflung.hub.admission.fields import (
     keep_status,
     spec_of,
 )
-from farflung.hub.admission.resources import check_quantity
+from farflung.hub.admission.resources import check_quantity, round_amounts
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, required
@@ -30,7 +30,7 @@ ONLY_REQUESTS: Final = (
 
 
 def default_claim_spec(spec: Obj) -> None:
-    spec.setdefault("resources", {})
+    round_amounts(spec.setdefault("resources", {}))
     spec.setdefault("volumeMode", "Filesystem")
 
 

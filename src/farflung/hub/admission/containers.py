@@ -19,7 +19,7 @@ from farflung.hub.admission.fields import (
     check_supported,
 )
 from farflung.hub.admission.images import pull_policy
-from farflung.hub.admission.resources import check_requirements
+from farflung.hub.admission.resources import check_requirements, round_amounts
 from farflung.hub.admission.security import check_container_security
 from farflung.hub.admission.volumes import (
     PULL_POLICIES,
@@ -74,7 +74,7 @@ def default_container(container: Obj) -> None:
         container["imagePullPolicy"] = pull_policy(container.get("image", ""))
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    container.setdefault("resources", {})
+    round_amounts(container.setdefault("resources", {}))
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():

@@ -7,6 +7,7 @@ there is something to say or to descend into.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -36,6 +37,7 @@ LARGEST_INT32: Final = 2**31 - 1
 LARGEST_ANNOTATIONS: Final = 256 * 1024
 LARGEST_ID: Final = LARGEST_INT32
 LONGEST_ADDRESS: Final = 64
+HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def check_name(check: names.Check, text: str, field: str, errors: Errors) -> None:
@@ -124,6 +126,24 @@ def check_unreserved(path: str, field: str, errors: Errors) -> None:
     check_descending(path, field, errors)
     if path.startswith("..") and not path.startswith("../"):
         errors.append(invalid_value(field, path, "must not start with '..'"))
+
+
+_matches_path: Final = re.compile(HTTP_PATH).fullmatch
+
+
+def check_domain_path(text: str, longest: int, field: str, errors: Errors) -> None:
+    """`example.com/name`, as controllers are called."""
+    if names.size(text) > longest:
+        errors.append(too_long(field, longest))
+    domain, _, path = text.partition("/")
+    if not text:
+        errors.append(required(field))
+    elif not domain or not path:
+        errors.append(invalid_value(field, text, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        check_name(names.dns_subdomain, domain, field, errors)
+        if not _matches_path(path):
+            errors.append(invalid_value(field, path, f"Invalid path (regex used for validation is '{HTTP_PATH}')"))
 
 
 # --- addresses ------------------------------------------------------------------------------------

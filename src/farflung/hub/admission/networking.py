@@ -8,6 +8,7 @@ from farflung.hub.admission.fields import (
     PROTOCOLS,
     Errors,
     check_address,
+    check_domain_path,
     check_immutable,
     check_name,
     check_network,
@@ -27,6 +28,7 @@ from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, not_supported, required
 
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
+LONGEST_CONTROLLER: Final = 250
 PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 BAD_SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")
 BAD_SUFFIXES: Final = ("/..", "/.")
@@ -120,10 +122,13 @@ def _check_backend(backend: Obj, path: str, errors: Errors) -> None:
 
 
 def _check_backend_resource(resource: Obj, path: str, errors: Errors) -> None:
-    if group := resource.get("apiGroup"):
+    if (group := resource.get("apiGroup")) is not None:
         check_name(names.dns_subdomain, group, f"{path}.apiGroup", errors)
-    check_required_name(names.path_segment, resource.get("kind", ""), f"{path}.kind", errors)
-    check_required_name(names.path_segment, resource.get("name", ""), f"{path}.name", errors)
+    for member in ("kind", "name"):
+        if not resource.get(member):
+            errors.append(required(f"{path}.{member}", f"{member} is required"))
+        else:
+            check_name(names.path_segment, resource[member], f"{path}.{member}", errors)
 
 
 def _check_backend_service(service: Obj, path: str, errors: Errors) -> None:
@@ -142,10 +147,11 @@ def _check_backend_service(service: Obj, path: str, errors: Errors) -> None:
 
 def _validate_ingress_create(ingress: Obj) -> Errors:
     annotated = ((ingress.get("metadata") or {}).get("annotations") or {}).get(CLASS_ANNOTATION)
-    if annotated is None or spec_of(ingress).get("ingressClassName") is None:
+    class_name = spec_of(ingress).get("ingressClassName")
+    if annotated is None or class_name is None or annotated == class_name:
         return []
-    why = "can not be set when the class field is also set"
-    return [invalid_value(f"metadata.annotations.{CLASS_ANNOTATION}", annotated, why)]
+    why = "must match `ingressClassName` when both are specified"
+    return [invalid_value(f"annotations.{CLASS_ANNOTATION}", annotated, why)]
 
 
 def _validate_ingress_status(new: Obj, old: Obj) -> Errors:
@@ -187,21 +193,10 @@ def _default_ingress_class(ingress_class: Obj) -> None:
 def _validate_ingress_class(ingress_class: Obj) -> Errors:
     errors: Errors = []
     spec = spec_of(ingress_class)
-    if controller := spec.get("controller"):
-        _check_controller(controller, "spec.controller", errors)
+    check_domain_path(spec.get("controller", ""), LONGEST_CONTROLLER, "spec.controller", errors)
     if (parameters := spec.get("parameters")) is not None:
         _check_parameters(parameters, "spec.parameters", errors)
     return errors
-
-
-def _check_controller(controller: str, field: str, errors: Errors) -> None:
-    domain, slash, path = controller.partition("/")
-    if len(controller) > 250:
-        errors.append(invalid_value(field, controller, names.at_most(250)))
-    if not slash or not domain or not path:
-        errors.append(invalid_value(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-        return
-    check_name(names.dns_subdomain, domain, field, errors)
 
 
 def _check_parameters(parameters: Obj, path: str, errors: Errors) -> None:

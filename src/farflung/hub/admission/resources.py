@@ -38,6 +38,7 @@ WHOLE: Final = frozenset(
     }
 )  # fmt: skip
 DECIDE_CLASS: Final = ("cpu", "memory")
+MILLI: Final = 10**6  #: a thousandth, in nanos
 NOT_WHOLE: Final = "must be an integer"
 
 
@@ -148,6 +149,16 @@ def check_pod_requirements(resources: Obj, path: str, errors: Errors) -> None:
             check_quantity(resource, amount, field, errors)
             if member == "requests" and resource in limits:
                 _check_within_limit(resource, amount, limits, path, errors)
+
+
+def round_amounts(resources: Obj) -> None:
+    """Nothing is counted finer than in thousandths: `limits` and `requests` are rounded up."""
+    for member in ("limits", "requests"):
+        amounts: Obj = resources.get(member) or {}
+        for resource, amount in amounts.items():
+            quantity = parse(amount)
+            if quantity.nanos % MILLI:
+                amounts[resource] = str(quantity.rounded_up(-3))
 
 
 def default_requests(container: Obj) -> None:
