@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from farflung.hub.http.limits import Limits
-from farflung.hub.http.parser import Exchange, RequestParser
+from farflung.hub.http.parser import Exchange, KnownHeads, RequestParser
 from farflung.machinery.errors import ApiError
 
 GET = b"GET /echo HTTP/1.1\r\nHost: hub\r\n\r\n"
@@ -78,11 +78,11 @@ def cuts(draw: st.DrawFn, data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
-def parse(parts: list[bytes], limits: Limits) -> list[object]:
+def parse(parts: list[bytes], limits: Limits, known: KnownHeads | None = None) -> list[object]:
     """What the parser makes of the bytes: requests, then perhaps a refusal."""
     ready: list[Exchange] = []
     outcome: list[object] = []
-    parser = RequestParser(limits, ready)
+    parser = RequestParser(limits, known or KnownHeads(), ready)
     try:
         for part in parts:
             parser.feed(part)
@@ -98,6 +98,50 @@ def test_the_parser_does_not_see_where_bytes_were_cut(data: st.DataObject) -> No
     whole = data.draw(mangled())
     parts = data.draw(cuts(whole))
     assert parse(parts, Limits()) == parse([whole], Limits())
+
+
+EXPERIENCED = KnownHeads()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(mangled(), min_size=1, max_size=3))
+def test_what_the_parser_has_seen_before_changes_nothing(messages: list[bytes]) -> None:
+    """Messages that come as one piece each are what it remembers; the same parser must read them as a new one would."""
+    cut_differently = [messages[0][:1], messages[0][1:], *messages[1:]]
+    assert parse(messages, Limits(), EXPERIENCED) == parse(cut_differently, Limits())
+    assert parse(messages, Limits(), EXPERIENCED) == parse([b"".join(messages)], Limits())
+
+
+LINES = [b"GET / HTTP/1.1", b"POST /a?b HTTP/1.1", b"GET /\xff HTTP/1.1", b"GET  / HTTP/1.1", b"GET /#a HTTP/1.1", b""]
+LINES += [b"GET / HTTP/1.0", b"get / HTTP/1.1", b"FOO / HTTP/1.1", b"CONNECT a:1 HTTP/1.1", b"GET http://a/b HTTP/1.1"]
+LINES += [
+    b"GET * HTTP/1.1",
+    b"Host: a",
+    b"GET / HTTP/1.1\r",
+    b"GET /a\x00 HTTP/1.1",
+    b"GET /a\tb HTTP/1.1",
+    b"GET /?? HTTP/1.1",
+]
+BLOCKS = [
+    b"Host: a\r\n\r\n",
+    b"\r\n",
+    b"Host: a\r\nX: 1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"Host: a\r\n\r\n\r\n",
+]
+BLOCKS += [
+    b"Host: a\r\nConnection: close\r\n\r\n",
+    b"Host: a\r\nContent-Length: 0\r\n\r\n",
+    b"Host: a\r\n X: 1\r\n\r\n",
+]
+BLOCKS += [b"Host: a\r\n\r\n" + GET, b"Host: a\r\nContent-Length: 4\r\n\r\n\r\n\r\n", b"Host: a\r\nX: 1"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from(BLOCKS)), min_size=1, max_size=4))
+def test_no_known_block_lends_its_meaning_to_another_line(pairs: list[tuple[bytes, bytes]]) -> None:
+    messages = [b"\r\n".join(pair) for pair in pairs]
+    assert parse(messages, Limits(), EXPERIENCED) == parse([b"".join(messages)], Limits())
 
 
 @settings(max_examples=100, deadline=None)

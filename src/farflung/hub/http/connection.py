@@ -28,7 +28,7 @@ from farflung.hub.http.heads import (
 )
 from farflung.hub.http.limits import Limits
 from farflung.hub.http.messages import Answer, Handler, Response, Stream
-from farflung.hub.http.parser import BETWEEN, BODY, HEAD, Exchange, RequestParser
+from farflung.hub.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
 from farflung.hub.http.sink import StreamSink
 from farflung.machinery.errors import ApiError, internal
 
@@ -54,6 +54,7 @@ class Shared:
         self.limits = limits
         self.loop = loop
         self.heads = Heads(now)
+        self.known = KnownHeads()
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
@@ -266,7 +267,7 @@ class Connection(asyncio.Protocol):
     # From bytes to requests.
 
     def _new_parser(self) -> RequestParser:
-        return RequestParser(self.shared.limits, self._ready, self.peer, self._certificate)
+        return RequestParser(self.shared.limits, self.shared.known, self._ready, self.peer, self._certificate)
 
     def _drop_parser(self) -> None:
         self._unparsed = None

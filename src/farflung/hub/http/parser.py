@@ -1,11 +1,15 @@
 """Bytes to requests: llhttp does the grammar, this module the limits and the framing rules it leaves open.
 
+    feed → KnownHeads                    the common case: a header block seen before
+         → llhttp → on_header, on_body … everything else
+
 Nothing here waits or writes; a connection feeds bytes and takes exchanges off a list.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Final, NoReturn
 
 import httptools
@@ -41,6 +45,56 @@ class Exchange:
         self.modern = modern  #: HTTP/1.1: keeps the connection without saying so, and understands chunks
 
 
+#: Headers that make a request more than a request line with facts beside it.
+CONSEQUENTIAL: Final = frozenset({"content-length", "transfer-encoding", "connection", "upgrade", "expect"})
+#: What a target of the plain form consists of.
+PLAIN_TARGET: Final = bytes(each for each in range(0x21, 0x7F) if each != ord("#"))
+
+
+class KnownHeads:
+    """Header blocks that llhttp has read before, by their bytes.
+
+    Clients repeat themselves: request after request differs in its first line alone.  Only blocks without consequences
+    for framing are kept, so that the bytes say all there is to know, and only a few short ones.
+    """
+
+    __slots__ = ("_blocks",)
+
+    COUNT: Final = 1024
+    SIZE: Final = 2048
+
+    def __init__(self) -> None:
+        self._blocks: dict[bytes, Mapping[str, str]] = {}
+
+    def request(self, data: bytes) -> tuple[str, str, Mapping[str, str]] | None:
+        """Method, target and headers, if the data is one plain request with a known header block."""
+        line, _, block = data.partition(b"\r\n")
+        headers = self._blocks.get(block)
+        plain = plain_line(line) if headers is not None else None
+        return (*plain, headers) if plain is not None and headers is not None else None
+
+    def learn(self, data: bytes, headers: Mapping[str, str]) -> None:
+        """`data` was one request with these headers, as llhttp understood it, and nothing else."""
+        line, _, block = data.partition(b"\r\n")
+        if len(block) > self.SIZE or plain_line(line) is None or not CONSEQUENTIAL.isdisjoint(headers):
+            return
+        if len(self._blocks) >= self.COUNT:
+            self._blocks.clear()
+        self._blocks[block] = MappingProxyType(headers)
+
+
+def plain_line(line: bytes) -> tuple[str, str] | None:
+    """Method and target of a request line that leaves nothing to interpretation."""
+    parts = line.split(b" ")
+    if len(parts) != 3 or parts[2] != b"HTTP/1.1":
+        return None
+    method = METHODS.get(parts[0])
+    target = parts[1]
+    if method is None or target[:1] != b"/" or target.translate(None, PLAIN_TARGET):
+        return None
+    return method, target.decode("latin-1")
+
+
 class RequestParser:
     """Turns the bytes of one connection into exchanges, appended to `ready` in order.
 
@@ -54,6 +108,7 @@ class RequestParser:
         "_certificate",
         "_fields",
         "_keep_alive",
+        "_known",
         "_limits",
         "_llhttp",
         "_modern",
@@ -70,8 +125,16 @@ class RequestParser:
         "stage",
     )
 
-    def __init__(self, limits: Limits, ready: list[Exchange], peer: str = "", certificate: bytes | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        known: KnownHeads,
+        ready: list[Exchange],
+        peer: str = "",
+        certificate: bytes | None = None,
+    ) -> None:
         self._limits = limits
+        self._known = known
         self._ready = ready
         self._peer = peer
         self._certificate = certificate
@@ -86,6 +149,26 @@ class RequestParser:
         self.awaits_continue = False  #: the client wants to hear 100 before it sends the body
 
     def feed(self, data: bytes | memoryview) -> None:
+        if self.stage != BETWEEN or not isinstance(data, bytes) or not data.endswith(b"\r\n\r\n"):
+            self._parse(data)
+            return
+        known = self._known.request(data)
+        if known is None or len(known[1]) > self._limits.request_line or self.finished:
+            self._parse_and_learn(data)
+            return
+        method, target, headers = known
+        path, _, query = target.partition("?")
+        self._ready.append(Exchange(Request(method, path, query, headers, b"", self._certificate, self._peer), True))
+
+    def _parse_and_learn(self, data: bytes) -> None:
+        before = len(self._ready)
+        self._parse(data)
+        if self.stage == BETWEEN and len(self._ready) == before + 1:
+            exchange = self._ready[-1]
+            if exchange.modern and not exchange.request.body:
+                self._known.learn(data, exchange.request.headers)
+
+    def _parse(self, data: bytes | memoryview) -> None:
         while not self.finished:
             self._progressed = False
             try:
