@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.hub.admission.autoscaling import AUTOSCALER_RULES
+from farflung.hub.admission.autoscaling import AUTOSCALER_RULES, to_v1, to_v2
 from farflung.hub.admission.disruption import BUDGET_RULES
 from farflung.hub.admission.scale import apply_scale, scale_of, selector_text
 from farflung.machinery.errors import ApiError, Obj
@@ -40,6 +40,21 @@ def test_an_old_autoscaler_says_it_with_one_number() -> None:
     assert obj["spec"]["targetCPUUtilizationPercentage"] == 80
     assert "metrics" not in obj["spec"]
     assert obj["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
+
+
+def test_an_old_autoscaler_is_stored_like_a_new_one() -> None:
+    old, new = autoscaler("autoscaling/v1"), autoscaler()
+    for obj in (old, new):
+        AUTOSCALER_RULES.default(obj)
+    assert to_v2(old) == new
+    assert to_v1(new) == old
+    assert to_v2(new) is new
+
+
+def test_v1_does_not_show_what_it_has_no_words_for() -> None:
+    memory = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization"}}}
+    obj = to_v1(autoscaler(metrics=[memory], behavior={}))
+    assert obj["spec"].keys() == {"maxReplicas", "scaleTargetRef"}
 
 
 def test_a_behavior_is_completed_in_both_directions() -> None:

@@ -100,6 +100,15 @@ def test_pods_of_a_job_end() -> None:
             {"completionMode": "Often"},
             'spec.completionMode: Unsupported value: "Often": supported values: "NonIndexed", "Indexed"',
         ),
+        (
+            {"podFailurePolicy": {"rules": [{"onExitCodes": {"operator": "In", "values": [1]}}]}},
+            'spec.podFailurePolicy.rules[0].action: Required value: valid values: ["Count" "FailIndex" "FailJob" '
+            '"Ignore"]',
+        ),
+        (
+            {"completionMode": "Indexed", "completions": 1, "backoffLimitPerIndex": 1, "maxFailedIndexes": 2},
+            "spec.maxFailedIndexes: Invalid value: 2: must be less than or equal to completions",
+        ),
         ({"backoffLimit": -1}, "spec.backoffLimit: Invalid value: -1: must be greater than or equal to 0"),
         (
             {"podFailurePolicy": {"rules": [{"action": "Ignore"}]}},

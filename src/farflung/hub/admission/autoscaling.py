@@ -5,7 +5,7 @@ Objects arrive in v1 or v2 and are told apart by their apiVersion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from farflung.hub.admission.fields import (
@@ -25,6 +25,7 @@ from farflung.machinery.errors import Obj, field_forbidden, invalid_value, not_s
 from farflung.machinery.quantity import parse
 
 V1: Final = "autoscaling/v1"
+V2: Final = "autoscaling/v2"
 UTILIZATION: Final = 80
 LONGEST_WINDOW: Final = 3600
 LONGEST_PERIOD: Final = 1800
@@ -53,8 +54,7 @@ def _default(autoscaler: Obj) -> None:
         status.setdefault("desiredReplicas", 0)
         return
     if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": UTILIZATION}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+        spec["metrics"] = [_cpu("target", {"type": "Utilization", "averageUtilization": UTILIZATION})]
     if (behavior := spec.get("behavior")) is not None:
         _default_behavior(behavior)
     status.setdefault("desiredReplicas", 0)
@@ -78,6 +78,56 @@ def _prepare_create(autoscaler: Obj) -> None:
         autoscaler["status"] = {"currentReplicas": 0, "desiredReplicas": 0}
     else:
         autoscaler["status"] = {"desiredReplicas": 0, "currentMetrics": None}
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def to_v2(autoscaler: Obj) -> Obj:
+    """An autoscaler of v1 in the shape of v2, in which they are stored; one of v2 is left alone."""
+    if autoscaler.get("apiVersion") != V1:
+        return autoscaler
+    spec, status = dict(autoscaler.get("spec") or {}), dict(autoscaler.get("status") or {})
+    utilization = spec.pop("targetCPUUtilizationPercentage", None)
+    if utilization is not None:
+        spec["metrics"] = [_cpu("target", {"type": "Utilization", "averageUtilization": utilization})]
+    current = status.pop("currentCPUUtilizationPercentage", None)
+    status["currentMetrics"] = None
+    if current is not None:
+        status["currentMetrics"] = [_cpu("current", {"averageUtilization": current})]
+    if not status.get("currentReplicas"):
+        status.pop("currentReplicas", None)
+    return {**autoscaler, "apiVersion": V2, "spec": spec, "status": status}
+
+
+def to_v1(autoscaler: Obj) -> Obj:
+    """The other way.  What v1 has no words for, other metrics and the behavior, it does not show."""
+    if autoscaler.get("apiVersion") == V1:
+        return autoscaler
+    spec, status = dict(autoscaler.get("spec") or {}), dict(autoscaler.get("status") or {})
+    spec.pop("behavior", None)
+    utilization = _cpu_utilization(spec.pop("metrics", None), "target")
+    if utilization is not None:
+        spec["targetCPUUtilizationPercentage"] = utilization
+    current = _cpu_utilization(status.pop("currentMetrics", None), "current")
+    if current is not None:
+        status["currentCPUUtilizationPercentage"] = current
+    status.pop("conditions", None)
+    status.setdefault("currentReplicas", 0)
+    return {**autoscaler, "apiVersion": V1, "spec": spec, "status": status}
+
+
+def _cpu(member: str, value: Obj) -> Obj:
+    return {"type": "Resource", "resource": {"name": "cpu", member: value}}
+
+
+def _cpu_utilization(metrics: Iterable[Obj] | None, member: str) -> int | None:
+    for metric in metrics or ():
+        resource = metric.get("resource") or {}
+        if resource.get("name") == "cpu":
+            utilization: int | None = (resource.get(member) or {}).get("averageUtilization")
+            return utilization
+    return None
 
 
 # --- checks ---------------------------------------------------------------------------------------

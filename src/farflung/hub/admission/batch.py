@@ -24,7 +24,7 @@ from farflung.hub.admission.fields import (
 from farflung.hub.admission.pods import check_template, default_template, pod_spec_warnings
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
-from farflung.machinery.errors import Obj, duplicate, invalid_value, not_supported, required, too_many
+from farflung.machinery.errors import Obj, duplicate, go_quote, invalid_value, not_supported, required, too_many
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
@@ -127,13 +127,15 @@ def _check_generated_selector(job: Obj, spec: Obj, errors: Errors) -> None:
 def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
     """The spec of a Job or of a CronJob's template, without its selector."""
     check_not_negative(spec, (*JOB_NUMBERS, "backoffLimitPerIndex", "maxFailedIndexes"), path, errors)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if (manager := spec.get("managedBy")) is not None:
         check_domain_path(manager, LONGEST_MANAGER, f"{path}.managedBy", errors)
     if (mode := spec.get("completionMode")) is not None:
         check_supported(mode, COMPLETION_MODES, f"{path}.completionMode", errors)
         if mode == "Indexed":
             _check_indexed(spec, path, errors)
-    if mode != "Indexed":
+    if mode in (None, "NonIndexed"):
         for member in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
             if spec.get(member) is not None:
                 errors.append(invalid_value(f"{path}.{member}", spec[member], "requires indexed completion mode"))
@@ -148,6 +150,9 @@ def check_job_spec(spec: Obj, path: str, errors: Errors) -> None:
 def _check_indexed(spec: Obj, path: str, errors: Errors) -> None:
     if spec.get("completions") is None:
         errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    failed, completions = spec.get("maxFailedIndexes"), spec.get("completions")
+    if failed is not None and completions is not None and failed > completions:
+        errors.append(invalid_value(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
     parallelism = spec.get("parallelism")
     if parallelism is not None and parallelism > MOST_INDEXED:
         why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
@@ -177,7 +182,10 @@ def _check_failure_policy(spec: Obj, policy: Obj, path: str, errors: Errors) -> 
     containers = _container_names(spec)
     for at, rule in enumerate(rules):
         where = f"{path}.rules[{at}]"
-        check_choice(rule.get("action", ""), FAILURE_ACTIONS, f"{where}.action", errors)
+        _check_one_of(rule.get("action", ""), FAILURE_ACTIONS, f"{where}.action", errors)
+        if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            why = "requires the backoffLimitPerIndex to be set"
+            errors.append(invalid_value(f"{where}.action", "FailIndex", why))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
             _check_exit_codes(codes, containers, f"{where}.onExitCodes", errors)
@@ -191,6 +199,13 @@ def _check_failure_policy(spec: Obj, policy: Obj, path: str, errors: Errors) -> 
             errors.append(invalid_value(where, "", why))
 
 
+def _check_one_of(value: str, choices: tuple[str, ...], field: str, errors: Errors) -> None:
+    if value:
+        check_supported(value, choices, field, errors)
+    else:
+        errors.append(required(field, f"valid values: [{' '.join(map(go_quote, choices))}]"))
+
+
 def _container_names(spec: Obj) -> set[str]:
     pod = (spec.get("template") or {}).get("spec") or {}
     lists = (pod.get("containers") or (), pod.get("initContainers") or ())
@@ -199,7 +214,7 @@ def _container_names(spec: Obj) -> set[str]:
 
 def _check_exit_codes(codes: Obj, containers: set[str], path: str, errors: Errors) -> None:
     operator, values = codes.get("operator", ""), codes.get("values") or ()
-    check_choice(operator, ("In", "NotIn"), f"{path}.operator", errors)
+    _check_one_of(operator, ("In", "NotIn"), f"{path}.operator", errors)
     name = codes.get("containerName")
     if name is not None and name not in containers:
         why = "must be one of the container or initContainer names in the pod template"
@@ -208,8 +223,6 @@ def _check_exit_codes(codes: Obj, containers: set[str], path: str, errors: Error
         errors.append(invalid_value(f"{path}.values", values or [], "at least one value is required"))
     if len(values) > 255:
         errors.append(too_many(f"{path}.values", len(values), 255))
-    if list(values) != sorted(values):
-        errors.append(invalid_value(f"{path}.values", values, "must be ordered"))
     seen: set[int] = set()
     for at, value in enumerate(values):
         if operator == "In" and value == 0:
@@ -217,11 +230,13 @@ def _check_exit_codes(codes: Obj, containers: set[str], path: str, errors: Error
         if value in seen:
             errors.append(duplicate(f"{path}.values[{at}]", value))
         seen.add(value)
+    if list(values) != sorted(values):
+        errors.append(invalid_value(f"{path}.values", values, "must be ordered"))
 
 
 def _check_condition(pattern: Obj, path: str, errors: Errors) -> None:
     check_name(names.qualified_name, pattern.get("type", ""), f"{path}.type", errors)
-    check_choice(pattern.get("status", ""), ("False", "True", "Unknown"), f"{path}.status", errors)
+    _check_one_of(pattern.get("status", ""), ("False", "True", "Unknown"), f"{path}.status", errors)
 
 
 def _validate_job_update(new: Obj, old: Obj) -> Errors:
