@@ -1,0 +1,183 @@
+"""The garbage collector: listens to the store, looks at what may be affected, and does what `ownership` decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from farflung.hub import objects
+from farflung.hub.housekeeping.inside import Inside, cluster_in, object_path
+from farflung.hub.housekeeping.kept import KeptKinds
+from farflung.hub.housekeeping.ownership import (
+    FOREGROUND,
+    ORPHAN,
+    Action,
+    Delete,
+    Dependents,
+    Disown,
+    Following,
+    Hold,
+    Identity,
+    Leave,
+    Owner,
+    Place,
+    Reference,
+    Release,
+    Unblock,
+    decide,
+    identity_of,
+    is_concerned,
+    uid_of,
+)
+from farflung.hub.housekeeping.work import Work
+from farflung.machinery.errors import Obj
+from farflung.store.base import Change, Entry, Store, Subscription
+
+WORKERS: Final = 16
+#: they come and go by the thousand, and nobody owns them
+NOT_COLLECTED: Final = frozenset({"/core/events/"})
+
+log = logging.getLogger(__name__)
+
+
+class Collector:
+    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside) -> None:
+        self._store = store
+        self._kinds = kinds
+        self._inside = inside
+        self._dependents = Dependents()
+        self._marked: dict[str, str] = {}  #: key → the finalizer with which the object is being deleted
+        self._subscriptions: list[Subscription] = []
+        self.work: Work[str] = Work("garbage-collector", self._look, workers=WORKERS)
+
+    def start(self) -> None:
+        """Hear of everything from now on, and look at everything that is there already."""
+        for prefix in self._kinds.prefixes - NOT_COLLECTED:
+            self._subscriptions.append(self._store.subscribe(prefix, self._hear))
+            for entry in self._store.list(prefix).entries:
+                if is_concerned(entry.value):
+                    self._note(entry)
+                    self.work.add(entry.key)
+
+    def stop(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.cancel()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            entry = change.entry
+            if entry is None:
+                self._gone(change)
+            elif is_concerned(entry.value) or change.key in self._dependents:
+                self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        """Keep the index, and look at whoever a written object concerns."""
+        key, identity = entry.key, identity_of(entry)
+        owners = self._dependents.owners(key)
+        if self._dependents.set(key, self._holds(key, identity)):
+            self.work.add(key)
+            self._look_at_marked(owners)
+        mark, before = identity.mark, self._marked.get(key, "")
+        if mark:
+            self._marked[key] = mark
+            self.work.add(key)
+        elif before:
+            del self._marked[key]
+        if mark and mark != before:
+            self._look_at_dependents(Place(key, identity.uid))
+
+    def _gone(self, change: Change) -> None:
+        assert change.previous is not None, "what is deleted was there"
+        key = change.key
+        self._marked.pop(key, None)
+        self._look_at_dependents(Place(key, uid_of(change.previous)))
+        if key in self._dependents:
+            owners = self._dependents.owners(key)
+            self._dependents.set(key, ())
+            self._look_at_marked(owners)
+
+    def _look_at_marked(self, owners: Sequence[Place]) -> None:
+        for owner in owners:
+            if owner.key in self._marked:
+                self.work.add(owner.key)
+
+    def _look_at_dependents(self, owner: Place) -> None:
+        for key in self._dependents.of(owner):
+            self.work.add(key)
+
+    # --- who belongs to whom ----------------------------------------------------------------------
+
+    def _holds(self, key: str, identity: Identity) -> list[Hold]:
+        holds = []
+        for reference in identity.references:
+            place = self._place(key, reference)
+            if place is not None:
+                holds.append(Hold(place, bool(reference.blockOwnerDeletion)))
+        return holds
+
+    def _place(self, key: str, reference: Reference) -> Place | None:
+        """Where the owner that an object names must be: in the object's cluster and namespace, or in its cluster.
+        None if there is no such kind, or a namespaced one is said to own a cluster's object."""
+        resource = self._kinds.of_type(reference.apiVersion, reference.kind)
+        if resource is None:
+            return None
+        namespace = objects.name_in(key)[0] if resource.namespaced else ""
+        if resource.namespaced and not namespace:
+            return None
+        return Place(objects.key(resource, cluster_in(key), namespace, reference.name), reference.uid)
+
+    def _owner(self, key: str, reference: Reference) -> Owner:
+        place = self._place(key, reference)
+        if place is None:
+            return Owner.UNCLEAR
+        entry = self._store.get(place.key)
+        if entry is None or uid_of(entry) != place.uid:
+            return Owner.ABSENT
+        if not is_concerned(entry.value):
+            return Owner.PRESENT
+        return {ORPHAN: Owner.ORPHANING, FOREGROUND: Owner.WAITING}.get(identity_of(entry).mark, Owner.PRESENT)
+
+    def _following(self, key: str, identity: Identity) -> Following:
+        place = Place(key, identity.uid)
+        keys = self._dependents.of(place)
+        fewer, more = (keys, self._marked) if len(keys) < len(self._marked) else (self._marked, keys)
+        circular = any(one in more and self._marked[one] == FOREGROUND for one in fewer)
+        return Following(any=bool(keys), blocking=self._dependents.block(place), circular=circular)
+
+    # --- what is done about it --------------------------------------------------------------------
+
+    async def _look(self, key: str) -> None:
+        entry = self._store.get(key)
+        if entry is None:
+            return
+        identity = identity_of(entry)
+        owners = [self._owner(key, reference) for reference in identity.references]
+        action = decide(identity, owners, self._following(key, identity))
+        if not isinstance(action, Leave):
+            log.debug("%s: %s", key, action)
+            await self._act(entry, identity.uid, action)
+
+    async def _act(self, entry: Entry, uid: str, action: Action) -> None:
+        path = object_path(self._kinds.of_key(entry.key), entry.key)
+        if isinstance(action, Delete):
+            await self._inside.delete(path, policy=action.policy, uid=uid, revision=entry.revision)
+            return
+        metadata = changed_metadata(objects.decode(entry)["metadata"], action)
+        await self._inside.patch(path, {"metadata": metadata}, uid=uid, revision=entry.revision)
+
+
+def changed_metadata(metadata: Obj, action: Action) -> Obj:
+    """The fields of an object's metadata that an action changes; None where nothing is left."""
+    match action:
+        case Disown(uids):
+            kept = [one for one in metadata["ownerReferences"] if one["uid"] not in uids]
+            return {"ownerReferences": kept or None}
+        case Unblock():
+            return {"ownerReferences": [one | {"blockOwnerDeletion": False} for one in metadata["ownerReferences"]]}
+        case Release(finalizer):
+            return {"finalizers": [one for one in metadata["finalizers"] if one != finalizer] or None}
+    raise AssertionError(action)

@@ -1,0 +1,90 @@
+"""What the hub does by itself: the parts of a controller manager that every Kubernetes API needs.
+
+    system       the namespaces that are always there
+    accounts     the ServiceAccount and the CA's ConfigMap of every namespace
+    namespaces   the end of a namespace
+    collector    the end of objects whose owners are gone
+
+Each part listens to the store, so nothing is polled, and acts through the hub's front door, so that what it does is
+checked and shown like anybody's requests.  On start it looks at everything again: what was under way goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.housekeeping.accounts import Accounts
+from farflung.hub.housekeeping.collector import Collector
+from farflung.hub.housekeeping.inside import Inside
+from farflung.hub.housekeeping.kept import KeptKinds
+from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
+from farflung.hub.housekeeping.system import SystemNamespaces
+from farflung.hub.http.messages import Handler
+from farflung.hub.request import DEFAULT_CLUSTER
+from farflung.store.base import Store
+
+#: who managedFields say it was
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+SERVER: Final = "kube-apiserver"
+PATIENCE: Final = 1.0  #: seconds that a start waits for the first namespaces; a full disk must not keep it for ever
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        handler: Handler,
+        *,
+        authorization: str,
+        authority: str,
+        clock: Callable[[], datetime],
+        pace: Pace = USUAL_PACE,
+    ) -> None:
+        """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
+        kinds = KeptKinds(catalog)
+        inside = Inside(handler, authorization, CONTROLLER_MANAGER)
+        self._system = SystemNamespaces(store, kinds, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._accounts = Accounts(store, kinds, inside, authority)
+        self._namespaces = Namespaces(store, kinds, inside, clock, pace)
+        self._collector = Collector(store, kinds, inside)
+        self._parts = (self._system, self._accounts, self._namespaces, self._collector)
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """When it returns, the namespaces that are always there are complete, unless the store refuses to write."""
+        for part in self._parts:
+            part.start()
+        self._running = asyncio.create_task(self._run(), name="housekeeping")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._system.work.finished()
+                await self._accounts.work.finished()
+        except TimeoutError:
+            log.warning("the first namespaces are not complete yet")
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                part.work.start(group)
+
+    async def finished(self) -> None:
+        """Until there is nothing left to do: for the present, as every write may bring something new."""
+        while any(part.work.is_busy for part in self._parts):
+            for part in self._parts:
+                await part.work.finished()
+
+    async def stop(self) -> None:
+        for part in self._parts:
+            part.stop()
+            part.work.stop()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])

@@ -1,0 +1,251 @@
+"""Who owns whom, and what follows from it: the garbage collector's decisions, without its actions.
+
+    owner gone                          its dependents lose the reference; one that loses its last goes too
+    owner waits (foregroundDeletion)    its dependents go first; those with blockOwnerDeletion hold it
+    owner lets go (orphan)              its dependents lose the reference and stay
+
+Every object is decided on alone, from the state of its owners and a word about its dependents, and every decision
+is one write to that object.  The write is a change, the change is looked at: so a cascade walks by itself, and can be
+taken up by anyone at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from farflung.store.base import Entry
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+
+# --- what is known of an object -------------------------------------------------------------------
+
+
+class Reference(msgspec.Struct, frozen=True, gc=False):
+    """One of an object's owners, as the object names it."""
+
+    apiVersion: str
+    kind: str
+    name: str
+    uid: str
+    blockOwnerDeletion: bool | None = None
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The part of an object's metadata that decides who goes with whom."""
+
+    uid: str
+    deletionTimestamp: str | None = None
+    ownerReferences: tuple[Reference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        return self.ownerReferences or ()
+
+    @property
+    def mark(self) -> str:
+        """The garbage collector's finalizer that the object is being deleted with, if there is one."""
+        if self.deletionTimestamp is not None and self.finalizers:
+            for mark in (ORPHAN, FOREGROUND):
+                if mark in self.finalizers:
+                    return mark
+        return ""
+
+
+class _Object(msgspec.Struct):
+    metadata: Identity
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+_UID: Final = b'"uid":"'
+_MANAGED_FIELDS: Final = b'"managedFields":['
+
+
+def identity_of(entry: Entry) -> Identity:
+    return _decode(entry.value).metadata
+
+
+def uid_of(entry: Entry) -> str:
+    """Only names come before an encoded object's own uid, and no name contains a quotation mark."""
+    start = entry.value.index(_UID) + len(_UID)
+    return entry.value[start : entry.value.index(b'"', start)].decode()
+
+
+def is_concerned(value: bytes) -> bool:
+    """Whether an encoded object may have owners or be on its way out.  Cheap, as it is asked of every write: what
+    matters stands before the managedFields."""
+    end = value.find(_MANAGED_FIELDS)
+    if end < 0:
+        end = len(value)
+    return value.find(b'"ownerReferences"', 0, end) >= 0 or value.find(b'"deletionTimestamp"', 0, end) >= 0
+
+
+# --- what to do with it ---------------------------------------------------------------------------
+
+
+class Owner(Enum):
+    """The state of an object that another one calls its owner."""
+
+    PRESENT = "there, and nothing says that its dependents should go"
+    ABSENT = "not there, or another object has its name now"
+    WAITING = "being deleted, after its dependents"
+    ORPHANING = "being deleted, without its dependents"
+    UNCLEAR = "of a kind that is not served, or that cannot own this object"
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What an object's dependents are like."""
+
+    any: bool = False
+    blocking: bool = False  #: some hold it until they are gone
+    circular: bool = False  #: some are waiting for their own dependents
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Nothing is to be done, or not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disown:
+    """Remove the references to these owners."""
+
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    """Hold no owner any longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Remove a finalizer of the garbage collector."""
+
+    finalizer: str
+
+
+Action = Leave | Delete | Disown | Unblock | Release
+POLICIES: Final = {"": "Background", ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+
+
+def decide(identity: Identity, owners: Sequence[Owner], following: Following) -> Action:
+    """What the garbage collector does with an object.  `owners` are the states of its references, in their order."""
+    states = list(zip((reference.uid for reference in identity.references), owners, strict=True))
+    if orphaned := _in(states, Owner.ORPHANING):
+        return Disown(orphaned)
+    if identity.deletionTimestamp is not None:
+        return _finish(identity.mark, following)
+    if not states or Owner.UNCLEAR in owners:
+        return Leave()
+    waiting = _in(states, Owner.WAITING)
+    if present := _in(states, Owner.PRESENT):
+        lost = (waiting | _in(states, Owner.ABSENT)) - present
+        return Disown(lost) if lost else Leave()
+    if waiting and following.any:
+        return _go_before_owner(identity, following)
+    return Delete(_own_policy(identity))
+
+
+def _in(states: Iterable[tuple[str, Owner]], state: Owner) -> frozenset[str]:
+    return frozenset(uid for uid, actual in states if actual is state)
+
+
+def _finish(mark: str, following: Following) -> Action:
+    held = following.any if mark == ORPHAN else following.blocking
+    return Release(mark) if mark and not held else Leave()
+
+
+def _go_before_owner(identity: Identity, following: Following) -> Action:
+    """The object is to go before its owner, and its own dependents before it.  Where they are waiting already, owners
+    may form a circle: somebody in it must stop holding the next."""
+    if following.circular and any(reference.blockOwnerDeletion for reference in identity.references):
+        return Unblock()
+    return Delete("Foreground")
+
+
+def _own_policy(identity: Identity) -> str:
+    """An object may carry its wish since before anybody deletes it."""
+    finalizers = identity.finalizers or ()
+    return POLICIES[next((mark for mark in (ORPHAN, FOREGROUND) if mark in finalizers), "")]
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """An owner: the key where it must be, and its uid."""
+
+    key: str
+    uid: str
+
+
+class Hold(NamedTuple):
+    """One reference in the index."""
+
+    owner: Place
+    blocks: bool
+
+
+class Dependents:
+    """Which objects depend on which, by owner: only objects that have owners are in it."""
+
+    def __init__(self) -> None:
+        self._holds: dict[str, frozenset[Hold]] = {}
+        self._dependents: dict[Place, dict[str, None]] = {}
+        self._blocking: dict[Place, int] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._holds
+
+    def set(self, key: str, holds: Iterable[Hold]) -> bool:
+        """An object's references.  False if they are what they were."""
+        new, old = frozenset(holds), self._holds.get(key, frozenset())
+        if new == old:
+            return False
+        for hold in old - new:
+            self._remove(key, hold, still=any(hold.owner == other.owner for other in new))
+        for hold in new - old:
+            self._dependents.setdefault(hold.owner, {})[key] = None
+            if hold.blocks:
+                self._blocking[hold.owner] = self._blocking.get(hold.owner, 0) + 1
+        if new:
+            self._holds[key] = new
+        else:
+            del self._holds[key]
+        return True
+
+    def _remove(self, key: str, hold: Hold, *, still: bool) -> None:
+        if not still:
+            dependents = self._dependents[hold.owner]
+            del dependents[key]
+            if not dependents:
+                del self._dependents[hold.owner]
+        if hold.blocks:
+            self._blocking[hold.owner] -= 1
+            if not self._blocking[hold.owner]:
+                del self._blocking[hold.owner]
+
+    def owners(self, key: str) -> list[Place]:
+        return [hold.owner for hold in self._holds.get(key, ())]
+
+    def of(self, owner: Place) -> Collection[str]:
+        """The keys of an owner's dependents."""
+        return self._dependents.get(owner, {}).keys()
+
+    def block(self, owner: Place) -> bool:
+        """Whether some of them hold it."""
+        return owner in self._blocking
