@@ -21,8 +21,10 @@ from farflung.apis.builtin import BUILTIN
 from farflung.cli.credentials import admin_credentials, write_kubeconfig
 from farflung.hub import objects
 from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import ensure_certificates, server_context
 from farflung.hub.http.server import Server, serve
 from farflung.hub.kinds import Kinds
@@ -35,6 +37,7 @@ from farflung.store.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
+HOUSEKEEPER = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: the hub itself; its token is never written
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +103,28 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         kinds = Kinds(Catalog(BUILTIN))
         tools = Tools(store, kinds, lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
-        hub = Hub(kinds, tools, Authenticator(credentials.users), watches)
-        gc.collect()
-        gc.freeze()
-        server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
+        own_token = ids.new_token()
+        users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}
+        hub = Hub(kinds, tools, Authenticator(users), watches)
+        housekeeping = Housekeeping(
+            store,
+            kinds.catalog,
+            hub,
+            authorization=f"Bearer {own_token}",
+            authority=certificates.ca_pem.decode(),
+            clock=tools.clock,
+        )
+        await housekeeping.start()
         try:
-            write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, credentials.token)
-            yield server
+            gc.collect()
+            gc.freeze()
+            server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
+            try:
+                write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, credentials.token)
+                yield server
+            finally:
+                await server.stop(STOP_GRACE)
         finally:
-            await server.stop(STOP_GRACE)
+            await housekeeping.stop()
     finally:
         await store.close()
