@@ -28,6 +28,7 @@ from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import ensure_certificates, server_context
 from farflung.hub.http.server import Server, serve
 from farflung.hub.kinds import Kinds
+from farflung.hub.pools import Pools
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -101,7 +102,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     try:
         credentials = admin_credentials(directory)
         kinds = Kinds(Catalog(BUILTIN))
-        tools = Tools(store, kinds, lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix)
+        tools = Tools(store, kinds, Pools(store), lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}

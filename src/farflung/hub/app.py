@@ -19,6 +19,7 @@ from farflung import __version__
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.hub.catalog import discovery
+from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.hub.http.messages import Answer, Request, Response
 from farflung.hub.kinds import Kinds
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
@@ -73,6 +74,7 @@ class Hub:
         self._watches = watches
         self._metrics = Metrics(watches)
         self._documents = discovery.Documents(kinds.catalog)
+        self._openapi = OpenAPI(kinds.catalog)
         self._verbs: Mapping[str, Verb] = {
             "get": read.get,
             "create": create.create,
@@ -163,7 +165,7 @@ class Hub:
             case "metrics":
                 return Response(200, self._metrics.text(), content_type=CONTENT_TYPE_LATEST)
             case "openapi":
-                return page_not_found()
+                return self._openapi.answer(request, path) or page_not_found()
         return self._documents.answer(request, path) or page_not_found()
 
     def _health(self, request: Request, path: str) -> Response:

@@ -23,13 +23,14 @@ from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf import summary
 from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote, invalid, invalid_value, unsupported_media_type
 from farflung.machinery.patch.strategic import go_text
+from farflung.machinery.schema.strictness import strict_text, yaml_errors
 
 SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 OPTIONS_SCHEME: Final = "pkg/apis/meta/internalversion/scheme/register.go:27"
 NO_KIND: Final = "couldn't get version/kind; json parse error: "
 
-#: (apiVersion, kind) → whether there is such a type at all
-Knows = Callable[[str, str], bool]
+#: (apiVersion, kind) → its shape, if there is such a type at all
+Shapes = Callable[[str, str], Shape | None]
 
 
 @dataclass(slots=True)
@@ -45,10 +46,10 @@ def media_type(request: Request) -> str:
 # --- whole objects --------------------------------------------------------------------------------
 
 
-def decode_object(request: Request, shape: Shape, options: WriteOptions, knows: Knows) -> Body:
+def decode_object(request: Request, shape: Shape, options: WriteOptions, shapes_of: Shapes) -> Body:
     """The object of a create or update."""
     value, problems = _read(request, shape)
-    _check_type(request, shape, value, knows)
+    _check_type(request, shape, value, shapes_of)
     try:
         obj, unknown = shape.conformer.conform(value)
     except Malformed as error:
@@ -57,7 +58,15 @@ def decode_object(request: Request, shape: Shape, options: WriteOptions, knows: 
     def refused(why: str) -> ApiError:
         return bad_request(f"{_unfit(shape, value)}: {why}")
 
+    keep_reset(value, obj)
     return Body(obj, judged(problems + unknown, options, refused))
+
+
+def keep_reset(sent: Obj, obj: Obj) -> None:
+    """An empty list of managedFields says to forget them, so it must not vanish like other empty lists."""
+    metadata = sent.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") == []:
+        obj["metadata"]["managedFields"] = []
 
 
 def judged(problems: list[str], options: WriteOptions, refused: Callable[[str], ApiError]) -> list[str]:
@@ -65,7 +74,7 @@ def judged(problems: list[str], options: WriteOptions, refused: Callable[[str], 
     if not problems or options.field_validation == "Ignore":
         return []
     if options.field_validation == "Strict":
-        raise refused("strict decoding error: " + ", ".join(problems))
+        raise refused(strict_text(problems))
     return problems
 
 
@@ -74,7 +83,8 @@ def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
     try:
         value, problems = _parse(request, shape)
     except Malformed as error:
-        raise _unrecognized(request, shape, NO_KIND + error.why) from None
+        reading_json = media_type(request) != "application/yaml"
+        raise _unrecognized(request, shape, NO_KIND + error.why if reading_json else error.why) from None
     if value is None:
         return {}, problems
     if not isinstance(value, dict):
@@ -107,18 +117,15 @@ def _unfit(shape: Shape, value: Obj) -> str:
     return f'{value.get("kind") or shape.kind} in version "{version}" cannot be handled as a {shape.kind}'
 
 
-def _check_type(request: Request, shape: Shape, value: Obj, knows: Knows) -> None:
+def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -> None:
     """A body may leave out what it is; if it says so, it must be what the path is about."""
     kind, api_version = value.get("kind") or shape.kind, value.get("apiVersion") or shape.api_version
     if kind == shape.kind and api_version == shape.api_version:
         return
     if not isinstance(kind, str) or not isinstance(api_version, str):
         raise _unrecognized(request, shape, f"{NO_KIND}apiVersion and kind must be strings")
-    if knows(api_version, kind):
-        source = f"{api_version.rpartition('/')[2]}.{kind}"
-        why = f"converting ({source}) to ({shape.group.partition('.')[0] or 'core'}.{shape.kind}): unknown conversion"
-    else:
-        why = f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme {go_quote(SCHEME)}"
+    known = shapes_of(api_version, kind) is not None
+    why = _inconvertible(shape, api_version, kind) if known else _unregistered(api_version, kind)
     raise bad_request(f"{_unfit(shape, value)}: {why}")
 
 
@@ -159,6 +166,7 @@ class PatchContext:
 
     options: WriteOptions
     problems: list[str]  #: duplicate fields of the patch itself
+    shapes: Shapes
     patch: Obj | None = None  #: a strategic merge patch, which is shown instead of the result
 
 
@@ -171,19 +179,51 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext) -> Body:
 
     if not isinstance(document, dict):
         raise refused(f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}")
+    document = {name: document[name] for name in sorted(document)}
+    _check_patched_type(document, shape, context, refused)
     try:
         obj, unknown = shape.conformer.conform(document)
     except Malformed as error:
         raise refused(error.why) from None
-    obj["kind"], obj["apiVersion"] = shape.kind, shape.api_version
+    keep_reset(document, obj)
     return Body(obj, judged(context.problems + unknown, context.options, refused))
+
+
+def _check_patched_type(document: Obj, shape: Shape, context: PatchContext, refused: Callable[[str], ApiError]) -> None:
+    """A patch cannot make an object another kind.  What it claims to be is read as such first, as upstream does."""
+    api_version, kind = document.get("apiVersion"), document.get("kind")
+    if (api_version, kind) == (shape.api_version, shape.kind):
+        return
+    claimed = context.shapes(str(api_version), str(kind))
+    if claimed is None:
+        raise refused(_unregistered(str(api_version), str(kind)))
+    try:
+        claimed.conformer.conform(document)
+    except Malformed as error:
+        raise refused(error.why) from None
+    raise refused(_inconvertible(shape, str(api_version), str(kind)))
+
+
+def _unregistered(api_version: str, kind: str) -> str:
+    return f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme {go_quote(SCHEME)}"
+
+
+def _inconvertible(shape: Shape, api_version: str, kind: str) -> str:
+    source = f"{api_version.rpartition('/')[2]}.{kind}"
+    return f"converting ({source}) to ({shape.group.partition('.')[0] or 'core'}.{shape.kind}): unknown conversion"
 
 
 def _as_text(document: Any) -> str:
     """A patched document as Kubernetes shows it: its fields by name, what is below them as it was."""
-    if isinstance(document, dict):
-        document = {name: document[name] for name in sorted(document)}
-    return orjson.dumps(document).decode()
+    try:
+        text = orjson.loads(orjson.dumps(document))
+        for entry in text["metadata"]["managedFields"]:
+            entry["fieldsV1"] = orjson.loads(orjson.dumps(entry["fieldsV1"], option=orjson.OPT_SORT_KEYS))
+        return orjson.dumps(text).decode()
+    except (KeyError, TypeError):
+        return orjson.dumps(document).decode()
+    except orjson.JSONEncodeError:
+        return "too deep"
 
 
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
@@ -191,10 +231,10 @@ def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj
     try:
         parsed = yaml.parse(request.body)
     except Malformed as error:
-        raise bad_request(f"error decoding YAML: {error.why}") from None
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.why}") from None
     if parsed.problems and options.field_validation == "Strict":
-        details = "".join(f"\n  {problem}" for problem in parsed.problems)
-        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{details}")
+        why = yaml_errors(parsed.problems)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
     value = parsed.value if parsed.value is not None else {}
     if not isinstance(value, dict):
         why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type map[string]interface {{}}"

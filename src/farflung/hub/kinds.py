@@ -47,7 +47,7 @@ class Kinds:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._types = {(resource.api_version, resource.kind) for resource in catalog}
+        self._types = {(resource.api_version, resource.kind): resource for resource in catalog}
 
     def find(self, target: Target) -> Kind | None:
         path = (target.group, target.version, target.plural)
@@ -65,9 +65,10 @@ class Kinds:
         assert kind is not None, f"{plural}.{group}/{version} is not served"
         return kind
 
-    def knows(self, api_version: str, kind: str) -> bool:
-        """Whether there is such a type at all."""
-        return (api_version, kind) in self._types
+    def shape(self, api_version: str, kind: str) -> Shape | None:
+        """What objects of a type look like, if there is such a type at all."""
+        resource = self._types.get((api_version, kind))
+        return None if resource is None else shape_of(resource)
 
     def _kind(self, resource: Resource) -> Kind:
         shape = shape_of(resource)

@@ -155,4 +155,4 @@ def revision_of(text: str) -> int:
     why = (
         f"resourceVersion: Invalid value: {go_quote(text)}: strconv.ParseUint: parsing {go_quote(text)}: invalid syntax"
     )
-    raise bad_request(f"invalid resource version: {why}")
+    raise bad_request(why)

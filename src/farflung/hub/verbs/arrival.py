@@ -1,16 +1,40 @@
-"""What the server adds to a new object that needs other objects or chance: a Pod's account and token volume."""
+"""What the server adds to an object that needs other objects, its author or chance: a Pod's account and token volume,
+who asks for a certificate, a Service's address and node ports."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from farflung.hub import objects
 from farflung.hub.admission import pod_admission
+from farflung.hub.admission.services import allocate_service, give_back
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import Obj
 
 
-async def furnish(call: Call, obj: Obj) -> None:
+def furnish(call: Call, obj: Obj) -> None:
+    """A new object, before it is prepared."""
     if (call.resource.group, call.resource.kind) == ("", "Pod"):
         furnish_pod(call, obj)
+
+
+def sign(call: Call, obj: Obj) -> None:
+    """A new object, after it is prepared: who asks for a certificate is not for the client to say."""
+    if (call.resource.group, call.resource.kind) == ("certificates.k8s.io", "CertificateSigningRequest"):
+        obj["spec"] |= {"username": call.user.name, "groups": list(call.user.groups)}
+
+
+def reserve(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
+    """Take what the object needs of the cluster's pools.  The result gives it back if the write does not happen."""
+    if (call.resource.group, call.resource.kind) != ("", "Service"):
+        return nothing
+    pool = call.tools.pools.of(call.target.cluster)
+    taken = allocate_service(obj, old, pool)
+    return lambda: give_back(taken, pool)
+
+
+def nothing() -> None:
+    pass
 
 
 def furnish_pod(call: Call, pod: Obj) -> None:

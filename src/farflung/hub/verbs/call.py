@@ -11,6 +11,7 @@ from farflung.hub import objects
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind, Kinds
+from farflung.hub.pools import Pools
 from farflung.hub.request import Query, Target, parse_query
 from farflung.machinery.errors import ApiError, not_found
 from farflung.machinery.times import format_seconds
@@ -23,6 +24,7 @@ class Tools:
 
     store: Store
     kinds: Kinds
+    pools: Pools
     clock: Callable[[], datetime]
     new_uid: Callable[[], str]
     random_suffix: Callable[[], str]  #: five characters, for generateName

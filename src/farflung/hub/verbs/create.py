@@ -25,7 +25,7 @@ SERVER_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionG
 async def create(call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
-    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.knows)
+    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape)
     warnings = body.warnings
     entry = await create_object(call, body.obj, options, warnings, owner=manager_of(call, options))
     return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
@@ -38,33 +38,64 @@ async def create_object(
     rules = call.kind.rules
     metadata = obj.setdefault("metadata", {})
     set_namespace(call, metadata)
+    distinct_owners(metadata, warnings)
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     if call.resource.namespaced:
         check_open(call, metadata.get("name", ""))
+    for field in SERVER_SET:
+        metadata.pop(field, None)
     rules.default(obj)
     if owner is not None:
         own(call, obj, None, owner)
-    await arrival.furnish(call, obj)
+    arrival.furnish(call, obj)
     set_system_fields(call, obj)
     rules.prepare_create(obj)
+    arrival.sign(call, obj)
     errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
     errors += rules.validate(obj) + rules.validate_create(obj)
     if errors:
         raise invalid(call.resource.group, call.resource.kind, metadata.get("name", ""), errors)
     warnings += rules.warnings(obj, None)
-    return await insert(call, obj, options)
+    give_back = arrival.reserve(call, obj, None)
+    try:
+        entry = await insert(call, obj, options)
+    except BaseException:
+        give_back()
+        raise
+    if options.dry_run:
+        give_back()
+    return entry
 
 
 def set_system_fields(call: Call, obj: Obj) -> None:
     metadata = obj["metadata"]
-    for field in SERVER_SET:
-        metadata.pop(field, None)
     generate_name(call, metadata)
     metadata["uid"] = call.tools.new_uid()
     metadata["creationTimestamp"] = call.now()
     if call.kind.rules.generation:
         metadata["generation"] = 1
+
+
+def distinct_owners(metadata: Obj, warnings: list[str]) -> None:
+    """An owner that is there twice is there once, with a warning."""
+    owners = metadata.get("ownerReferences", [])
+    if len(owners) < 2:
+        return
+    kept: list[Obj] = []
+    twice: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            twice.append(owner.get("uid", ""))
+        else:
+            kept.append(owner)
+    if twice:
+        metadata["ownerReferences"] = kept
+        warnings.append(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
+            "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            + ", ".join(dict.fromkeys(twice))
+        )
 
 
 def generate_name(call: Call, metadata: Obj) -> None:

@@ -55,7 +55,7 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
         problems = problems + json_patch.check(body)
     elif body is None:
         raise bad_request("Invalid JSON Patch")
-    context = PatchContext(options, problems, body if media == STRATEGIC else None)
+    context = PatchContext(options, problems, call.tools.kinds.shape, body if media == STRATEGIC else None)
     sent = orjson.dumps(body)
 
     def patched(present: Obj) -> Any:
@@ -98,6 +98,7 @@ async def apply(call: Call) -> Answer:
             raise call.not_found()
         warnings: list[str] = []
         obj = conformed(call, merged(call, None, applied, options), options)
+        obj["metadata"]["name"] = call.target.name
         obj["metadata"].pop("resourceVersion", None)
         entry = await create_object(call, obj, options, warnings, owner=None)
         return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
@@ -112,15 +113,11 @@ async def apply(call: Call) -> Answer:
 
 def check_identity(call: Call, applied: Obj) -> None:
     """A configuration may leave out its name and namespace, but not name another object."""
-    metadata = applied.setdefault("metadata", {})
-    if metadata is None:
-        metadata = applied["metadata"] = {}
+    metadata = applied.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
-    if not metadata.get("name"):
-        metadata["name"] = call.target.name
-    check_name(call, metadata)
-    set_namespace(call, metadata)
+    check_name(call, {"name": metadata.get("name") or call.target.name})
+    set_namespace(call, dict(metadata))
     uid = metadata.get("uid")
     if uid and call.store.get(call.key) is None:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -144,4 +141,4 @@ def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) ->
 
 def conformed(call: Call, obj: Obj, options: WriteOptions) -> Obj:
     """What was applied is as its author wrote it; now it gets its canonical form."""
-    return conform_patched(obj, call.kind.shape, PatchContext(options, [])).obj
+    return conform_patched(obj, call.kind.shape, PatchContext(options, [], call.tools.kinds.shape)).obj

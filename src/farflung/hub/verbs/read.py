@@ -16,7 +16,7 @@ from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import ApiError, Obj, bad_request, expired
-from farflung.machinery.selectors import parse_fields, parse_labels
+from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
 from farflung.store.base import Compacted, FutureRevision, Page, Revision
 
 
@@ -59,6 +59,8 @@ async def _list_past(
 def selection_of(call: Call, options: ListOptions) -> Selection:
     labels = parse_labels(options.label_selector)
     fields = parse_fields(options.field_selector)
+    if call.target.name:  # the deprecated watch path of one object
+        fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", True, call.target.name)))
     for term in fields.terms:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
@@ -104,7 +106,10 @@ def _pinned(options: ListOptions, call: Call) -> Pin | None:
         return Pin(revision, call.prefix + start)
     if not options.resource_version:
         return None
-    revision = revision_of(options.resource_version)
+    try:
+        revision = revision_of(options.resource_version)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from None
     exact = options.match == "Exact" or (not options.match and options.limit > 0 and revision > 0)
     if exact:
         return Pin(revision)

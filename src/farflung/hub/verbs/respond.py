@@ -114,7 +114,7 @@ class Presenter:
     def bookmark(self, revision: Revision, annotations: dict[str, str] | None) -> bytes:
         """An object that says nothing but how far a watch has come."""
         resource = self._call.resource
-        metadata: Obj = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: Obj = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
         obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
@@ -160,5 +160,7 @@ class Presenter:
             case "yaml":
                 return yaml.dump(orjson.loads(orjson.dumps(obj)), Dumper=Dumper).encode()
             case "protobuf":
-                return protobuf.encode(obj, self._call.resource.definition, wire.MESSAGES)
+                definition = self._call.resource.definition
+                many = "items" in obj
+                return protobuf.encode(obj, f"{definition}List" if many else definition, wire.MESSAGES)
         return orjson.dumps(obj)

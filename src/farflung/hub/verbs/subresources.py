@@ -60,7 +60,7 @@ def scale_answer(call: Call, obj: Obj) -> Answer:
 
 async def update_scale(call: Call) -> Answer:
     options = write_options("UpdateOptions", call.request.query)
-    scale = decode_object(call.request, shapes.scale(), options, call.tools.kinds.knows).obj
+    scale = decode_object(call.request, shapes.scale(), options, call.tools.kinds.shape).obj
     update.check_name(call, scale.setdefault("metadata", {}))
     return await write_scale(call, options, lambda present: scale)
 
@@ -76,7 +76,7 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
 
     def new(present: Obj) -> Obj:
         scale = wanted(scale_of(present, call.resource.group, call.resource.kind))
-        apply_scale(present, scale)
+        apply_scale(present, scale, group=call.resource.group, resource=call.resource.plural)
         present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
         return present
 

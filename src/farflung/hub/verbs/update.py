@@ -9,13 +9,14 @@ from typing import Final
 import orjson
 
 from farflung.hub import objects
+from farflung.hub.admission import certificates, core
 from farflung.hub.admission.metadata import validate_metadata, validate_metadata_update
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
-from farflung.hub.verbs import respond
+from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
-from farflung.hub.verbs.create import create_object, set_namespace
+from farflung.hub.verbs.create import create_object, distinct_owners, set_namespace
 from farflung.hub.verbs.ownership import manager_of, own, set_owners
 from farflung.machinery import managed
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, go_quote, invalid, invalid_value
@@ -38,7 +39,7 @@ class Change:
 async def update(call: Call) -> Answer:
     options = write_options("UpdateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
-    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.knows)
+    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape)
     metadata = body.obj.setdefault("metadata", {})
     check_name(call, metadata)
     set_namespace(call, metadata)
@@ -83,17 +84,31 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
         if new == old:
             return entry
         gone = is_released(new)
-        if options.dry_run:
-            return Entry(entry.key, call.kind.encode(new), entry.revision)
+        give_back = arrival.reserve(call, new, old)
         try:
-            if not gone:
-                return await call.store.put(entry.key, call.kind.encode(new), expect=entry.revision)
-            revision = await call.store.delete(entry.key, expect=entry.revision)
-            return Entry(entry.key, objects.stamp(call.kind.encode(new), revision), revision)
+            written = await write(call, entry, new, gone=gone, dry_run=options.dry_run)
         except Conflict:
+            give_back()
             if insists:
                 raise modified(call) from None
+        except BaseException:
+            give_back()
+            raise
+        else:
+            if options.dry_run:
+                give_back()
+            return written
     raise modified(call)
+
+
+async def write(call: Call, entry: Entry, new: Obj, *, gone: bool, dry_run: bool) -> Entry:
+    value = call.kind.encode(new)
+    if dry_run:
+        return Entry(entry.key, value, entry.revision)
+    if not gone:
+        return await call.store.put(entry.key, value, expect=entry.revision)
+    revision = await call.store.delete(entry.key, expect=entry.revision)
+    return Entry(entry.key, objects.stamp(value, revision), revision)
 
 
 def modified(call: Call) -> ApiError:
@@ -152,8 +167,10 @@ def admit_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
     for name in KEPT:
         if name in present:
             metadata[name] = present[name]
-        elif name != "generation" or rules.generation:
+    for name in ("generation", "selfLink"):
+        if name not in present:
             metadata.pop(name, None)
+    distinct_owners(metadata, change.warnings)
     rules.default(new)
     if change.subresource in PARTS:
         keep_all_but(PARTS[change.subresource], new, old)
@@ -162,8 +179,11 @@ def admit_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
     if change.subresource == "status":
         rules.prepare_status(new, old)
         errors = rules.validate_status(new, old)
+    elif change.subresource == "approval":
+        certificates.prepare_approval(new, old, call.now())
+        errors = certificates.validate_approval(new, old)
     elif change.subresource in PARTS:
-        errors = []
+        errors = core.validate_finalize(new, old) if change.subresource == "finalize" else []
     else:
         rules.prepare_update(new, old)
         errors = rules.validate_update(new, old)

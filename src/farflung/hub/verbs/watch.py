@@ -149,7 +149,7 @@ class Audience:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
                 gone = Entry(
-                    change.key, objects.stamp((change.entry or previous).value, change.revision), change.revision
+                    change.key, objects.stamp(previous.value, change.revision), change.revision
                 )
                 events.append(self._event("DELETED", gone))
         return events

@@ -73,7 +73,7 @@ def _check(applied: Obj, schema: Schema, api_version: str, kind: str) -> None:
     except RecursionError:
         raise bad_request("the object is nested too deeply") from None
     if problems:
-        raise ApiError(500, "", f"failed to create typed patch object ({_named(applied)}): {problems}")
+        raise bad_request(f"failed to create typed patch object ({_named(applied)}): {problems}")
 
 
 def _named(obj: Obj) -> str:

@@ -90,7 +90,7 @@ def _retain_keys(original: Obj, patch: Obj) -> None:
         raise bad_request(f"{RETAIN_KEYS} must be a list of names")
     for name in patch:
         if name not in retained and not _is_directive(name):
-            raise bad_request(f"{RETAIN_KEYS} list doesn't contain {name}, which the patch sets")
+            raise bad_request("invalid patch format of retainKeys")
     for name in original.keys() - set(map(str, retained)):
         del original[name]
 
@@ -172,8 +172,23 @@ def _merge_ordered_lists(original: Obj, patch: Obj, schema: Schema | None) -> No
             present = []
         if not present and wanted is None:
             continue
+        if isinstance(wanted, list):
+            _check_order(wanted, order, name, member.merge_key)
         merged = _combined(list(present), wanted, member)[0] if isinstance(wanted, list) else present
         original[name] = _in_order(merged, order, present, member.merge_key)
+
+
+def _check_order(patch: list[Any], order: list[Any], name: str, key: str) -> None:
+    """What a patch names must be in the order that it sets, in that order."""
+    named = [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
+    rest = iter([_identity(item, key) for item in order])
+    if not all(_identity(item, key) in rest for item in named):
+        shown = f"The order in patch list:\n{go_text(patch)}\n doesn't match {ELEMENT_ORDER}{name} list:\n{go_text(order)}\n"
+        raise bad_request(shown)
+
+
+def _identity(item: Any, key: str) -> Any:
+    return _key_of(item, key) if isinstance(item, dict) else item
 
 
 def _in_order(merged: list[Any], order: Sequence[Any], server: Sequence[Any], key: str) -> list[Any]:
@@ -181,7 +196,7 @@ def _in_order(merged: list[Any], order: Sequence[Any], server: Sequence[Any], ke
     old order decides, and otherwise what the patch names comes first."""
 
     def identity(item: Any) -> Any:
-        return _key_of(item, key) if isinstance(item, dict) else item
+        return _identity(item, key)
 
     wanted = _ranks(map(identity, order))
     before = _ranks(map(identity, server))
