@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from farflung.hub.admission.fields import NOT_NEGATIVE, Errors
-from farflung.machinery.errors import Obj, conflict, invalid, invalid_value
+from farflung.machinery.errors import Obj, invalid, invalid_value
 
 API_VERSION: Final = "autoscaling/v1"
 KIND: Final = "Scale"
@@ -41,20 +41,13 @@ def check_scale(scale: Obj) -> Errors:
     return [invalid_value("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
 
 
-def apply_scale(obj: Obj, scale: Obj, *, group: str, resource: str) -> None:
-    """Give an object the replicas of a Scale.
+def apply_scale(obj: Obj, scale: Obj) -> None:
+    """Give an object the replicas of a Scale; its resourceVersion is for the caller to compare.
 
-    Raises a 422 for a number that is none, and a 409 if the Scale is that of another version or of another object.
+    Raises a 422 for a number of replicas that cannot be.
     """
-    metadata, own = scale.get("metadata") or {}, obj.get("metadata") or {}
     if errors := check_scale(scale):
-        raise invalid("autoscaling", KIND, own.get("name", ""), errors)
-    version, uid = metadata.get("resourceVersion"), metadata.get("uid")
-    if version and version != own.get("resourceVersion"):
-        raise conflict(group, resource, own.get("name", ""))
-    if uid and uid != own.get("uid"):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own.get('uid', '')}"
-        raise conflict(group, resource, own.get("name", ""), why)
+        raise invalid("autoscaling", KIND, (obj.get("metadata") or {}).get("name", ""), errors)
     obj["spec"] = {**(obj.get("spec") or {}), "replicas": (scale.get("spec") or {}).get("replicas", 0)}
 
 

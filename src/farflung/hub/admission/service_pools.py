@@ -1,0 +1,85 @@
+"""The addresses and node ports of one cluster's Services, remembered.
+
+A store of Services says at the start what is taken (`hold`); from then on writes take and release.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from farflung.hub.admission.services import Allocations, NotAvailable
+
+NETWORK: Final = "10.96.0.0/12"
+PORTS: Final = range(30000, 32768)
+ALL_TAKEN: Final = "range is full"
+
+
+class ServicePools:
+    """Implements `services.Pools`.  The next free one after the last one is taken: freed ones rest for a while."""
+
+    def __init__(self, network: str = NETWORK, ports: range = PORTS) -> None:
+        self.network = ipaddress.IPv4Network(network)
+        self.ports = ports
+        self._addresses: set[str] = set()
+        self._numbers: set[int] = set()
+        self._last_address = 0
+        self._last_number = -1
+
+    def hold(self, held: Allocations) -> None:
+        """What a stored Service has already."""
+        self._addresses.update(held.addresses)
+        self._numbers.update(held.ports)
+
+    def take_address(self, wanted: str) -> str:
+        address = self._check_address(wanted) if wanted else self._next_address()
+        self._addresses.add(address)
+        return address
+
+    def _check_address(self, wanted: str) -> str:
+        try:
+            address = ipaddress.IPv4Address(wanted)
+        except ValueError:
+            raise NotAvailable("the provided network does not match the current range") from None
+        if address not in self.network or not 0 < int(address) - int(self.network[0]) < self.network.num_addresses - 1:
+            raise NotAvailable("the provided network does not match the current range")
+        if wanted in self._addresses:
+            raise NotAvailable("provided IP is already allocated")
+        return wanted
+
+    def _next_address(self) -> str:
+        usable = self.network.num_addresses - 2  # neither the network's own nor the broadcast address
+        for step in range(usable):
+            offset = (self._last_address + step) % usable + 1
+            address = str(self.network[offset])
+            if address not in self._addresses:
+                self._last_address = offset
+                return address
+        raise NotAvailable(ALL_TAKEN)
+
+    def take_port(self, wanted: int) -> int:
+        number = self._check_port(wanted) if wanted else self._next_port()
+        self._numbers.add(number)
+        return number
+
+    def _check_port(self, wanted: int) -> int:
+        if wanted not in self.ports:
+            valid = f"{self.ports[0]}-{self.ports[-1]}"
+            raise NotAvailable(f"provided port is not in the valid range. The range of valid ports is {valid}")
+        if wanted in self._numbers:
+            raise NotAvailable("provided port is already allocated")
+        return wanted
+
+    def _next_port(self) -> int:
+        for step in range(1, len(self.ports) + 1):
+            at = (self._last_number + step) % len(self.ports)
+            if self.ports[at] not in self._numbers:
+                self._last_number = at
+                return self.ports[at]
+        raise NotAvailable(ALL_TAKEN)
+
+    def release_address(self, address: str) -> None:
+        self._addresses.discard(address)
+
+    def release_port(self, number: int) -> None:
+        self._numbers.discard(number)
