@@ -6,6 +6,7 @@ is reported becomes an error, a warning or nothing, as `fieldValidation` says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -174,8 +175,9 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext) -> Body:
     """The result of a patch, made to fit."""
 
     def refused(why: str) -> ApiError:
-        shown = go_text(context.patch) if context.patch is not None else _as_text(document)
-        return invalid("", "", "", [invalid_value("patch", shown, why)])
+        if context.patch is None:
+            return invalid("", "", "", [invalid_value("patch", _as_text(document), why)])
+        return invalid("", "", "", [invalid_value("patch", go_text(context.patch), _unrestorable(why))])
 
     if not isinstance(document, dict):
         raise refused(f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}")
@@ -187,6 +189,23 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext) -> Body:
         raise refused(error.why) from None
     keep_reset(document, obj)
     return Body(obj, judged(context.problems + unknown, context.options, refused))
+
+
+def _unrestorable(why: str) -> str:
+    """A strategic merge patch is not read from JSON, so upstream words its type errors in another way."""
+    found = MISMATCH.search(why)
+    if found is None:
+        return why
+    kind, target = GO_KINDS.get(found[1], found[1]), found[2]
+    if target.startswith("map["):
+        return f"cannot restore map from: {kind}"
+    if target.startswith("[]"):
+        return f"cannot restore slice from: {kind}"
+    return f"cannot restore struct from: {kind}" if "." in target else f"unrecognized type: {target}"
+
+
+MISMATCH: Final = re.compile(r"cannot unmarshal (\w+).* into Go .* of type (\S+)$")
+GO_KINDS: Final = {"array": "slice", "object": "map", "number": "int64"}
 
 
 def _check_patched_type(document: Obj, shape: Shape, context: PatchContext, refused: Callable[[str], ApiError]) -> None:

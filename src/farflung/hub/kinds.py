@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.admission import events
+from farflung.hub.admission import autoscaling, events
 from farflung.hub.admission.builtin import rules_for
 from farflung.hub.admission.rules import Rules
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.request import Target
 from farflung.hub.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj
+from farflung.machinery.schema.model import Schema
+
+Convert = Callable[[Obj], Obj]
 
 
-def _same(obj: Obj) -> Obj:
+def same(obj: Obj) -> Obj:
     return obj
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How a resource that shares another one's storage gets there and back.
+
+    Clients see the served form, the store has the stored form, and rules are applied to one of the two.
+    """
+
+    group: str
+    version: str  #: of the resource whose form is stored
+    served: Convert  #: stored → served
+    enter: Convert = same  #: served → the form of the rules
+    present: Convert = same  #: stored → the form of the rules
+    leave: Convert = same  #: the form of the rules → stored
+
+
+CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
+    ("events.k8s.io", "v1", "events"): Conversion(
+        "", "v1", served=events.to_events_v1, present=events.to_events_v1, leave=events.to_core
+    ),
+    ("autoscaling", "v1", "horizontalpodautoscalers"): Conversion(
+        "autoscaling", "v2", served=autoscaling.to_v1, enter=autoscaling.to_v2
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +54,28 @@ class Kind:
     resource: Resource
     shape: Shape
     rules: Rules
-    stored_as: Resource  #: the resource whose shape is in the store; nearly always the kind's own
-    to_storage: Callable[[Obj], Obj] = _same
-    from_storage: Callable[[Obj], Obj] = _same
+    stored_as: Resource  #: the resource whose form is stored; nearly always the kind's own
+    schema: Schema  #: of the form of the rules
+    conversion: Conversion | None = None
 
-    @property
-    def converts(self) -> bool:
-        return self.stored_as is not self.resource
+    def enter(self, obj: Obj) -> Obj:
+        """What a client sent, in the form of the rules."""
+        return obj if self.conversion is None else self.conversion.enter(obj)
+
+    def present(self, stored: Obj) -> Obj:
+        """What is stored, in the form of the rules."""
+        return stored if self.conversion is None else self.conversion.present(stored)
+
+    def served(self, stored: Obj) -> Obj:
+        """What is stored, as clients see it."""
+        return stored if self.conversion is None else self.conversion.served(stored)
 
     def encode(self, obj: Obj) -> bytes:
-        return objects.encode(self.stored_as, self.to_storage(obj))
+        """An object in the form of the rules, as it is stored."""
+        return objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
 
     def encode_stored(self, obj: Obj) -> bytes:
-        """The same for an object that has its stored shape already."""
+        """The same for an object that has its stored form already."""
         return objects.encode(self.stored_as, obj)
 
 
@@ -73,8 +111,10 @@ class Kinds:
     def _kind(self, resource: Resource) -> Kind:
         shape = shape_of(resource)
         rules = rules_for(resource.group, resource.kind)
-        if resource.storage_group is None:
-            return Kind(resource, shape, rules, resource)
-        stored = self.catalog.find(resource.storage_group, "v1", resource.plural)
-        assert stored is not None, "what shares another group's storage is served together with it"
-        return Kind(resource, shape, rules, stored, events.to_core, events.to_events_v1)
+        conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
+        if conversion is None:
+            return Kind(resource, shape, rules, resource, shape.schema)
+        stored = self.catalog.find(conversion.group, conversion.version, resource.plural)
+        assert stored is not None, "what shares another resource's storage is served together with it"
+        schema = shape.schema if conversion.enter is same else shape_of(stored).schema
+        return Kind(resource, shape, rules, stored, schema, conversion)

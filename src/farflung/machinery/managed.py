@@ -128,14 +128,14 @@ def _without_owners(obj: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": None, "resourceVersion": None}}
 
 
-def after_scale(entries: Entries, *, manager: str, api_version: str, now: str, replicas: Fields = REPLICAS) -> Entries:
+def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: Fields = REPLICAS) -> Entries:
     """Owners of an object whose number of replicas `manager` changed through the scale subresource.
 
-    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.
+    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.  The entry has no time, as upstream's has none.
     """
     if not any(has(one.get("fieldsV1") or {}, replicas) for one in entries):
         return entries
-    author = entry(manager, UPDATE, api_version, now, {}, "scale")
+    author = entry(manager, UPDATE, api_version, "", {}, "scale")
     return arranged(handed_over(entries, replicas, {}, author))
 
 

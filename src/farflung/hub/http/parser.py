@@ -16,7 +16,7 @@ import httptools
 
 from farflung.hub.http.limits import Limits
 from farflung.hub.http.messages import Request
-from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, too_large
+from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, method_not_allowed, too_large
 
 #: Where in a message the next byte belongs.
 BETWEEN: Final = 0
@@ -180,6 +180,8 @@ class RequestParser:
             except httptools.HttpParserCallbackError as error:
                 raise self._refusal or error.__context__ or error from None
             except httptools.HttpParserError as error:
+                if isinstance(error, httptools.HttpParserInvalidMethodError):
+                    raise method_not_allowed() from None
                 if not self.finished:
                     raise bad_request(f"malformed HTTP request: {error}") from None
             break

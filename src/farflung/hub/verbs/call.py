@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind, Kinds
 from farflung.hub.pools import Pools
 from farflung.hub.request import Query, Target, parse_query
-from farflung.machinery.errors import ApiError, not_found
+from farflung.machinery.errors import ApiError, FieldError, invalid, not_found
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Store
 
@@ -73,6 +73,11 @@ class Call:
         if entry is None:
             raise self.not_found()
         return entry
+
+    def invalid(self, name: str, errors: Sequence[FieldError]) -> ApiError:
+        """422, of the kind whose rules were broken."""
+        stored = self.kind.stored_as
+        return invalid(stored.group, stored.kind, name, errors)
 
     def not_found(self) -> ApiError:
         return not_found(self.resource.group, self.resource.plural, self.target.name)

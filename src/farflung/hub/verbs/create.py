@@ -13,7 +13,7 @@ from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import manager_of, own
-from farflung.machinery.errors import Obj, already_exists, bad_request, invalid
+from farflung.machinery.errors import Obj, already_exists, bad_request
 from farflung.store.base import ABSENT, Conflict, Entry
 
 GENERATED_BASE_LIMIT: Final = 58
@@ -27,7 +27,7 @@ async def create(call: Call) -> Answer:
     representation = respond.negotiated(call, many=False)
     body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape)
     warnings = body.warnings
-    entry = await create_object(call, body.obj, options, warnings, owner=manager_of(call, options))
+    entry = await create_object(call, call.kind.enter(body.obj), options, warnings, owner=manager_of(call, options))
     return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
 
 
@@ -52,13 +52,13 @@ async def create_object(
     set_system_fields(call, obj)
     rules.prepare_create(obj)
     arrival.sign(call, obj)
-    errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
-    errors += rules.validate(obj) + rules.validate_create(obj)
-    if errors:
-        raise invalid(call.resource.group, call.resource.kind, metadata.get("name", ""), errors)
-    warnings += rules.warnings(obj, None)
     give_back = arrival.reserve(call, obj, None)
     try:
+        errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
+        errors += rules.validate(obj) + rules.validate_create(obj)
+        if errors:
+            raise call.invalid(metadata.get("name", ""), errors)
+        warnings += rules.warnings(obj, None)
         entry = await insert(call, obj, options)
     except BaseException:
         give_back()

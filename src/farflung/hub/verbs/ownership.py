@@ -35,7 +35,7 @@ def own(call: Call, obj: Obj, old: Obj | None, manager: str) -> None:
     entries = managed.after_update(
         obj,
         old,
-        call.kind.shape.schema,
+        call.kind.schema,
         manager=manager,
         api_version=call.resource.api_version,
         now=call.now(),

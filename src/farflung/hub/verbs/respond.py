@@ -73,7 +73,7 @@ class Presenter:
         self._call = call
         self._kind = call.kind
         self._representation = representation
-        self._plain = not representation.as_ and representation.media == "json" and not self._kind.converts
+        self._plain = not representation.as_ and representation.media == "json" and self._kind.conversion is None
         self._printer = call.resource.printer
         self._include = table.included(call.query.get("includeObject", "")) if self.has_columns else ""
 
@@ -136,7 +136,7 @@ class Presenter:
         return [head + separator[1:], separator.join(views), b"]}"]
 
     def _object(self, entry: Entry) -> Obj:
-        return self._kind.from_storage(objects.decode(entry))
+        return self._kind.served(objects.decode(entry))
 
     def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
         return self._as_asked(self._object(entry), headers=headers)

@@ -51,7 +51,7 @@ def not_here(call: Call) -> ApiError:
 
 
 def get_scale(call: Call) -> Answer:
-    return scale_answer(call, call.kind.from_storage(objects.decode(call.found())))
+    return scale_answer(call, call.kind.served(objects.decode(call.found())))
 
 
 def scale_answer(call: Call, obj: Obj) -> Answer:
@@ -76,13 +76,13 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
 
     def new(present: Obj) -> Obj:
         scale = wanted(scale_of(present, call.resource.group, call.resource.kind))
-        apply_scale(present, scale, group=call.resource.group, resource=call.resource.plural)
+        apply_scale(present, scale)
         present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
         return present
 
     change = Change(new, subresource="scale", owner=manager_of(call, options))
     entry = await change_object(call, change, options)
-    return scale_answer(call, call.kind.from_storage(objects.decode(entry)))
+    return scale_answer(call, call.kind.served(objects.decode(entry)))
 
 
 # --- the doors ------------------------------------------------------------------------------------

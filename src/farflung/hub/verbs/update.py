@@ -48,7 +48,7 @@ async def update(call: Call) -> Answer:
         insists = metadata.get("resourceVersion") or metadata.get("uid")
         if not call.kind.rules.create_on_update or insists or call.target.subresource:
             raise call.not_found()
-        entry = await create_object(call, body.obj, options, body.warnings, owner=manager)
+        entry = await create_object(call, call.kind.enter(body.obj), options, body.warnings, owner=manager)
         return respond.with_entry(call, representation, entry, status=201, warnings=body.warnings)
     sent = orjson.dumps(body.obj)
     change = Change(
@@ -76,17 +76,16 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
     on the version it saw.  Nothing is written when nothing changed."""
     for _ in range(ATTEMPTS):
         entry = call.found()
-        old = call.kind.from_storage(objects.decode(entry))
-        new = change.new(call.kind.from_storage(objects.decode(entry)))
+        old = call.kind.present(objects.decode(entry))
+        new = call.kind.enter(change.new(call.kind.served(objects.decode(entry))))
         insists = check_preconditions(call, change, new, old, entry)
-        admit_change(call, change, new, old)
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new == old:
-            return entry
-        gone = is_released(new)
+        prepare_change(call, change, new, old)
         give_back = arrival.reserve(call, new, old)
         try:
-            written = await write(call, entry, new, gone=gone, dry_run=options.dry_run)
+            check_change(call, change, new, old)
+            if new == old:
+                return entry
+            written = await write(call, entry, new, dry_run=options.dry_run)
         except Conflict:
             give_back()
             if insists:
@@ -101,11 +100,11 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
     raise modified(call)
 
 
-async def write(call: Call, entry: Entry, new: Obj, *, gone: bool, dry_run: bool) -> Entry:
+async def write(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry:
     value = call.kind.encode(new)
     if dry_run:
         return Entry(entry.key, value, entry.revision)
-    if not gone:
+    if not is_released(new):
         return await call.store.put(entry.key, value, expect=entry.revision)
     revision = await call.store.delete(entry.key, expect=entry.revision)
     return Entry(entry.key, objects.stamp(value, revision), revision)
@@ -138,8 +137,8 @@ def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: E
     if not version or version == "0":
         if not call.kind.rules.unconditional_update:
             why = "must be specified for an update"
-            error = invalid_value("metadata.resourceVersion", "", why)
-            raise invalid(call.resource.group, call.resource.kind, call.target.name, [error])
+            error = invalid_value("metadata.resourceVersion", 0, why)
+            raise invalid(call.resource.group, call.resource.plural, call.target.name, [error])
         return False
     if not version.isascii() or not version.isdigit():
         why = f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax"
@@ -160,8 +159,8 @@ def registry_key(call: Call) -> str:
 KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
-def admit_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
-    """System fields, rules, validation and ownership of a changed object."""
+def prepare_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
+    """System fields, defaults, ownership, and what the kind does with a change."""
     rules, metadata, present = call.kind.rules, new["metadata"], old["metadata"]
     metadata.setdefault("uid", present["uid"])
     for name in KEPT:
@@ -178,26 +177,33 @@ def admit_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
         own_change(call, new, old, change.owner)
     if change.subresource == "status":
         rules.prepare_status(new, old)
-        errors = rules.validate_status(new, old)
     elif change.subresource == "approval":
         certificates.prepare_approval(new, old, call.now())
-        errors = certificates.validate_approval(new, old)
-    elif change.subresource in PARTS:
-        errors = core.validate_finalize(new, old) if change.subresource == "finalize" else []
-    else:
+    elif change.subresource not in PARTS:
         rules.prepare_update(new, old)
-        errors = rules.validate_update(new, old)
     count_generation(call, new, old)
-    metadata = new["metadata"]
-    wrong = validate_metadata_update(new, old) * 2  # upstream says it twice: for every object, and for this kind
-    wrong += validate_metadata(new, rules, namespaced=call.resource.namespaced)
-    if change.subresource != "status":
-        wrong += rules.validate(new)
-    wrong += errors
-    if wrong:
-        raise invalid(call.resource.group, call.resource.kind, call.target.name, wrong)
+
+
+def check_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
+    rules = call.kind.rules
+    errors = validate_metadata_update(new, old) * 2  # upstream says it twice: for every object, and for this kind
+    errors += validate_metadata(new, rules, namespaced=call.resource.namespaced)
+    match change.subresource:
+        case "status":
+            errors += rules.validate_status(new, old)
+        case "approval":
+            errors += certificates.validate_approval(new, old)
+        case "finalize":
+            errors += core.validate_finalize(new, old)
+        case "ephemeralcontainers" | "resize":
+            errors += rules.validate(new)
+        case _:
+            errors += rules.validate(new) + rules.validate_update(new, old)
+    if errors:
+        raise call.invalid(call.target.name, errors)
     change.warnings += rules.warnings(new, old)
     set_owners(new, managed.settle(new, old))
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
 #: subresource → the part of the object that it writes; /status and /scale have rules of their own
@@ -234,7 +240,7 @@ def own_change(call: Call, new: Obj, old: Obj, owner: str) -> None:
     entries = old["metadata"].get("managedFields") or []
     if new.get("spec") != old.get("spec"):
         api_version = call.resource.api_version
-        entries = managed.after_scale(entries, manager=owner, api_version=api_version, now=call.now())
+        entries = managed.after_scale(entries, manager=owner, api_version=api_version)
     set_owners(new, entries)
 
 
