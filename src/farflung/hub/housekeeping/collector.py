@@ -35,6 +35,7 @@ from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 16
+FARTHEST: Final = 1000  #: owners of owners that are looked through for a circle
 #: they come and go by the thousand, and nobody owns them
 NOT_COLLECTED: Final = frozenset({"/core/events/"})
 
@@ -143,10 +144,25 @@ class Collector:
 
     def _following(self, key: str, identity: Identity) -> Following:
         place = Place(key, identity.uid)
-        keys = self._dependents.of(place)
-        fewer, more = (keys, self._marked) if len(keys) < len(self._marked) else (self._marked, keys)
-        circular = any(one in more and self._marked[one] == FOREGROUND for one in fewer)
-        return Following(any=bool(keys), blocking=self._dependents.block(place), circular=circular)
+        return Following(
+            any=bool(self._dependents.of(place)),
+            blocking=self._dependents.block(place),
+            circular=self._holds_itself(key),
+        )
+
+    def _holds_itself(self, key: str) -> bool:
+        """Whether the owners that an object holds, and the owners that those hold, lead back to it, all of them being
+        deleted in the foreground."""
+        seen: set[str] = set()
+        ahead = self._dependents.held_by(key)
+        while ahead and len(seen) < FARTHEST:
+            owner = ahead.pop()
+            if owner == key:
+                return True
+            if owner not in seen and self._marked.get(owner) == FOREGROUND:
+                seen.add(owner)
+                ahead += self._dependents.held_by(owner)
+        return False
 
     # --- what is done about it --------------------------------------------------------------------
 

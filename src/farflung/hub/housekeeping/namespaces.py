@@ -34,8 +34,8 @@ class Pace:
     #: Before a deleted namespace's content goes.  Kubernetes waits for five, for the sake of its caches; we have none,
     #: but clients that look right after the deletion count on finding what was there.
     grace: float = 2.0
-    #: Between two reports on a namespace that is held, while its content dwindles.
-    report: float = 1.0
+    #: Before a namespace that was held is looked at again, once some of its content has gone.
+    again: float = 1.0
 
 
 USUAL_PACE: Final = Pace()
@@ -110,8 +110,8 @@ class Namespaces:
             self._soon(scope)
 
     def _soon(self, scope: Scope) -> None:
-        """Look at a namespace at once if it is empty, and now and then before that."""
-        self.work.add_later(scope, self._pace.report if self._remaining[scope] else 0)
+        """However fast its content dwindles, a namespace is looked at only now and then."""
+        self.work.add_later(scope, self._pace.again)
 
     def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
         return self._store.list(objects.prefix(resource, *scope)).entries

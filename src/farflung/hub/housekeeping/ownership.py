@@ -3,6 +3,7 @@
     owner gone                          its dependents lose the reference; one that loses its last goes too
     owner waits (foregroundDeletion)    its dependents go first; those with blockOwnerDeletion hold it
     owner lets go (orphan)              its dependents lose the reference and stay
+    owners wait in a circle             one of them stops holding the next
 
 Every object is decided on alone, from the state of its owners and a word about its dependents, and every decision
 is one write to that object.  The write is a change, the change is looked at: so a cascade walks by itself, and can be
@@ -106,7 +107,7 @@ class Following:
 
     any: bool = False
     blocking: bool = False  #: some hold it until they are gone
-    circular: bool = False  #: some are waiting for their own dependents
+    circular: bool = False  #: it holds an owner that waits for an owner … that waits for the object itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,33 +149,28 @@ def decide(identity: Identity, owners: Sequence[Owner], following: Following) ->
     if orphaned := _in(states, Owner.ORPHANING):
         return Disown(orphaned)
     if identity.deletionTimestamp is not None:
-        return _finish(identity.mark, following)
+        return _finish(identity, following)
     if not states or Owner.UNCLEAR in owners:
         return Leave()
     waiting = _in(states, Owner.WAITING)
     if present := _in(states, Owner.PRESENT):
         lost = (waiting | _in(states, Owner.ABSENT)) - present
         return Disown(lost) if lost else Leave()
-    if waiting and following.any:
-        return _go_before_owner(identity, following)
-    return Delete(_own_policy(identity))
+    if waiting and following.circular:
+        return Unblock()
+    return Delete("Foreground" if waiting and following.any else _own_policy(identity))
 
 
 def _in(states: Iterable[tuple[str, Owner]], state: Owner) -> frozenset[str]:
     return frozenset(uid for uid, actual in states if actual is state)
 
 
-def _finish(mark: str, following: Following) -> Action:
+def _finish(identity: Identity, following: Following) -> Action:
+    mark = identity.mark
     held = following.any if mark == ORPHAN else following.blocking
-    return Release(mark) if mark and not held else Leave()
-
-
-def _go_before_owner(identity: Identity, following: Following) -> Action:
-    """The object is to go before its owner, and its own dependents before it.  Where they are waiting already, owners
-    may form a circle: somebody in it must stop holding the next."""
-    if following.circular and any(reference.blockOwnerDeletion for reference in identity.references):
-        return Unblock()
-    return Delete("Foreground")
+    if mark and not held:
+        return Release(mark)
+    return Unblock() if mark == FOREGROUND and following.circular else Leave()
 
 
 def _own_policy(identity: Identity) -> str:
@@ -241,6 +237,10 @@ class Dependents:
 
     def owners(self, key: str) -> list[Place]:
         return [hold.owner for hold in self._holds.get(key, ())]
+
+    def held_by(self, key: str) -> list[str]:
+        """The keys of the owners that cannot go before an object."""
+        return [hold.owner.key for hold in self._holds.get(key, ()) if hold.blocks]
 
     def of(self, owner: Place) -> Collection[str]:
         """The keys of an owner's dependents."""

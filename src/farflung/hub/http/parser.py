@@ -16,7 +16,7 @@ import httptools
 
 from farflung.hub.http.limits import Limits
 from farflung.hub.http.messages import Request
-from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, method_not_allowed, too_large
+from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, too_large
 
 #: Where in a message the next byte belongs.
 BETWEEN: Final = 0

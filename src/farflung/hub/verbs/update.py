@@ -72,13 +72,13 @@ def check_name(call: Call, metadata: Obj) -> None:
 
 
 async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
-    """Apply a change to the object the path names, again if somebody else was faster and the client does not insist
-    on the version it saw.  Nothing is written when nothing changed."""
+    """Apply a change to the object the path names, and again if somebody else was faster: a client that insists on
+    the version it saw is then refused.  Nothing is written when nothing changed."""
     for _ in range(ATTEMPTS):
         entry = call.found()
         old = call.kind.present(objects.decode(entry))
         new = call.kind.enter(change.new(call.kind.served(objects.decode(entry))))
-        insists = check_preconditions(call, change, new, old, entry)
+        check_preconditions(call, change, new, old, entry)
         prepare_change(call, change, new, old)
         give_back = arrival.reserve(call, new, old)
         try:
@@ -88,8 +88,6 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
             written = await write(call, entry, new, dry_run=options.dry_run)
         except Conflict:
             give_back()
-            if insists:
-                raise modified(call) from None
         except BaseException:
             give_back()
             raise
@@ -123,8 +121,8 @@ def is_released(obj: Obj) -> bool:
     return not metadata.get("deletionGracePeriodSeconds") and not held
 
 
-def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: Entry) -> bool:
-    """The uid and resourceVersion a client sends must be those of the object.  True: it sent a resourceVersion."""
+def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: Entry) -> None:
+    """The uid and resourceVersion a client sends must be those of the object."""
     metadata, present = new["metadata"], old["metadata"]
     uid = metadata.get("uid")
     if change.replaces and uid and uid != present["uid"]:
@@ -139,13 +137,12 @@ def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: E
             why = "must be specified for an update"
             error = invalid_value("metadata.resourceVersion", 0, why)
             raise invalid(call.resource.group, call.resource.plural, call.target.name, [error])
-        return False
+        return
     if not version.isascii() or not version.isdigit():
         why = f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax"
         raise bad_request(why)
     if int(version) != entry.revision:
         raise modified(call)
-    return True
 
 
 def registry_key(call: Call) -> str:
