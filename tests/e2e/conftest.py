@@ -1,0 +1,58 @@
+"""A real hub for all tests of a worker, and each test once for every kubectl."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))  # the tests beside this file share what runs hubs and kubectls
+from hub_process import HubProcess
+from kubectl_runner import Kubectl, kubectls
+
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def session_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path_factory.mktemp("hub") / "data")
+    try:
+        yield hub
+        assert hub.stop() == "farflung hub is stopping\n"
+        assert hub.trouble() == []
+    finally:
+        hub.kill()
+
+
+@pytest.fixture
+def hub(session_hub: HubProcess) -> Iterator[HubProcess]:
+    """The hub that the tests share.  Whatever a test does to it, it goes on and has nothing to complain about."""
+    known = len(session_hub.trouble())
+    yield session_hub
+    assert session_hub.process.poll() is None, "the hub has ended"
+    assert session_hub.trouble()[known:] == []
+
+
+@pytest.fixture
+def namespace(hub: HubProcess) -> str:
+    name = f"test-{next(NUMBERS)}"
+    with hub.client() as client:
+        client.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    return name
+
+
+def every_kubectl() -> list[Any]:
+    """The newest for every run of the tests, the others when there is time."""
+    *older, newest = kubectls() or [None]
+    return [pytest.param(newest), *(pytest.param(binary, marks=pytest.mark.slow) for binary in older)]
+
+
+@pytest.fixture(params=every_kubectl(), ids=lambda binary: binary.name if binary else "no kubectl")
+def kubectl(request: pytest.FixtureRequest, hub: HubProcess, namespace: str, tmp_path: Path) -> Kubectl:
+    if request.param is None:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    return Kubectl(request.param, hub, tmp_path, namespace)
