@@ -37,6 +37,7 @@ async def create_object(
     """Everything between a decoded object and the stored entry.  Without an owner its managedFields are set already."""
     rules = call.kind.rules
     metadata = obj.setdefault("metadata", {})
+    generated = not metadata.get("name")
     set_namespace(call, metadata)
     distinct_owners(metadata, warnings)
     if metadata.get("resourceVersion"):
@@ -59,7 +60,7 @@ async def create_object(
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
         warnings += rules.warnings(obj, None)
-        entry = await insert(call, obj, options)
+        entry = await insert(call, obj, options, generated=generated)
     except BaseException:
         give_back()
         raise
@@ -92,8 +93,8 @@ def distinct_owners(metadata: Obj, warnings: list[str]) -> None:
     if twice:
         metadata["ownerReferences"] = kept
         warnings.append(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
-            "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
+            "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
             + ", ".join(dict.fromkeys(twice))
         )
 
@@ -114,10 +115,9 @@ def set_namespace(call: Call, metadata: Obj) -> None:
         metadata["namespace"] = namespace
 
 
-async def insert(call: Call, obj: Obj, options: WriteOptions) -> Entry:
+async def insert(call: Call, obj: Obj, options: WriteOptions, *, generated: bool) -> Entry:
     """Store a new object.  A generated name that is taken is tried again with another suffix."""
     metadata = obj["metadata"]
-    generated = metadata["name"] != call.target.name and bool(metadata.get("generateName"))
     for _ in range(GENERATED_ATTEMPTS if generated else 1):
         key = call.key_of(metadata["name"])
         if call.store.get(key) is None:
@@ -132,6 +132,11 @@ async def insert(call: Call, obj: Obj, options: WriteOptions) -> Entry:
             del metadata["name"]
             generate_name(call, metadata)
     error = already_exists(call.resource.group, call.resource.plural, taken)
+    if generated:
+        error.message += ", the server was not able to generate a unique name for the object"
+        error.details = (error.details or {}) | {"retryAfterSeconds": 1}
+        error.headers = [("Retry-After", "1")]
+        raise error
     existing = call.store.get(key)
     if existing is not None and "deletionTimestamp" in objects.decode(existing)["metadata"]:
         error.message = f"object is being deleted: {error.message}"

@@ -1,0 +1,42 @@
+"""Hubs without sockets for the tests of the API."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from farflung.hub import objects
+from farflung.store.base import Store
+from farflung.store.memory import MemoryStore
+from farflung.store.sqlite import SqliteStore
+
+sys.path.append(str(Path(__file__).parent))  # the tests beside this file share a harness
+from hub_harness import LocalHub
+
+
+async def open_memory(directory: Path) -> Store:
+    return MemoryStore(stamp=objects.stamp)
+
+
+async def open_sqlite(directory: Path) -> Store:
+    return await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp)
+
+
+STORES: dict[str, Callable[[Path], Awaitable[Store]]] = {"memory": open_memory, "sqlite": open_sqlite}
+
+
+@pytest.fixture
+async def hub() -> LocalHub:
+    """A hub with the default namespace and nothing else in it."""
+    return await LocalHub.in_memory().furnish()
+
+
+@pytest.fixture(params=STORES)
+async def any_hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalHub]:
+    """The same on every kind of store, for what depends on state."""
+    store = await STORES[request.param](tmp_path)
+    yield await LocalHub(store).furnish()
+    await store.close()

@@ -1,0 +1,283 @@
+"""A hub without sockets, and a client that calls it as a function."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from farflung.apis.builtin import BUILTIN
+from farflung.hub import objects
+from farflung.hub.app import Hub
+from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.http.messages import Request, Response, Stream
+from farflung.hub.kinds import Kinds
+from farflung.hub.pools import Pools
+from farflung.hub.verbs.call import Tools
+from farflung.hub.verbs.watch import Watches
+from farflung.lib import ids
+from farflung.machinery.errors import Obj
+from farflung.store.base import Store
+from farflung.store.memory import MemoryStore
+
+ADMIN_TOKEN = "the-token-of-the-administrator"
+USER_TOKEN = "the-token-of-somebody"
+USERS = {
+    token_hash(ADMIN_TOKEN): User("admin", (ADMINISTRATORS, "system:authenticated")),
+    token_hash(USER_TOKEN): User("somebody", ("system:authenticated",)),
+}
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+PODS = "/api/v1/namespaces/default/pods"
+SERVICES = "/api/v1/namespaces/default/services"
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+Query = Mapping[str, Any]
+
+
+@cache
+def all_kinds() -> Kinds:
+    """Compiled once for all hubs of a test run."""
+    return Kinds(Catalog(BUILTIN))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        """Of a failure Status."""
+        status = self.json
+        assert status["kind"] == "Status", status
+        assert status["status"] == "Failure", status
+        assert status["code"] == self.status, status
+        return str(status["message"])
+
+    @property
+    def reason(self) -> str:
+        return str(self.json.get("reason", ""))
+
+    @property
+    def warnings(self) -> list[str]:
+        return [value for name, value in self.headers if name == "Warning"]
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the object or list."""
+        return int(self.json["metadata"]["resourceVersion"])
+
+    @property
+    def names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in self.json["items"]]
+
+
+class Collector:
+    """A sink that keeps what was written."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._news = asyncio.Event()
+        self.data = b""
+        self.closed = False
+        self.aborted = False
+
+    @property
+    def buffered(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None:
+        if not self.closed:
+            self.data += data
+            self._news.set()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._news.set()
+            asyncio.get_running_loop().call_soon(self._stop)
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.close()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not done():
+                self._news.clear()
+                await self._news.wait()
+
+
+class Watch:
+    """An open watch and the events it brought."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.content_type = stream.content_type
+        self._stream = stream
+        self._sink = Collector(stream.stop)
+        stream.start(self._sink)
+
+    @property
+    def events(self) -> list[Obj]:
+        return [json.loads(line) for line in self._sink.data.splitlines()]
+
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """(type, name) of every event; of a bookmark, its resourceVersion instead of a name."""
+        return [
+            (event["type"], event["object"]["metadata"].get("name", event["object"]["metadata"].get("resourceVersion")))
+            for event in self.events
+        ]
+
+    async def next(self, count: int) -> list[Obj]:
+        """All events, as soon as there are so many."""
+        await self._sink.until(lambda: self._sink.data.count(b"\n") >= count)
+        return self.events
+
+    async def end(self) -> list[Obj]:
+        """All events, as soon as the stream has ended."""
+        await self._sink.until(lambda: self._sink.closed)
+        return self.events
+
+    @property
+    def closed(self) -> bool:
+        return self._sink.closed
+
+    def leave(self) -> None:
+        """As a client that goes away."""
+        if not self._sink.closed:
+            self._sink.closed = True
+            self._stream.stop()
+
+
+class LocalHub:
+    """The hub on a store, with a clock and name suffixes that tests may set."""
+
+    def __init__(self, store: Store, *, longest_watch: float = 3600) -> None:
+        self.store = store
+        self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+        self.suffix: Callable[[], str] = ids.random_suffix
+        kinds = all_kinds()
+        tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.new_uid, lambda: self.suffix())
+        self.watches = Watches(store, longest=lambda: longest_watch)
+        self.function = Hub(kinds, tools, Authenticator(USERS), self.watches)
+        self.token: str | None = ADMIN_TOKEN
+
+    @classmethod
+    def in_memory(cls) -> LocalHub:
+        return cls(MemoryStore(stamp=objects.stamp))
+
+    async def furnish(self) -> LocalHub:
+        """What housekeeping would bring: the default namespace and its account."""
+        await self.create("/api/v1/namespaces", {"metadata": {"name": "default"}})
+        await self.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        return self
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @contextmanager
+    def writes_nothing(self) -> Iterator[None]:
+        before = self.store.revision
+        yield
+        assert self.store.revision == before, "something was written"
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def prepared(self, method: str, path: str, body: Any, query: Query | str, headers: Mapping[str, str]) -> Request:
+        sent = dict(headers)
+        if self.token is not None:
+            sent.setdefault("authorization", f"Bearer {self.token}")
+        sent.setdefault("user-agent", "test/1.0")
+        if body is None:
+            raw = b""
+        elif isinstance(body, bytes):
+            raw = body
+        else:
+            raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        if raw:
+            sent.setdefault("content-type", "application/json")
+        return Request(method, path, query if isinstance(query, str) else urlencode(query), sent, raw)
+
+    async def answer(self, request: Request) -> Response | Stream:
+        answer = self.function(request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def request(
+        self, method: str, path: str, body: Any = None, *, query: Query | str = "", **headers: str
+    ) -> Answer:
+        """Headers are keywords: `accept="application/yaml"`, `content_type=…`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.answer(self.prepared(method, path, body, query, named))
+        assert isinstance(answer, Response), "this is a watch"
+        whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        return Answer(answer.status, whole, answer.content_type, tuple(answer.headers))
+
+    async def get(self, path: str, query: Query | str = "", **headers: str) -> Answer:
+        return await self.request("GET", path, query=query, **headers)
+
+    async def post(self, path: str, body: Any = None, query: Query | str = "", **headers: str) -> Answer:
+        return await self.request("POST", path, body, query=query, **headers)
+
+    async def put(self, path: str, body: Any = None, query: Query | str = "", **headers: str) -> Answer:
+        return await self.request("PUT", path, body, query=query, **headers)
+
+    async def patch(
+        self, path: str, body: Any, media: str = MERGE_PATCH, query: Query | str = "", **headers: str
+    ) -> Answer:
+        return await self.request("PATCH", path, body, query=query, content_type=media, **headers)
+
+    async def delete(self, path: str, body: Any = None, query: Query | str = "", **headers: str) -> Answer:
+        return await self.request("DELETE", path, body, query=query, **headers)
+
+    async def watch(self, path: str, query: Query | None = None, **headers: str) -> Watch:
+        request = self.prepared("GET", path, None, {"watch": "1", **(query or {})}, headers)
+        answer = await self.answer(request)
+        assert isinstance(answer, Stream), answer
+        return Watch(answer)
+
+    async def create(self, path: str, obj: Obj) -> Obj:
+        """An object that certainly can be created."""
+        answer = await self.post(path, obj)
+        assert answer.status == 201, answer.body
+        return answer.json  # type: ignore[no-any-return]
+
+    async def config_map(self, name: str, labels: Mapping[str, str] | None = None, **data: str) -> Obj:
+        metadata: Obj = {"name": name}
+        if labels is not None:
+            metadata["labels"] = dict(labels)
+        return await self.create(CONFIG_MAPS, {"metadata": metadata, "data": data} if data else {"metadata": metadata})
+
+
+def deployment(name: str, **spec: Any) -> Obj:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template, **spec}}
+
+
+def pod(name: str, **spec: Any) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "nginx"}], **spec}}
