@@ -42,6 +42,7 @@ class Group:
         stored_as: tuple[str, str] | None = None,
         printer: Printer | None = None,
         selectable: SelectableFields | None = None,
+        deprecated: str = "",
     ) -> Resource:
         """An ordinary resource.  `stored_as` is the group and version its objects are kept in, if not this one."""
         storage_group, storage_version = stored_as or (self.name, self.version)
@@ -64,6 +65,7 @@ class Group:
             row_conditions=printer.conditions if printer else None,
             selectable=selectable or {},
             storage_group=storage_group if storage_group != self.name else None,
+            deprecated=deprecated,
         )
 
     def virtual(
@@ -75,6 +77,7 @@ class Group:
         short_names: tuple[str, ...] = (),
         verbs: tuple[str, ...] = ("create",),
         printer: Printer | None = None,
+        deprecated: str = "",
     ) -> Resource:
         """A resource that is answered, never stored."""
         return Resource(
@@ -90,6 +93,7 @@ class Group:
             verbs=verbs,
             columns=printer.columns if printer else (),
             cells=printer.cells if printer else None,
+            deprecated=deprecated,
         )
 
 

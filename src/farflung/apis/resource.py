@@ -50,6 +50,7 @@ class Resource:
     cells: Callable[[Obj, Any], list[Any]] | None = None  #: (object, now) → one row's cells, one per column
     selectable: SelectableFields = field(default_factory=dict)  #: beside metadata.name and metadata.namespace
     storage_group: str | None = None  #: the group its objects are stored under when another one shares them (events)
+    deprecated: str = ""  #: the warning that every answer about it carries
     custom: bool = False  #: defined by a CustomResourceDefinition
     row_conditions: Conditions | None = None  #: what a row says beside its cells
 

@@ -17,17 +17,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from farflung import __version__
 from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
+from farflung.hub.auth.user import ANONYMOUS, User, is_administrator
 from farflung.hub.catalog import discovery
 from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.hub.http.messages import Answer, Request, Response
 from farflung.hub.kinds import Kinds
+from farflung.hub.options import list_options
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
 from farflung.hub.verbs.call import Call, Tools
+from farflung.hub.verbs.reviews import Reviews
 from farflung.hub.verbs.watch import Watches
-from farflung.hub.options import list_options
-from farflung.machinery.errors import ApiError, forbidden, internal, method_not_allowed, no_such_path
+from farflung.machinery.errors import ApiError, forbidden, method_not_allowed, no_such_path
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,9 @@ VERSION: Final = {
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
 #: what anybody may read without saying who they are
-PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version")
+PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
+
+METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 Verb = Callable[[Call], Answer | Awaitable[Answer]]
 
@@ -75,6 +78,7 @@ class Hub:
         self._metrics = Metrics(watches)
         self._documents = discovery.Documents(kinds.catalog)
         self._openapi = OpenAPI(kinds.catalog)
+        self._reviews = Reviews(authenticator)
         self._verbs: Mapping[str, Verb] = {
             "get": read.get,
             "create": create.create,
@@ -119,7 +123,7 @@ class Hub:
         return self._resource(request, target, user)
 
     def _authorize(self, user: User, path: str) -> None:
-        if ADMINISTRATORS in user.groups or path.startswith(PUBLIC):
+        if is_administrator(user) or first_part(path) in PUBLIC:
             return
         if user is ANONYMOUS:
             raise ApiError(401, "Unauthorized", "Unauthorized")
@@ -139,6 +143,8 @@ class Hub:
             raise no_such_path()
         if target.subresource:
             return subresources.dispatch(call)
+        if target.watch and request.method != "GET":
+            raise method_not_allowed()
         verb = VERBS.get((request.method, bool(target.name) and not target.watch))
         if verb == "list" and list_options_say_watch(request, target):
             verb = "watch"
@@ -148,6 +154,8 @@ class Hub:
             raise method_not_allowed()
         if verb == "watch":
             return self._watches.open(call)
+        if not kind.resource.storage_version_hash and verb == "create":
+            return self._reviews.answer(call)
         if verb == "list":
             return read.list_(call)
         return self._verbs[verb](call)
@@ -156,8 +164,7 @@ class Hub:
 
     def _document(self, request: Request, path: str, user: User) -> Answer:
         self._authorize(user, path)
-        first = path.split("/", 2)[1]
-        match first:
+        match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)
             case "version":
@@ -181,6 +188,11 @@ class Hub:
 
 def list_options_say_watch(request: Request, target: Target) -> bool:
     return target.watch or ("watch" in request.query and list_options(request.query).watch)
+
+
+def first_part(path: str) -> str:
+    """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
+    return path[1:].partition("/")[0]
 
 
 def page_not_found() -> Response:
@@ -207,8 +219,9 @@ class Metrics:
     def count(self, method: str, code: int) -> None:
         child = self._children.get((method, code))
         if child is None:
-            known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
-            child = self._children[method, code] = self._requests.labels(known, str(code))
+            known = method if method in METHODS else "other"
+            child = self._requests.labels(known, str(code))
+            self._children[known, code] = child
         child.inc()
 
     def text(self) -> bytes:

@@ -22,7 +22,15 @@ from farflung.hub.shapes import Shape
 from farflung.machinery.codec import json, protobuf, yaml
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf import summary
-from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote, invalid, invalid_value, unsupported_media_type
+from farflung.machinery.errors import (
+    ApiError,
+    Obj,
+    bad_request,
+    go_quote,
+    invalid,
+    invalid_value,
+    unsupported_media_type,
+)
 from farflung.machinery.patch.strategic import go_text
 from farflung.machinery.schema.strictness import strict_text, yaml_errors
 
@@ -89,7 +97,9 @@ def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
     if value is None:
         return {}, problems
     if not isinstance(value, dict):
-        target = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        target = (
+            'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
         why = f"json: cannot unmarshal {json.NAMES[type(value)]} into Go value of type {target}"
         raise _unrecognized(request, shape, NO_KIND + why)
     return value, problems
@@ -168,19 +178,21 @@ class PatchContext:
     options: WriteOptions
     problems: list[str]  #: duplicate fields of the patch itself
     shapes: Shapes
-    patch: Obj | None = None  #: a strategic merge patch, which is shown instead of the result
 
 
-def conform_patched(document: Any, shape: Shape, context: PatchContext) -> Body:
-    """The result of a patch, made to fit."""
+def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: Obj | None = None) -> Body:
+    """The result of a patch, made to fit.  Of a strategic merge patch, `patch`, what is left of it is shown instead of
+    the result when that does not fit."""
 
     def refused(why: str) -> ApiError:
-        if context.patch is None:
+        if patch is None:
             return invalid("", "", "", [invalid_value("patch", _as_text(document), why)])
-        return invalid("", "", "", [invalid_value("patch", go_text(context.patch), _unrestorable(why))])
+        return invalid("", "", "", [invalid_value("patch", go_text(patch), _unrestorable(why))])
 
     if not isinstance(document, dict):
-        raise refused(f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}")
+        raise refused(
+            f"json: cannot unmarshal {json.NAMES.get(type(document), 'null')} into Go value of type {shape.kind}"
+        )
     document = {name: document[name] for name in sorted(document)}
     _check_patched_type(document, shape, context, refused)
     try:

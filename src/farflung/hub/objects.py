@@ -16,7 +16,7 @@ import orjson
 
 from farflung.apis.resource import Resource
 from farflung.machinery.errors import Obj
-from farflung.machinery.selectors import EVERYTHING, FieldSelector, LabelSelector
+from farflung.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector
 from farflung.store.base import Entry, Revision
 
 METADATA_ORDER: Final = (
@@ -124,7 +124,7 @@ class Selection:
 
     resource: Resource = field(compare=False)
     labels: LabelSelector = EVERYTHING
-    fields: FieldSelector = FieldSelector()
+    fields: FieldSelector = EVERY_FIELD
 
     def __bool__(self) -> bool:
         return bool(self.labels) or bool(self.fields)

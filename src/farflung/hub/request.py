@@ -40,13 +40,11 @@ def split_cluster(path: str) -> tuple[str, str]:
 @lru_cache(maxsize=8192)
 def target_of(cluster: str, path: str) -> Target | None:
     """The resource a path names; None if it is not a resource path (discovery, health, nonsense)."""
-    parts = path.split("/")[1:]
+    parts = unquote(path).split("/")[1:]  # %2F is a slash like any other, so no part ever holds one
     if parts and not parts[-1]:
         parts.pop()  # a trailing slash means nothing
     if not all(parts):
         return None
-    if "%" in path:
-        parts = [unquote(part) for part in parts]
     match parts:
         case ["api", version, *rest]:
             group = ""

@@ -97,8 +97,8 @@ def bad_request(message: str) -> ApiError:
 
 
 def forbidden(group: str, resource: str, name: str, why: str) -> ApiError:
-    subject = f'{qualified(resource, group)} "{name}" is forbidden' if name else f"{qualified(resource, group)} is forbidden"
-    return ApiError(403, "Forbidden", f"{subject}: {why}", object_details(group, resource, name))
+    subject = qualified(resource, group) + (f' "{name}"' if name else "")
+    return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", object_details(group, resource, name))
 
 
 def unauthorized() -> ApiError:

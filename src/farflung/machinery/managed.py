@@ -131,7 +131,8 @@ def _without_owners(obj: Obj) -> Obj:
 def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: Fields = REPLICAS) -> Entries:
     """Owners of an object whose number of replicas `manager` changed through the scale subresource.
 
-    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.  The entry has no time, as upstream's has none.
+    `api_version` is the object's; `replicas` is the path of the number in it.  A number that nobody owned stays so.
+    The entry has no time, as upstream's has none.
     """
     if not any(has(one.get("fieldsV1") or {}, replicas) for one in entries):
         return entries

@@ -109,16 +109,16 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive descent over the tokens; each message is the one Kubernetes gives at that point."""
+    """Recursive descent over the symbols; each message is the one Kubernetes gives at that point."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
         self.at = 0
 
     def peek(self) -> tuple[str, str]:
-        """The next token where `in` and `notin` are words like others."""
-        token, literal = self.tokens[self.at]
-        return (IDENTIFIER if token in ("in", "notin") else token), literal
+        """The next symbol where `in` and `notin` are words like others."""
+        symbol, literal = self.tokens[self.at]
+        return (IDENTIFIER if symbol in ("in", "notin") else symbol), literal
 
     def take(self) -> tuple[str, str]:
         found = self.peek()
@@ -130,30 +130,30 @@ class _Parser:
 
     def selector(self) -> Iterable[Requirement]:
         while True:
-            token, literal = self.peek()
-            if token == END:
+            symbol, literal = self.peek()
+            if symbol == END:
                 return
-            if token not in (IDENTIFIER, "!"):
+            if symbol not in (IDENTIFIER, "!"):
                 raise _Refused(f"found '{literal}', expected: !, identifier, or 'end of string'")
             try:
                 yield self.requirement()
             except _Refused as refused:
                 raise _Refused(f"unable to parse requirement: {refused}") from None
-            token, literal = self.take()
-            if token == END:
+            symbol, literal = self.take()
+            if symbol == END:
                 return
-            if token != ",":
+            if symbol != ",":
                 raise _Refused(f"found '{literal}', expected: ',' or 'end of string'")
-            token, literal = self.peek()
-            if token not in (IDENTIFIER, "!"):
+            symbol, literal = self.peek()
+            if symbol not in (IDENTIFIER, "!"):
                 raise _Refused(f"found '{literal}', expected: identifier after ','")
 
     def requirement(self) -> Requirement:
-        token, key = self.take()
-        negated = token == "!"
+        symbol, key = self.take()
+        negated = symbol == "!"
         if negated:
-            token, key = self.take()
-        if token != IDENTIFIER:
+            symbol, key = self.take()
+        if symbol != IDENTIFIER:
             raise _Refused(f"found '{key}', expected: identifier")
         if wrong := names.qualified_name(key):
             raise _Refused(f"<nil>: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
@@ -161,35 +161,35 @@ class _Parser:
             return Requirement(key, "!")
         if self.peek()[0] in (END, ","):
             return Requirement(key, "exists")
-        symbol, literal = self.tokens[self.at]
+        operator, literal = self.tokens[self.at]
         self.advance()
-        if symbol not in OPERATORS:
+        if operator not in OPERATORS:
             raise _Refused(f"found '{literal}', expected: in, notin, =, ==, !=, gt, lt")
-        values = self.value_list() if symbol in ("in", "notin") else (self.one_value(),)
-        return _checked(Requirement(key, OPERATORS[symbol], values))
+        values = self.value_list() if operator in ("in", "notin") else (self.one_value(),)
+        return _checked(Requirement(key, OPERATORS[operator], values))
 
     def one_value(self) -> str:
         if self.peek()[0] in (END, ","):
             return ""
-        token, literal = self.take()
-        if token != IDENTIFIER:
+        symbol, literal = self.take()
+        if symbol != IDENTIFIER:
             raise _Refused(f"found '{literal}', expected: identifier")
         return literal
 
     def value_list(self) -> tuple[str, ...]:
-        token, literal = self.take()
-        if token != "(":  # noqa: S105
+        symbol, literal = self.take()
+        if symbol != "(":
             raise _Refused(f"found '{literal}' expected: '('")
         values: set[str] = set()
         value, separated = "", True
         while True:
-            token, literal = self.take()
-            if token == IDENTIFIER and separated:
+            symbol, literal = self.take()
+            if symbol == IDENTIFIER and separated:
                 value, separated = literal, False
-            elif token in (",", ")"):
+            elif symbol in (",", ")"):
                 values.add(value)
                 value, separated = "", True
-                if token == ")":  # noqa: S105
+                if symbol == ")":
                     return tuple(sorted(values))
             else:
                 expected = "',' or ')'" if not separated else "',', or identifier"
@@ -240,6 +240,9 @@ class FieldSelector:
     def exactly(self, field: str) -> str | None:
         """The one value a field must have, if the selector says so."""
         return next((term.value for term in self.terms if term.field == field and term.equal), None)
+
+
+EVERY_FIELD: Final = FieldSelector()
 
 
 @lru_cache(maxsize=4096)

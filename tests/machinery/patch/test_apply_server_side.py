@@ -290,7 +290,7 @@ def test_objects_of_another_type_and_owners_are_bad_requests(configuration: Obj,
     assert (error.code, error.reason, error.message) == (400, "BadRequest", message)
 
 
-def test_what_is_not_of_the_type_is_an_error_without_a_reason() -> None:
+def test_what_is_not_of_the_type_is_a_bad_request() -> None:
     error = refused(None, {**config_map(namespace="n"), "foo": 1})
     assert error.status() == {
         "kind": "Status",
@@ -300,7 +300,8 @@ def test_what_is_not_of_the_type_is_an_error_without_a_reason() -> None:
         "message": (
             "failed to create typed patch object (n/a; /v1, Kind=ConfigMap): .foo: field not declared in schema"
         ),
-        "code": 500,
+        "reason": "BadRequest",
+        "code": 400,
     }
 
 

@@ -65,9 +65,16 @@ RESOURCES: Final = (
         printer=printers.COMPONENT_STATUSES,
         short_names=("cs",),
         verbs=("get", "list"),
+        deprecated="v1 ComponentStatus is deprecated in v1.19+",
     ),
     CORE.stored("configmaps", "ConfigMap", printer=printers.CONFIG_MAPS, short_names=("cm",)),
-    CORE.stored("endpoints", "Endpoints", printer=printers.ENDPOINTS, short_names=("ep",)),
+    CORE.stored(
+        "endpoints",
+        "Endpoints",
+        printer=printers.ENDPOINTS,
+        short_names=("ep",),
+        deprecated="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
     CORE.stored("events", "Event", printer=printers.EVENTS, short_names=("ev",), selectable=EVENT_FIELDS),
     CORE.stored("limitranges", "LimitRange", short_names=("limits",)),
     CORE.stored(

@@ -106,7 +106,9 @@ def default_pod(pod: Obj) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    pod.setdefault("status", {})
+    status = pod.setdefault("status", {})
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
     for member in ("containers", "initContainers"):
         for container in spec.get(member) or ():
             default_requests(container)

@@ -39,6 +39,6 @@ class Rules:
     unconditional_update: bool = True  #: PUT without a resourceVersion overwrites
     create_on_update: bool = False  #: PUT of an absent object creates it
     generation: bool = False  #: the kind counts generations
-    another_generation: Callable[[Obj, Obj], bool] | None = None  #: (new, old); None: all but metadata and status differ
+    another_generation: Callable[[Obj, Obj], bool] | None = None  #: (new, old); None: any but metadata and status
     graceful_seconds: Callable[[Obj], int] | None = None  #: default grace period (Pods)
     short_finalizers: bool = False  #: a finalizer needs no slash (custom resources)

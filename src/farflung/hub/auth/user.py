@@ -13,3 +13,7 @@ class User:
 
 ADMINISTRATORS = "system:masters"
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+def is_administrator(user: User) -> bool:
+    return ADMINISTRATORS in user.groups

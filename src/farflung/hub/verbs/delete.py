@@ -20,6 +20,7 @@ from farflung.machinery.errors import (
     Obj,
     bad_request,
     conflict,
+    forbidden,
     go_quote,
     invalid,
     invalid_value,
@@ -30,6 +31,7 @@ from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
 ORPHAN: Final = "orphan"
+UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 FOREGROUND: Final = "foregroundDeletion"
 
 
@@ -86,6 +88,8 @@ def _from_query(query: str) -> DeleteOptions:
 
 async def delete(call: Call) -> Answer:
     options = delete_options(call)
+    if call.resource.qualified == "namespaces" and call.target.name in UNDELETABLE:
+        raise forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
     representation = respond.negotiated(call, many=False)
     entry = call.found()
     removed = await remove(call, entry, options)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, media_type, parse_patch
+from farflung.hub.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.shapes import Shape
@@ -45,7 +45,7 @@ async def patch(call: Call) -> Answer:
     return respond.with_entry(call, representation, entry, warnings=change.warnings)
 
 
-def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Any]:
+def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Body]:
     """How the request's patch changes a document of a shape."""
     media = media_type(call.request)
     if media not in (JSON_PATCH, MERGE, STRATEGIC):
@@ -55,10 +55,10 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
         problems = problems + json_patch.check(body)
     elif body is None:
         raise bad_request("Invalid JSON Patch")
-    context = PatchContext(options, problems, call.tools.kinds.shape, body if media == STRATEGIC else None)
+    context = PatchContext(options, problems, call.tools.kinds.shape)
     sent = orjson.dumps(body)
 
-    def patched(present: Obj) -> Any:
+    def patched(present: Obj) -> Body:
         identity = present["metadata"]["name"], present["metadata"].get("namespace")
         change = orjson.loads(sent)
         if media == JSON_PATCH:
@@ -67,7 +67,7 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
             document = merge.apply(present, change)
         else:
             document = strategic.apply(present, change, shape.schema)
-        result = conform_patched(document, shape, context)
+        result = conform_patched(document, shape, context, change if media == STRATEGIC else None)
         keep_identity(call, result.obj, *identity)
         return result
 

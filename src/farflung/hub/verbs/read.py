@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import orjson
 
+from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer, Response
 from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
@@ -44,7 +45,7 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
 
 
 async def _list_past(
-    call: Call, representation: respond.Representation, options: ListOptions, selection: Selection, pinned: Pin
+    call: Call, representation: Representation, options: ListOptions, selection: Selection, pinned: Pin
 ) -> Answer:
     limit = 0 if selection else options.limit
     try:
@@ -77,7 +78,7 @@ def select(page: Page, selection: Selection, options: ListOptions) -> Page:
     return Page(matching[:limit], page.revision, after)
 
 
-def listed(call: Call, representation: respond.Representation, page: Page) -> Response:
+def listed(call: Call, representation: Representation, page: Page) -> Response:
     metadata: Obj = {"resourceVersion": str(page.revision)}
     if page.after:
         metadata["continue"] = encode_continue(page.revision, page.after[len(call.prefix) :])
@@ -166,7 +167,7 @@ def decode_continue(text: str) -> tuple[Revision, str]:
     try:
         token = msgspec.json.decode(raw, type=_Token)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        shown = chr(raw[0]) if raw and raw[0] < 0x80 else "?"
+        shown = chr(raw[0]) if raw and raw[0] < 0x80 else f"\\u{raw[0] if raw else 0:04x}"
         raise bad_request(f"{problem}invalid character '{shown}' looking for beginning of value") from None
     if token.v != "meta.k8s.io/v1":
         raise bad_request(f"{problem}server does not recognize this encoded version {token.v}")

@@ -22,7 +22,6 @@ from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Entry, Revision
 
-
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where that is installed
 
 
@@ -50,8 +49,14 @@ def with_entry(
 ) -> Response:
     """One object.  A warning is said in a header of its own."""
     body = Presenter(call, representation).whole(entry)
-    headers = [("Warning", f"299 - {quoted(text)}") for text in warnings]
-    return Response(status, body, representation.content_type, headers)
+    return Response(status, body, representation.content_type, warning_headers(call, warnings))
+
+
+def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """A header for each warning, first the one that goes with every answer about a deprecated resource."""
+    deprecated = call.resource.deprecated
+    texts = [deprecated, *warnings] if deprecated else warnings
+    return [("Warning", f"299 - {quoted(text)}") for text in texts]
 
 
 def quoted(text: str) -> str:
@@ -61,7 +66,8 @@ def quoted(text: str) -> str:
 
 
 def with_entries(call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]) -> Response:
-    return Response(200, Presenter(call, representation).many(metadata, entries), representation.content_type)
+    body = Presenter(call, representation).many(metadata, entries)
+    return Response(200, body, representation.content_type, warning_headers(call))
 
 
 class Presenter:

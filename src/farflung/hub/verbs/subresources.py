@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from farflung.apis.autoscaling.printers import SCALES
 from farflung.hub import objects, shapes
 from farflung.hub.admission.scale import apply_scale, scale_of
 from farflung.hub.bodies import decode_object
@@ -14,6 +15,7 @@ from farflung.hub.verbs import patch, read, respond, update
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import manager_of
 from farflung.hub.verbs.update import Change, change_object
+from farflung.machinery import table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
 
 Door = Callable[[Call], Answer | Awaitable[Answer]]
@@ -55,7 +57,14 @@ def get_scale(call: Call) -> Answer:
 
 
 def scale_answer(call: Call, obj: Obj) -> Answer:
-    return respond.json_response(200, scale_of(obj, call.resource.group, call.resource.kind))
+    scale = scale_of(obj, call.resource.group, call.resource.kind)
+    representation = respond.negotiated(call, many=False)
+    if representation.as_ == "Table":
+        include = table.included(call.query.get("includeObject", ""))
+        row = table.row(SCALES, scale, call.tools.clock(), include, representation.version)
+        metadata = {"resourceVersion": scale["metadata"]["resourceVersion"]}
+        return respond.json_response(200, table.table(SCALES, [row], metadata, representation.version))
+    return respond.json_response(200, scale)
 
 
 async def update_scale(call: Call) -> Answer:

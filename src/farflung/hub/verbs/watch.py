@@ -15,6 +15,7 @@ from typing import Final
 import orjson
 
 from farflung.hub import objects
+from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Sink, Stream
 from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
@@ -36,7 +37,7 @@ class Topic:
     prefix: str
     resource: str
     selection: Selection
-    representation: respond.Representation
+    representation: Representation
     include: str  #: what the rows of a Table carry
 
 
@@ -148,9 +149,7 @@ class Audience:
             if entry is not None:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
-                gone = Entry(
-                    change.key, objects.stamp(previous.value, change.revision), change.revision
-                )
+                gone = Entry(change.key, objects.stamp(previous.value, change.revision), change.revision)
                 events.append(self._event("DELETED", gone))
         return events
 

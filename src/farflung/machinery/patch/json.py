@@ -29,9 +29,8 @@ def rejected() -> ApiError:
 def check(operations: Any) -> list[str]:
     """Refuse what is no JSON patch; return the unknown fields of its operations."""
     if not isinstance(operations, list):
-        raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
-        )
+        why = f"json: cannot unmarshal {_go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {why}")
     if len(operations) > MAX_OPERATIONS:
         found = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {found}")

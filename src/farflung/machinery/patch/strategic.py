@@ -183,8 +183,8 @@ def _check_order(patch: list[Any], order: list[Any], name: str, key: str) -> Non
     named = [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
     rest = iter([_identity(item, key) for item in order])
     if not all(_identity(item, key) in rest for item in named):
-        shown = f"The order in patch list:\n{go_text(patch)}\n doesn't match {ELEMENT_ORDER}{name} list:\n{go_text(order)}\n"
-        raise bad_request(shown)
+        wanted = f"{ELEMENT_ORDER}{name} list:\n{go_text(order)}\n"
+        raise bad_request(f"The order in patch list:\n{go_text(patch)}\n doesn't match {wanted}")
 
 
 def _identity(item: Any, key: str) -> Any:

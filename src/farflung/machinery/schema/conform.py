@@ -273,8 +273,13 @@ def map_of(values: Type) -> Type:
     def convert(value: Any, path: Path, problems: Problems) -> Obj:
         if type(value) is not dict:
             raise Mismatch(NAMES[type(value)], go, path)
+        if len(value) > 1:
+            keys = list(value)
+            keys.sort()
+            if keys != list(value):
+                value = {key: value[key] for key in keys}
         if set(map(type, value.values())) <= exact:
-            return value
+            return value  # type: ignore[no-any-return]
         return {
             key: convert_value(one, (path, Key(key)), problems)
             if one is not None

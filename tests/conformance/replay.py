@@ -1,0 +1,177 @@
+"""Replay the recordings of a real kube-apiserver on a fresh hub, and say where the two differ.
+
+    python tests/conformance/replay.py                    all of it, with the newest kubectl
+    python tests/conformance/replay.py --kubectl PATH     another kubectl; may be given several times
+
+The recordings and the tools that replay them are in ../shared, which not every clone has.  What is known to differ is
+in differences.txt, each with its reason; the steps that differ must be exactly those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from farflung.hub.http.certificates import ensure_authority, issue_client_certificate
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SHARED = ROOT.parent / "shared"
+GOLDEN = SHARED / "golden"
+TOOLS = SHARED / "tools"
+#: what the recorded cluster had and a hub of our own has not
+WITHOUT = "workload-controllers,quota-controller,csr-signer,rbac-aggregation"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    passed: int
+    differing: frozenset[str]  #: `basics.jsonl:17`
+
+
+@dataclass(frozen=True)
+class Known:
+    """differences.txt: a recording, `:`, a step or `*` for all of them, and why."""
+
+    steps: dict[str, str]
+    files: dict[str, str]
+
+    @classmethod
+    def read(cls) -> Known:
+        steps: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for line in (HERE / "differences.txt").read_text().splitlines():
+            if not line or line.startswith("#"):
+                continue
+            where, _, reason = line.partition(" ")
+            recording, _, step = where.rpartition(":")
+            if not reason.strip():
+                raise ValueError(f"differences.txt gives no reason for {where}")
+            (files if step == "*" else steps)[recording if step == "*" else where] = reason.strip()
+        return cls(steps, files)
+
+    def expected(self, recordings: list[Path]) -> frozenset[str]:
+        names = {path.name for path in recordings}
+        return frozenset(where for where in self.steps if where.rpartition(":")[0] in names)
+
+    def replayed(self, folder: str, pattern: str) -> list[Path]:
+        return sorted(path for path in (GOLDEN / folder).glob(pattern) if path.name not in self.files)
+
+
+@contextmanager
+def fresh_hub() -> Iterator[Path]:
+    """A hub with nothing in it; the directory has its kubeconfig and, in `token`, the administrator's token."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        command = [Path(sys.executable).with_name("farflung"), "hub", "--root-directory", directory, "--port", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            if "ready" not in ready:
+                raise RuntimeError(f"the hub did not start: {ready}{process.stdout.read()}")
+            become_golden(directory)
+            yield directory
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def become_golden(directory: Path) -> None:
+    """The transcripts show the name of the administrator they were recorded as, so that is who we are."""
+    path = directory / "admin.kubeconfig"
+    config = yaml.safe_load(path.read_text())
+    (directory / "token").write_text(config["users"][0]["user"]["token"])
+    now = datetime.now(UTC)
+    certificate, key = issue_client_certificate(
+        ensure_authority(directory, now), "system:golden", ["system:masters"], now
+    )
+    config["users"][0]["user"] = {
+        "client-certificate-data": base64.b64encode(certificate).decode(),
+        "client-key-data": base64.b64encode(key).decode(),
+    }
+    golden = directory / "golden.kubeconfig"
+    golden.write_text(yaml.safe_dump(config))
+    golden.chmod(0o600)
+
+
+def server_of(directory: Path) -> str:
+    return str(yaml.safe_load((directory / "admin.kubeconfig").read_text())["clusters"][0]["cluster"]["server"])
+
+
+def replay_http(directory: Path, recordings: list[Path]) -> Outcome:
+    command = [sys.executable, TOOLS / "replay.py", "--server", server_of(directory), "--token-file", directory / "token"]
+    return _outcome([*command, "--insecure", "-q", *recordings], r"^FAIL (\S+:\d+) ")
+
+
+def replay_kubectl(directory: Path, recordings: list[Path], kubectl: Path) -> Outcome:
+    command = [sys.executable, TOOLS / "kubectl_replay.py", "--kubeconfig", directory / "golden.kubeconfig"]
+    return _outcome([*command, "--kubectl", kubectl, "--without", WITHOUT, *recordings], r"^  FAIL (\S+:\d+):")
+
+
+def _outcome(command: list[object], failure: str) -> Outcome:
+    output = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False).stdout
+    counts = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    if counts is None:
+        raise RuntimeError(f"the replay did not finish: {output[-2000:]}")
+    differing = frozenset(re.findall(failure, output, re.MULTILINE))
+    if len(differing) != int(counts[2]):
+        raise RuntimeError(f"{counts[2]} steps failed, but these are named: {sorted(differing)}")
+    return Outcome(int(counts[1]), differing)
+
+
+def newest_kubectl() -> Path:
+    """The newest one beside the `kubectl` of PATH, where several versions are installed, or else that one."""
+    found = next(
+        (Path(folder) / "kubectl" for folder in os.get_exec_path() if (Path(folder) / "kubectl").exists()), None
+    )
+    if found is None:
+        raise RuntimeError("there is no kubectl; `make setup` installs one where it may")
+    real = found.resolve()
+    return max(real.parent.glob("kubectl.1.*"), key=lambda path: int(path.suffix[1:]), default=real)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kubectl", type=Path, action="append", help="which kubectl replays the transcripts")
+    arguments = parser.parse_args()
+    if not GOLDEN.is_dir():
+        print(f"there are no recordings in {GOLDEN}", file=sys.stderr)
+        return 1
+    known, good = Known.read(), True
+    http = known.replayed("kubernetes", "*.jsonl")
+    with fresh_hub() as directory:
+        good &= report("HTTP exchanges", replay_http(directory, http), known.expected(http))
+    transcripts = known.replayed("kubectl", "*.txt")
+    for kubectl in arguments.kubectl or [newest_kubectl()]:
+        with fresh_hub() as directory:
+            outcome = replay_kubectl(directory, transcripts, kubectl)
+        good &= report(f"transcripts of {kubectl.name}", outcome, known.expected(transcripts))
+    for name, reason in sorted(known.files.items()):
+        print(f"not replayed: {name}: {reason}")
+    return 0 if good else 1
+
+
+def report(what: str, outcome: Outcome, expected: frozenset[str]) -> bool:
+    print(f"{what}: {outcome.passed} steps as recorded, {len(outcome.differing)} differ, {len(expected)} known to")
+    for where in sorted(outcome.differing - expected):
+        print(f"  differs, and should not: {where}")
+    for where in sorted(expected - outcome.differing):
+        print(f"  known to differ, and does not: {where}")
+    return outcome.differing == expected
+
+
+if __name__ == "__main__":
+    sys.exit(main())
