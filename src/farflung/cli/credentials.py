@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import yaml
 
-from farflung.hub.auth.authenticate import AUTHENTICATED, token_hash
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.auth.authenticate import token_hash
+from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.lib.ids import new_token
 
 TOKENS = "tokens.json"  #: sha256 of a token → who it is

@@ -17,7 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from farflung import __version__
 from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.user import ANONYMOUS, User, is_administrator
+from farflung.hub.auth.authorize import check_path, check_resource, impersonated
+from farflung.hub.auth.user import User
 from farflung.hub.catalog import discovery
 from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.hub.http.messages import Answer, Request, Response
@@ -48,8 +49,6 @@ VERSION: Final = {
     "compiler": platform.python_implementation(),
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
-#: what anybody may read without saying who they are
-PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
 
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
@@ -113,41 +112,34 @@ class Hub:
 
     def _dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
         cluster, path = split_cluster(request.path)
-        user = self._authenticator.user_of(request)
+        user = impersonated(self._authenticator.user_of(request), request.headers)
         target = target_of(cluster, path)
         if target is None:
             return self._document(request, path, user)
-        self._authorize(user, path)
         if cluster != DEFAULT_CLUSTER:
             raise forbidden("", "", "", f'User "{user.name}" cannot access workspace {cluster}: access denied')
         return self._resource(request, target, user)
-
-    def _authorize(self, user: User, path: str) -> None:
-        if is_administrator(user) or first_part(path) in PUBLIC:
-            return
-        if user is ANONYMOUS:
-            raise ApiError(401, "Unauthorized", "Unauthorized")
-        message = f'forbidden: User "{user.name}" cannot get path "{path}"'
-        raise ApiError(403, "Forbidden", message, {})
 
     # --- resources --------------------------------------------------------------------------------
 
     def _resource(self, request: Request, target: Target, user: User) -> Answer | Awaitable[Answer]:
         kind = self._kinds.find(target)
         if kind is None:
+            check_path(user, request.method, request.path)
             if target.group and not self._kinds.catalog.has_group(target.group):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools)
+        verb = VERBS.get((request.method, bool(target.name)))
+        if (verb == "list" and asks_to_watch(request)) or target.watch:
+            verb = "watch"
+        check_resource(user, verb or request.method.lower(), kind.resource, target)
         if bool(target.namespace) != kind.resource.namespaced and (target.namespace or target.name):
             raise no_such_path()
+        if target.watch:
+            return self._watch(call)
         if target.subresource:
             return subresources.dispatch(call)
-        if target.watch and request.method != "GET":
-            raise method_not_allowed()
-        verb = VERBS.get((request.method, bool(target.name) and not target.watch))
-        if verb == "list" and list_options_say_watch(request, target):
-            verb = "watch"
         if verb is None or verb not in kind.resource.verbs:
             raise method_not_allowed()
         if kind.resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
@@ -160,10 +152,18 @@ class Hub:
             return read.list_(call)
         return self._verbs[verb](call)
 
+    def _watch(self, call: Call) -> Awaitable[Answer]:
+        """The deprecated paths, which know nothing else."""
+        if call.target.subresource:
+            raise no_such_path()
+        if call.request.method != "GET" or "watch" not in call.resource.verbs:
+            raise method_not_allowed()
+        return self._watches.open(call)
+
     # --- documents --------------------------------------------------------------------------------
 
     def _document(self, request: Request, path: str, user: User) -> Answer:
-        self._authorize(user, path)
+        check_path(user, request.method, path)
         match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)
@@ -186,8 +186,8 @@ class Hub:
         return Response(200, text.encode(), content_type="text/plain; charset=utf-8")
 
 
-def list_options_say_watch(request: Request, target: Target) -> bool:
-    return target.watch or ("watch" in request.query and list_options(request.query).watch)
+def asks_to_watch(request: Request) -> bool:
+    return "watch" in request.query and list_options(request.query).watch
 
 
 def first_part(path: str) -> str:

@@ -15,7 +15,8 @@ import msgspec
 import orjson
 
 from farflung.apis.resource import Resource
-from farflung.machinery.errors import Obj
+from farflung.machinery.codec.json import TOO_DEEP
+from farflung.machinery.errors import Obj, bad_request
 from farflung.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector
 from farflung.store.base import Entry, Revision
 
@@ -69,14 +70,18 @@ def list_head(resource: Resource, metadata: Obj) -> bytes:
 
 
 def encode(resource: Resource, obj: Obj) -> bytes:
-    """An object as it is stored and served: kind, apiVersion, metadata, and then the rest in its own order."""
+    """An object as it is stored and served: kind, apiVersion, metadata, and then the rest in its own order.
+    Raises ApiError for one that is too deep to be written."""
     metadata = obj["metadata"]
     first = {name: metadata[name] for name in ("name", "generateName", "namespace", "uid") if name in metadata}
     first["resourceVersion"] = metadata.get("resourceVersion", "")
     first |= {name: metadata[name] for name in METADATA_ORDER if name in metadata}
     rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion", "metadata")}
-    tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
-    return type_head(resource) + b'"metadata":' + orjson.dumps(first) + tail
+    try:
+        tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
+        return type_head(resource) + b'"metadata":' + orjson.dumps(first) + tail
+    except orjson.JSONEncodeError:
+        raise bad_request(TOO_DEEP) from None
 
 
 def without_revision(value: bytes) -> bytes:

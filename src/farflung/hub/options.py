@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -88,11 +89,11 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
         watch=watch or is_true(values.get("watch")),
         label_selector=values.get("labelSelector", ""),
         field_selector=values.get("fieldSelector", ""),
-        limit=_integer(values.get("limit", "0")),
+        limit=integer(values.get("limit", "0")),
         continue_=values.get("continue", ""),
         resource_version=values.get("resourceVersion", ""),
         match=values.get("resourceVersionMatch", ""),
-        timeout=_integer(values["timeoutSeconds"]) if values.get("timeoutSeconds") else None,
+        timeout=integer(values["timeoutSeconds"]) if values.get("timeoutSeconds") else None,
         bookmarks=is_true(values.get("allowWatchBookmarks")),
         initial_events=None if initial is None else is_true(initial),
     )
@@ -102,13 +103,18 @@ def list_options(query: str, *, watch: bool = False) -> ListOptions:
     return options
 
 
-def _integer(text: str) -> int:
-    try:
-        if len(text) > 19 or "_" in text:
-            raise ValueError
-        return int(text or "0")
-    except ValueError:
-        raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax") from None
+INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def integer(text: str) -> int:
+    """A number of 64 bits, as Go reads it; nothing is 0."""
+    problem = "invalid syntax"
+    if not text or INTEGER.fullmatch(text):
+        number = int(text or "0") if len(text) < 30 else 2**63
+        if -(2**63) <= number < 2**63:
+            return number
+        problem = "value out of range"
+    raise bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: {problem}")
 
 
 MATCH = "resourceVersionMatch"

@@ -30,9 +30,9 @@ class Target:
 
 
 def split_cluster(path: str) -> tuple[str, str]:
-    """(cluster, the rest of the path)."""
+    """(cluster, the rest of the path).  The rest always begins with a slash, even if it was no path at all (`*`)."""
     if not path.startswith("/clusters/"):
-        return DEFAULT_CLUSTER, path
+        return DEFAULT_CLUSTER, path if path.startswith("/") else f"/{path}"
     cluster, slash, rest = path[len("/clusters/") :].partition("/")
     return unquote(cluster), slash + rest or "/"
 

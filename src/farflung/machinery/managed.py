@@ -51,7 +51,10 @@ def after_update(
         return entries  # ownership was given up: it begins again with the next apply
     shape = shape_of(schema)
     try:
-        taken, removed = shape.changes(shape.empty if old is None else old, new)
+        if old is None and not entries:
+            taken, removed = shape.created(new), None
+        else:
+            taken, removed = shape.changes(shape.empty if old is None else old, new)
     except Unkeyed:
         return entries
     except RecursionError:
@@ -60,6 +63,8 @@ def after_update(
         taken = without_trees(taken, reset) if taken else None
         removed = without_trees(removed, reset) if removed else None
     author = entry(manager, UPDATE, api_version, now, {}, subresource)
+    if not entries:
+        return [{**author, "fieldsV1": taken}] if taken else entries
     return arranged(handed_over(entries, taken or {}, removed or {}, author))
 
 

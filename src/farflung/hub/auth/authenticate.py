@@ -13,11 +13,9 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from farflung.hub.auth.user import ANONYMOUS, User
+from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.http.messages import Request
 from farflung.machinery.errors import unauthorized
-
-AUTHENTICATED = "system:authenticated"
 
 
 def token_hash(token: str) -> str:

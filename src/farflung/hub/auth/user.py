@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
 
 
-ADMINISTRATORS = "system:masters"
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+ADMINISTRATORS: Final = "system:masters"
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def is_administrator(user: User) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from farflung.hub import bodies, objects
 from farflung.hub.http.messages import Answer, Response
-from farflung.hub.options import META, list_options
+from farflung.hub.options import META, integer, list_options
 from farflung.hub.request import parse_query
 from farflung.hub.verbs import read, respond
 from farflung.hub.verbs.call import Call
@@ -18,10 +18,8 @@ from farflung.hub.verbs.update import ATTEMPTS, is_released, modified
 from farflung.machinery.errors import (
     ApiError,
     Obj,
-    bad_request,
     conflict,
     forbidden,
-    go_quote,
     invalid,
     invalid_value,
     not_supported,
@@ -33,6 +31,7 @@ POLICIES: Final = ("Foreground", "Background", "Orphan")
 ORPHAN: Final = "orphan"
 UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 FOREGROUND: Final = "foregroundDeletion"
+LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
 
 
 class Preconditions(msgspec.Struct):
@@ -79,10 +78,7 @@ def _from_query(query: str) -> DeleteOptions:
     if "orphanDependents" in values:
         options.orphanDependents = values["orphanDependents"].lower() in ("true", "1")
     if grace := values.get("gracePeriodSeconds"):
-        try:
-            options.gracePeriodSeconds = int(grace)
-        except ValueError:
-            raise bad_request(f"strconv.ParseInt: parsing {go_quote(grace)}: invalid syntax") from None
+        options.gracePeriodSeconds = integer(grace)
     return options
 
 
@@ -186,10 +182,10 @@ def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
     if default is None:
         return 0
     usual = default(obj)
-    wanted = options.gracePeriodSeconds
-    if wanted is not None and wanted < 0:
-        wanted = 1
-    return 0 if usual == 0 else usual if wanted is None else wanted
+    wanted = usual if options.gracePeriodSeconds is None else options.gracePeriodSeconds
+    if usual == 0:
+        return 0
+    return 1 if wanted < 0 else min(wanted, LONGEST_GRACE)
 
 
 def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:

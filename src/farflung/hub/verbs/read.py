@@ -39,7 +39,8 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
         page = select(call.store.list(call.prefix, limit=0 if selection else options.limit), selection, options)
         return listed(call, representation, page)
     if pinned.revision == INCONSISTENT:
-        page = select(call.store.list(call.prefix, after=pinned.after), selection, options)
+        limit = 0 if selection else options.limit
+        page = select(call.store.list(call.prefix, after=pinned.after, limit=limit), selection, options)
         return listed(call, representation, page)
     return _list_past(call, representation, options, selection, pinned)
 

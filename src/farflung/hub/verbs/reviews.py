@@ -41,7 +41,7 @@ class Reviews:
         options = write_options("CreateOptions", call.request.query)
         review = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape).obj
         review |= {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
-        review["metadata"] = {"creationTimestamp": None}
+        review["metadata"] = {"creationTimestamp": call.now() if call.resource.kind == "SelfSubjectReview" else None}
         review["status"] = answer(call.user, review.get("spec") or {})
         return respond.json_response(201, review)
 
@@ -55,7 +55,10 @@ class Reviews:
 
 
 def who(user: User, spec: Obj) -> Obj:
-    return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
+    info: Obj = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    return {"userInfo": info | {"groups": list(user.groups)}}
 
 
 def subject(spec: Obj) -> User:

@@ -141,7 +141,7 @@ def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: E
     if not version.isascii() or not version.isdigit():
         why = f"strconv.ParseUint: parsing {go_quote(version)}: invalid syntax"
         raise bad_request(why)
-    if int(version) != entry.revision:
+    if version.lstrip("0") != str(entry.revision):
         raise modified(call)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -21,10 +20,9 @@ END: Final = "unexpected end of JSON input"
 NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     value: Any
-    problems: list[str] = field(default_factory=list)  #: `duplicate field "data.a"`, in the order of the text
+    problems: list[str]  #: `duplicate field "data.a"`, in the order of the text
 
 
 def parse(body: bytes, *, typed: bool = True) -> Parsed:
@@ -39,11 +37,11 @@ def parse(body: bytes, *, typed: bool = True) -> Parsed:
         value = orjson.loads(body)
     try:
         if orjson.dumps(value) == body.strip():
-            return Parsed(value)
+            return Parsed(value, [])
     except orjson.JSONEncodeError:
         raise Malformed(TOO_DEEP) from None
     if _has_distinct_keys(body, value):
-        return Parsed(value)
+        return Parsed(value, [])
     return _parse_with_duplicates(body, typed)
 
 

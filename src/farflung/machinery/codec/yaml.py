@@ -96,7 +96,7 @@ class _Reader:
     def document(self) -> Parsed:
         next(self._events)  # the start of the stream
         if isinstance(next(self._events), StreamEndEvent):
-            return Parsed(None)
+            return Parsed(None, [])
         value = self._value(next(self._events), 0)
         next(self._events)  # the end of the document
         if isinstance(next(self._events), DocumentStartEvent):

@@ -319,6 +319,18 @@ class Root(Struct):
     def changes(self, old: Any, new: Any) -> Changes:
         return super().changes({**self._structs, **old}, {**self._structs, **new})
 
+    def created(self, new: Obj) -> Fields | None:
+        """What is taken by a new object: `changes(self.empty, new).taken`, for half the price."""
+        empty = self.empty
+        taken: Fields = {}
+        for name, item in new.items():
+            field = self.field(name)
+            if field is not None:
+                node = field.shape.changes(empty[name], item).taken if name in empty else field.shape.added(item)
+                if node is not None:
+                    taken[f"f:{name}"] = node
+        return taken or None
+
 
 class Map(Container):
     __slots__ = ("_entry",)

@@ -13,6 +13,7 @@ import orjson
 from farflung.machinery.errors import ApiError, bad_request
 
 MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 * 1024 * 1024  #: bytes, of all copies of a patch together: a few dozen could fill any memory
 OPERATION_FIELDS: Final = frozenset({"op", "from", "path", "value"})
 
 
@@ -33,7 +34,7 @@ def check(operations: Any) -> list[str]:
         raise bad_request(f"error decoding patch: {why}")
     if len(operations) > MAX_OPERATIONS:
         found = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {found}")
+        raise _too_large(found)
     return [
         f'json patch unknown field "[{position}].{field}"'
         for position, operation in enumerate(operations)
@@ -44,17 +45,40 @@ def check(operations: Any) -> list[str]:
 
 def apply(document: Any, operations: list[Any]) -> Any:
     """The patched document.  The one given is changed in place; it is the caller's copy."""
+    copies = _Copies()
     try:
         for operation in operations:
             if not isinstance(operation, dict):
                 raise _Rejected
-            document = _apply_one(document, operation)
+            document = _apply_one(document, operation, copies)
     except _Rejected:
         raise rejected() from None
     return document
 
 
-def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
+class _Copies:
+    """Makes them, and counts their bytes."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def of(self, value: Any) -> Any:
+        try:
+            text = orjson.dumps(value)
+        except orjson.JSONEncodeError:  # deeper than anything that is stored
+            raise _Rejected from None
+        self._size += len(text)
+        if self._size > MAX_COPIED:
+            grown = f"the accumulated size increase of copy is {self._size}, exceeding the limit {MAX_COPIED}"
+            raise _too_large(f"Unable to complete the copy, {grown}")
+        return orjson.loads(text)
+
+
+def _too_large(why: str) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
+def _apply_one(document: Any, operation: dict[str, Any], copies: _Copies) -> Any:
     path = operation.get("path")
     if not isinstance(path, str):
         raise _Rejected
@@ -76,8 +100,7 @@ def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
             return _put(document, keys, moved, insert=True)
         case "copy":
             copied = _get(document, _keys(operation.get("from")))
-            copied = None if copied is _MISSING else orjson.loads(orjson.dumps(copied))
-            return _put(document, keys, copied, insert=True)
+            return _put(document, keys, None if copied is _MISSING else copies.of(copied), insert=True)
         case "test":
             found = _get(document, keys)
             if (None if found is _MISSING else found) != value:
