@@ -1,0 +1,140 @@
+"""A hub with housekeeping and without sockets, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Self
+
+from farflung.apis.builtin import BUILTIN
+from farflung.hub import objects
+from farflung.hub.app import Hub
+from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.housekeeping.housekeeping import Housekeeping
+from farflung.hub.housekeeping.inside import Inside
+from farflung.hub.housekeeping.namespaces import Pace
+from farflung.hub.kinds import Kinds
+from farflung.hub.pools import Pools
+from farflung.hub.verbs.call import Tools
+from farflung.hub.verbs.watch import Watches
+from farflung.lib import ids
+from farflung.machinery.errors import ApiError, Obj
+from farflung.store.memory import MemoryStore
+
+AUTHORITY = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
+TOKEN = "a-token"
+KINDS = {
+    "configmaps": "/api/v1/namespaces/{}/configmaps",
+    "secrets": "/api/v1/namespaces/{}/secrets",
+    "pods": "/api/v1/namespaces/{}/pods",
+    "serviceaccounts": "/api/v1/namespaces/{}/serviceaccounts",
+    "deployments": "/apis/apps/v1/namespaces/{}/deployments",
+    "namespaces": "/api/v1/namespaces",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+}
+
+
+@lru_cache
+def all_kinds() -> Kinds:
+    return Kinds(Catalog(BUILTIN))
+
+
+class House:
+    """The store outlives the hub: `restart` is a crash and a new start."""
+
+    def __init__(self, pace: Pace = Pace(grace=0, again=0)) -> None:  # noqa: B008
+        self.store = MemoryStore(stamp=objects.stamp)
+        self._pace = pace
+        self._build()
+
+    def _build(self) -> None:
+        tools = Tools(
+            self.store, all_kinds(), Pools(self.store), lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix
+        )
+        users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
+        self.hub = Hub(all_kinds(), tools, Authenticator(users), Watches(self.store, longest=lambda: 3600))
+        self.housekeeping = Housekeeping(
+            self.store,
+            all_kinds().catalog,
+            self.hub,
+            authorization=f"Bearer {TOKEN}",
+            authority=AUTHORITY,
+            clock=tools.clock,
+            pace=self._pace,
+        )
+        self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        await self.housekeeping.start()
+
+    async def stop(self) -> None:
+        await self.housekeeping.stop()
+
+    async def restart(self, after: int = 0) -> None:
+        """Crash after so many turns of the loop, and start anew on what is in the store."""
+        for _ in range(after):
+            await asyncio.sleep(0)
+        await self.stop()
+        self._build()
+        await self.start()
+
+    async def settle(self) -> None:
+        async with asyncio.timeout(1):
+            await self.housekeeping.finished()
+
+    # --- what a client does -----------------------------------------------------------------------
+
+    def path(self, kind: str, name: str = "", namespace: str = "default") -> str:
+        return KINDS[kind].format(namespace) + (f"/{name}" if name else "")
+
+    async def create(self, kind: str, name: str, namespace: str = "default", **metadata: Any) -> Obj:
+        obj: Obj = {"metadata": {"name": name, **metadata}}
+        if kind == "pods":
+            obj["spec"] = {"containers": [{"name": "c", "image": "nginx"}]}
+        created: Obj = await self.client.request("POST", self.path(kind, namespace=namespace), obj)
+        return created
+
+    async def find(self, kind: str, name: str, namespace: str = "default") -> Obj | None:
+        try:
+            found: Obj = await self.client.request("GET", self.path(kind, name, namespace))
+        except ApiError as error:
+            assert error.code == 404
+            return None
+        return found
+
+    async def get(self, kind: str, name: str, namespace: str = "default") -> Obj:
+        found = await self.find(kind, name, namespace)
+        assert found is not None, f"{kind} {name} in {namespace}"
+        return found
+
+    async def names(self, kind: str, namespace: str = "default") -> list[str]:
+        listed = await self.client.request("GET", self.path(kind, namespace=namespace))
+        return [item["metadata"]["name"] for item in listed["items"]]
+
+    async def patch(self, kind: str, name: str, change: Obj, namespace: str = "default") -> None:
+        media = "application/merge-patch+json"
+        await self.client.request("PATCH", self.path(kind, name, namespace), change, media=media)
+
+    async def delete(self, kind: str, name: str, namespace: str = "default", policy: str = "Background") -> None:
+        await self.client.request("DELETE", self.path(kind, name, namespace), query=f"propagationPolicy={policy}")
+
+
+def owned_by(owner: Obj, *, block: bool | None = None) -> Obj:
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return reference if block is None else reference | {"blockOwnerDeletion": block}
