@@ -324,3 +324,23 @@ def test_a_new_object_is_compared_with_the_empty_value_of_its_go_type() -> None:
     assert event["source"] == {}
     assert event["reportingComponent"] == ""
     assert shape_of(THING).empty == {"metadata": {}}
+
+
+SMALL = st.sampled_from([None, "", "x", 0, 1, True, [], {}, {"name": "x"}, {"app": "x"}, [{"name": "x"}]])
+PARTS = st.recursive(
+    SMALL,
+    lambda inner: st.dictionaries(
+        st.sampled_from(("labels", "name", "selector", "template", "spec", "strategy", "containers", "source")), inner
+    ),
+    max_leaves=6,
+)
+MEMBERS = ("metadata", "spec", "status", "data", "source", "eventTime", "reportingComponent", "unheard-of")
+
+
+@given(
+    st.sampled_from(("apps.v1.Deployment", "core.v1.Event", "core.v1.ConfigMap")),
+    st.dictionaries(st.sampled_from(MEMBERS), PARTS),
+)
+def test_a_new_object_takes_what_differs_from_the_empty_one(kind: str, new: dict[str, Any]) -> None:
+    shape = shape_of(schema(f"io.k8s.api.{kind}"))
+    assert shape.created(new) == shape.changes(shape.empty, new).taken
