@@ -54,7 +54,8 @@ class Kubectl:
 
     def run(self, command: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.binary, *shlex.split(command)],
+            ["kubectl", *shlex.split(command)],  # the name it goes by is the manager of the fields it sets
+            executable=self.binary,
             input=stdin,
             capture_output=True,
             text=True,
@@ -91,11 +92,17 @@ class Kubectl:
     def exists(self, what: str) -> bool:
         return self(f"get {what} -o name --ignore-not-found") != ""
 
+    def deleted(self, kind: str, *names: str, namespaced: bool = True) -> str:
+        """What this kubectl says when it has deleted these."""
+        place = f" from {self.namespace} namespace" if namespaced and self.minor >= 34 else ""
+        return "".join(f'{kind} "{name}" deleted{place}\n' for name in names)
+
     @contextmanager
     def running(self, command: str) -> Iterator[Running]:
         """A command in the background, killed at the end of the block if it still runs."""
         process = subprocess.Popen(
-            [self.binary, *shlex.split(command)],
+            ["kubectl", *shlex.split(command)],
+            executable=self.binary,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -257,7 +257,7 @@ def test_what_is_not_understood_is_refused_unless_told_otherwise(kubectl: Kubect
         'Warning: unknown field "dta"\n',
     )
     assert "data" not in kubectl.object("cm typo")
-    assert kubectl("delete cm typo") == 'configmap "typo" deleted\n'
+    assert kubectl("delete cm typo") == kubectl.deleted("configmap", "typo")
     assert kubectl("create -f - --validate=ignore", typo) == "configmap/typo created\n"
 
     bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n"
