@@ -2,26 +2,43 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check conformance bench format clean
+.PHONY: help setup demo test check conformance bench format clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: .venv/.installed  ## create .venv with everything; install kubectl if it is missing and we may
+	@tools/ensure-kubectl.sh
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-format: setup  ## rewrite the sources in the house format
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix --quiet src tests bench
+demo: setup  ## start a hub, apply samples with kubectl, show them, stop
+	@tools/demo.sh
+
+test: setup  ## every test
+	$(BIN)/pytest -q -n 2
 
 check: setup  ## format, lint, types, import rules, fast tests
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-test: setup  ## every test
-	$(BIN)/pytest -q -n 2
+conformance: setup  ## replay the recordings of a real kube-apiserver in ../shared
+	$(BIN)/python tests/conformance/replay.py
+
+bench: setup  ## figures, not assertions
+	$(BIN)/python bench/hub.py
+
+format: setup  ## rewrite the sources in the house format
+	$(BIN)/ruff format src tests bench tools
+	$(BIN)/ruff check --fix --quiet src tests bench tools
+
+clean:  ## forget the environment and every cache
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

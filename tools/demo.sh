@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Start a hub, apply the samples with kubectl, look at them, change them, and stop.  Nothing is left behind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+command -v kubectl >/dev/null || { echo "demo: there is no kubectl on PATH; install one and try again" >&2; exit 1; }
+
+home=$(mktemp -d)
+hub=""
+finish() {
+  if [ -n "$hub" ]; then
+    kill "$hub" 2>/dev/null || true
+    wait "$hub" 2>/dev/null || true
+  fi
+  rm -rf "$home"
+}
+trap finish EXIT
+
+say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+show() {
+  printf '\033[2m$ %s\033[0m\n' "$*"
+  "$@"
+}
+
+say "A hub starts: one process, its own certificates, an empty store"
+.venv/bin/farflung hub --root-directory "$home/hub" --port 0 >"$home/log" 2>&1 &
+hub=$!
+for _ in $(seq 100); do
+  grep -q "is ready" "$home/log" && break
+  kill -0 "$hub" 2>/dev/null || { cat "$home/log" >&2; exit 1; }
+  sleep 0.05
+done
+head -n 1 "$home/log"
+export KUBECONFIG="$home/hub/admin.kubeconfig" HOME="$home"
+
+say "kubectl talks to it as to any cluster"
+show kubectl version
+show kubectl apply -f config/samples
+show kubectl get namespaces
+show kubectl -n guestbook get configmaps,deployments,services -o wide
+
+say "Change something, and see exactly what changed"
+show kubectl -n guestbook scale deployment frontend --replicas=5
+show kubectl -n guestbook patch configmap greeting --type merge -p '{"data":{"language":"fr"}}'
+show kubectl -n guestbook get deployment frontend -o jsonpath='{.spec.replicas} replicas, generation {.metadata.generation}{"\n"}'
+show kubectl -n guestbook get configmap greeting -o yaml
+show kubectl explain deployment.spec.replicas
+
+say "Delete it all again"
+show kubectl delete -f config/samples
+
+say "The hub stops"
+kill "$hub"
+wait "$hub"
+hub=""
+tail -n 1 "$home/log"
