@@ -26,6 +26,7 @@ from farflung.store.memory import MemoryStore
 
 AUTHORITY = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 TOKEN = "a-token"
+AT_ONCE = Pace(grace=0, again=0)
 KINDS = {
     "configmaps": "/api/v1/namespaces/{}/configmaps",
     "secrets": "/api/v1/namespaces/{}/secrets",
@@ -45,8 +46,8 @@ def all_kinds() -> Kinds:
 class House:
     """The store outlives the hub: `restart` is a crash and a new start."""
 
-    def __init__(self, pace: Pace = Pace(grace=0, again=0)) -> None:  # noqa: B008
-        self.store = MemoryStore(stamp=objects.stamp)
+    def __init__(self, store: MemoryStore | None = None, pace: Pace = AT_ONCE) -> None:
+        self.store = store or MemoryStore(stamp=objects.stamp)
         self._pace = pace
         self._build()
 
@@ -89,7 +90,7 @@ class House:
         await self.start()
 
     async def settle(self) -> None:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await self.housekeeping.finished()
 
     # --- what a client does -----------------------------------------------------------------------

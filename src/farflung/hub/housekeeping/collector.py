@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from farflung.hub import objects
@@ -101,7 +101,7 @@ class Collector:
             self._dependents.set(key, ())
             self._look_at_marked(owners)
 
-    def _look_at_marked(self, owners: Sequence[Place]) -> None:
+    def _look_at_marked(self, owners: Collection[Place]) -> None:
         for owner in owners:
             if owner.key in self._marked:
                 self.work.add(owner.key)
@@ -113,12 +113,11 @@ class Collector:
     # --- who belongs to whom ----------------------------------------------------------------------
 
     def _holds(self, key: str, identity: Identity) -> list[Hold]:
-        holds = []
-        for reference in identity.references:
-            place = self._place(key, reference)
-            if place is not None:
-                holds.append(Hold(place, bool(reference.blockOwnerDeletion)))
-        return holds
+        """An object's references, unclear ones too: when one of those goes, the others may decide."""
+        return [
+            Hold(self._place(key, reference) or Place("", reference.uid), bool(reference.blockOwnerDeletion))
+            for reference in identity.references
+        ]
 
     def _place(self, key: str, reference: Reference) -> Place | None:
         """Where the owner that an object names must be: in the object's cluster and namespace, or in its cluster.

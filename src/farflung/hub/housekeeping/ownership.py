@@ -190,7 +190,7 @@ class Place(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """One reference in the index."""
+    """A reference to an owner; one that blocks does not let the owner go first."""
 
     owner: Place
     blocks: bool
@@ -200,47 +200,53 @@ class Dependents:
     """Which objects depend on which, by owner: only objects that have owners are in it."""
 
     def __init__(self) -> None:
-        self._holds: dict[str, frozenset[Hold]] = {}
-        self._dependents: dict[Place, dict[str, None]] = {}
-        self._blocking: dict[Place, int] = {}
+        self._owners: dict[str, dict[Place, bool]] = {}  #: dependent → its owners, and whether it holds them
+        self._dependents: dict[Place, dict[str, bool]] = {}  #: the same by owner
+        self._blocking: dict[Place, int] = {}  #: owner → how many hold it, if any
 
     def __contains__(self, key: str) -> bool:
-        return key in self._holds
+        return key in self._owners
 
     def set(self, key: str, holds: Iterable[Hold]) -> bool:
         """An object's references.  False if they are what they were."""
-        new, old = frozenset(holds), self._holds.get(key, frozenset())
+        old = self._owners.get(key, {})
+        new: dict[Place, bool] = {}
+        for hold in holds:
+            new[hold.owner] = hold.blocks or new.get(hold.owner, False)
         if new == old:
             return False
-        for hold in old - new:
-            self._remove(key, hold, still=any(hold.owner == other.owner for other in new))
-        for hold in new - old:
-            self._dependents.setdefault(hold.owner, {})[key] = None
-            if hold.blocks:
-                self._blocking[hold.owner] = self._blocking.get(hold.owner, 0) + 1
+        for owner in old.keys() - new.keys():
+            self._remove(key, owner)
+        for owner, blocks in new.items():
+            self._put(key, owner, blocks)
         if new:
-            self._holds[key] = new
+            self._owners[key] = new
         else:
-            del self._holds[key]
+            del self._owners[key]
         return True
 
-    def _remove(self, key: str, hold: Hold, *, still: bool) -> None:
-        if not still:
-            dependents = self._dependents[hold.owner]
-            del dependents[key]
-            if not dependents:
-                del self._dependents[hold.owner]
-        if hold.blocks:
-            self._blocking[hold.owner] -= 1
-            if not self._blocking[hold.owner]:
-                del self._blocking[hold.owner]
+    def _put(self, key: str, owner: Place, blocks: bool) -> None:
+        dependents = self._dependents.setdefault(owner, {})
+        self._count(owner, blocks - dependents.get(key, False))
+        dependents[key] = blocks
 
-    def owners(self, key: str) -> list[Place]:
-        return [hold.owner for hold in self._holds.get(key, ())]
+    def _remove(self, key: str, owner: Place) -> None:
+        dependents = self._dependents[owner]
+        self._count(owner, -dependents.pop(key))
+        if not dependents:
+            del self._dependents[owner]
+
+    def _count(self, owner: Place, difference: int) -> None:
+        count = self._blocking.pop(owner, 0) + difference
+        if count:
+            self._blocking[owner] = count
+
+    def owners(self, key: str) -> Collection[Place]:
+        return self._owners.get(key, {}).keys()
 
     def held_by(self, key: str) -> list[str]:
         """The keys of the owners that cannot go before an object."""
-        return [hold.owner.key for hold in self._holds.get(key, ()) if hold.blocks]
+        return [owner.key for owner, blocks in self._owners.get(key, {}).items() if blocks]
 
     def of(self, owner: Place) -> Collection[str]:
         """The keys of an owner's dependents."""
