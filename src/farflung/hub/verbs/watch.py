@@ -21,7 +21,7 @@ from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
-from farflung.hub.verbs.read import selection_of
+from farflung.hub.verbs.read import selection_of, too_large
 from farflung.machinery.errors import ApiError, expired
 from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription
 
@@ -35,7 +35,7 @@ class Topic:
     """What an audience listens to.  Equal topics share one encoding."""
 
     prefix: str
-    resource: str
+    resource: str  #: with its version
     selection: Selection
     representation: Representation
     include: str  #: what the rows of a Table carry
@@ -55,7 +55,8 @@ class Watches:
         representation = respond.negotiated(call, many=True, watch=True)
         selection = selection_of(call, options)
         include = call.query.get("includeObject", "")
-        topic = Topic(call.prefix, call.resource.qualified, selection, representation, include)
+        resource = f"{call.resource.api_version}/{call.resource.plural}"
+        topic = Topic(call.prefix, resource, selection, representation, include)
         audience = self._audience(topic, call)
         seconds = float(options.timeout) if options.timeout else self._longest()
         watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
@@ -63,8 +64,8 @@ class Watches:
         try:
             watcher.begin_with(await self._past(audience, options))
         except ApiError as error:
+            audience.leave(watcher)
             if error.code != 410:
-                audience.leave(watcher)
                 raise
             watcher.fail(error)
         except BaseException:
@@ -84,16 +85,18 @@ class Watches:
     async def _past(self, audience: Audience, options: ListOptions) -> list[bytes]:
         """The events a watcher gets before live ones."""
         until = self._store.revision
+        since = revision_of(options.resource_version or "0")
+        if since > until:
+            raise too_large(since, until)
         initial = options.initial_events
-        if options.resource_version in ("", "0") or initial:
+        if not since or initial:
             if initial is False:
                 return []
             events = audience.state()
             if initial and options.bookmarks:
                 events.append(audience.bookmark(until, INITIAL_EVENTS_END))
             return events
-        since = revision_of(options.resource_version)
-        if since >= until:
+        if since == until:
             return []
         try:
             changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
