@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
+import msgspec
 import yaml
 
 from farflung.hub.auth.authenticate import token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.lib.ids import new_token
+from farflung.store.base import Unusable
 
 TOKENS = "tokens.json"  #: sha256 of a token → who it is
 KUBECONFIG = "admin.kubeconfig"
@@ -26,24 +27,38 @@ class Credentials:
     users: Mapping[str, User]
 
 
+class KnownUser(msgspec.Struct):
+    name: str
+    groups: tuple[str, ...]
+
+
 def admin_credentials(directory: Path) -> Credentials:
     """The token in admin.kubeconfig if it is still good, so that copies of that file stay good; else a new one."""
     path = directory / TOKENS
-    users = orjson.loads(path.read_bytes()) if path.exists() else {}
+    users = _kept_users(path)
     token = _kept_token(directory / KUBECONFIG)
     if token is None or token_hash(token) not in users:
         token = new_token()
-        users = {hashed: user for hashed, user in users.items() if user["name"] != ADMIN}
-        users[token_hash(token)] = {"name": ADMIN, "groups": [ADMINISTRATORS, AUTHENTICATED]}
-        write_private(path, orjson.dumps(users, option=orjson.OPT_INDENT_2))
-    return Credentials(token, {hashed: User(user["name"], tuple(user["groups"])) for hashed, user in users.items()})
+        users = {hashed: user for hashed, user in users.items() if user.name != ADMIN}
+        users[token_hash(token)] = KnownUser(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
+        write_private(path, msgspec.json.format(msgspec.json.encode(users), indent=2))
+    return Credentials(token, {hashed: User(user.name, user.groups) for hashed, user in users.items()})
+
+
+def _kept_users(path: Path) -> dict[str, KnownUser]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, KnownUser])
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise Unusable(f"{path} is damaged ({error}): restore it, or move it away to get new tokens") from None
 
 
 def _kept_token(kubeconfig: Path) -> str | None:
     try:
         users = yaml.safe_load(kubeconfig.read_text())["users"]
         token = next(user["user"]["token"] for user in users if user["name"] == ADMIN)
-    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration):
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, StopIteration):
         return None
     return token if isinstance(token, str) else None
 

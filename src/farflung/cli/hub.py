@@ -25,7 +25,7 @@ from farflung.hub.auth.authenticate import Authenticator, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.housekeeping.housekeeping import Housekeeping
-from farflung.hub.http.certificates import ensure_certificates, server_context
+from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, serve
 from farflung.hub.kinds import Kinds
 from farflung.hub.pools import Pools
@@ -57,7 +57,7 @@ def run(settings: Settings) -> None:
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         uvloop.run(_run(settings))
-    except Unusable as error:
+    except (Unusable, CertificateError) as error:
         _refuse(str(error))
     except OSError as error:
         _refuse(_sentence(error, settings))
@@ -75,7 +75,7 @@ def _sentence(error: OSError, settings: Settings) -> str:
         return f"cannot use {error.filename}: {reason}; choose another --root-directory or mend its permissions"
     if "in use" in str(error).lower():
         return f"{address} is in use; stop what listens there or choose another --port"
-    return f"cannot listen on {address}: {reason}; choose another --bind-address"
+    return f"{reason}; choose another --bind-address" if "listen" in reason else reason
 
 
 async def _run(settings: Settings) -> None:
