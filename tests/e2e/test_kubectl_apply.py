@@ -128,8 +128,8 @@ def test_server_side_apply_keeps_owners_apart_and_tells_of_conflicts(kubectl: Ku
     assert kubectl.object("cm a")["data"] == {"k2": "v2"}
     typo = ONE.replace("\ndata:", "\ndta:")
     assert kubectl.fails("apply --server-side -f -", typo) == (
-        f"Error from server (BadRequest): failed to create typed patch object ({kubectl.namespace}/a; /v1, Kind=ConfigMap):"
-        " .dta: field not declared in schema"
+        "Error from server (BadRequest): failed to create typed patch object"
+        f" ({kubectl.namespace}/a; /v1, Kind=ConfigMap): .dta: field not declared in schema"
     )
 
 
