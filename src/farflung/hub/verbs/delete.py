@@ -84,12 +84,13 @@ def _from_query(query: str) -> DeleteOptions:
 
 async def delete(call: Call) -> Answer:
     options = delete_options(call)
-    if call.resource.qualified == "namespaces" and call.target.name in UNDELETABLE:
+    if _is_namespace(call) and call.target.name in UNDELETABLE:
         raise forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
     representation = respond.negotiated(call, many=False)
     entry = call.found()
     removed = await remove(call, entry, options)
-    if removed.entry is None or (removed.gone and not call.kind.rules.graceful_seconds):
+    answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call)
+    if removed.gone and not answers_itself:
         return _success(call, entry)
     return respond.with_entry(call, representation, removed.entry)
 
@@ -107,7 +108,7 @@ def _success(call: Call, entry: Entry) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    entry: Entry | None  #: the object as the deletion left it
+    entry: Entry  #: the object as the deletion left it
     gone: bool  #: or still there, waiting for its finalizers or its grace period
 
 
@@ -120,7 +121,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
         new = marked(call, objects.decode(present), options)
-        gone = is_released(new)
+        gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)
         if options.dryRun or (new == old and not gone):
             return Removed(left, gone)
@@ -138,6 +139,9 @@ def _check_preconditions(call: Call, old: Obj, entry: Entry, options: DeleteOpti
     wanted, metadata = options.preconditions, old["metadata"]
     if wanted is None:
         return
+    if wanted.uid is not None and wanted.uid != metadata["uid"] and _is_namespace(call):
+        why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {metadata['uid']}"
+        raise conflict("", "namespaces", metadata["name"], why)
     if wanted.uid is not None and wanted.uid != metadata["uid"]:
         raise _refused(
             call,
@@ -166,6 +170,10 @@ def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
         metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
+    if _is_namespace(call):
+        metadata.setdefault("deletionTimestamp", call.now())
+        call.kind.rules.prepare_delete(obj)
+        return obj
     grace = _grace(call, obj, options)
     already = metadata.get("deletionGracePeriodSeconds")
     if already is None or grace < already:
@@ -175,6 +183,11 @@ def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
         metadata["deletionGracePeriodSeconds"] = grace
     call.kind.rules.prepare_delete(obj)
     return obj
+
+
+def _is_namespace(call: Call) -> bool:
+    """A namespace goes in two steps, emptied in between, and even an empty one is first marked."""
+    return call.resource.qualified == "namespaces"
 
 
 def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
