@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httptools
 
 HANDSHAKES = 32  #: under way at once
-END = b"\n\r\n"  #: of a watch event in its chunk
+EVENT = b'"name":"event-'  #: in every object whose way to the watchers is measured
 
 R = TypeVar("R", bound="Reader")
 
@@ -107,7 +107,7 @@ class Connection(Reader):
 
 
 class Watch(Reader):
-    """Notes when something arrived, and reads nothing of it: one event is under way at a time."""
+    """Notes when an event that is measured arrives.  One is under way at a time, in one record of TLS."""
 
     def __init__(self, arrived: Callable[[float], None]) -> None:
         self._arrived = arrived
@@ -117,7 +117,7 @@ class Watch(Reader):
         now = time.perf_counter()
         if not self.opened.done():
             self.opened.set_result(bytes(data[:12]))
-        elif bytes(data[-3:]) == END:
+        elif EVENT in bytes(data):
             self._arrived(now)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -166,11 +166,20 @@ async def open_watches(server: Server, paths: list[str], arrivals: Arrivals) -> 
     return await asyncio.gather(*map(open_one, paths))
 
 
-async def watch_delays(server: Server, paths: list[str], hearing: int, writes: list[tuple[str, bytes]]) -> list[float]:
-    """Seconds from sending each write to each of the `hearing` watches having its event, sorted."""
+@dataclass(frozen=True)
+class Heard:
+    delays: list[float]  #: seconds from sending a write to a watch having its event, sorted
+    cpu: float  #: CPU seconds of the hub for each of them
+
+
+async def hear(
+    server: Server, paths: list[str], hearing: int, writes: list[tuple[str, bytes]], hub_cpu: Callable[[], float]
+) -> Heard:
+    """Open a watch on each path, then write, one after the other, what `hearing` of them hear of."""
     arrivals = Arrivals()
     watches = await open_watches(server, paths, arrivals)
     writer = await Connection.open(server)
+    before = hub_cpu()
     for path, body in writes:
         arrivals.expect(hearing)
         status, answer = await writer.request("POST", path, body)
@@ -178,10 +187,11 @@ async def watch_delays(server: Server, paths: list[str], hearing: int, writes: l
             raise ConnectionError(f"a create was answered with {status}: {answer[:200]!r}")
         await arrivals.complete()
         await asyncio.sleep(0.02)
+    cpu = hub_cpu() - before
     writer.close()
     for watch in watches:
         watch.transport.abort()
-    return sorted(arrivals.delays)
+    return Heard(sorted(arrivals.delays), cpu / len(arrivals.delays))
 
 
 async def load(server: Server, connections: int, requests: list[tuple[str, str, bytes]]) -> tuple[float, list[float]]:

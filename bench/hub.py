@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import uvloop
-from client import Server, ask, watch_delays
+from client import Heard, Server, ask, hear
 from generators import SIZE, Generator, Rate, choose, configmap, configmaps, object_name, percentile
 from hub_process import HubProcess
 
@@ -52,9 +52,9 @@ class Figures:
         remark = f"{cpu * 1e6:4.0f} µs CPU each, p50 {rate.p50:.1f} ms, p99 {rate.p99:.1f} ms"
         self.show(figure, f"{rate.per_second:,.0f}/s", target, remark)
 
-    def show_delays(self, figure: str, delays: list[float], target: str = "") -> None:
-        p50, p99 = percentile(delays, 50), percentile(delays, 99)
-        self.show(figure, f"{p50:.1f} / {p99:.1f} ms", target)
+    def show_delays(self, figure: str, heard: Heard, target: str = "") -> None:
+        p50, p99 = percentile(heard.delays, 50), percentile(heard.delays, 99)
+        self.show(figure, f"{p50:.1f} / {p99:.1f} ms", target, f"{heard.cpu * 1e6:4.0f} µs CPU for each event heard")
 
 
 class Bench:
@@ -85,7 +85,7 @@ class Bench:
 
     def _started(self, figure: str, target: str) -> HubProcess:
         hub = HubProcess(self._directory / "hub")
-        self._figures.show(figure, f"{hub.seconds_to_ready:.2f} s", target)
+        self._figures.show(figure, f"{hub.seconds_to_ready:.2f} s", target, f"{hub.cpu_seconds():.2f} s CPU")
         return hub
 
     def _cpu_of(self, work: Callable[[], T]) -> tuple[T, float]:
@@ -129,21 +129,21 @@ class Bench:
 
     def _watches(self) -> None:
         extent = self._extent
-        alone = self._delays("alone", [""], hearing=1, events=200)
+        alone = self._heard("alone", [""], hearing=1, events=200)
         self._figures.show_delays("watch delay p50 / p99, 1 watcher", alone, "p99 <= 5-11 ms")
         others = [f"&fieldSelector=metadata.name%3D{object_name(number)}" for number in range(extent.watchers - 1)]
-        among = self._delays("among", ["", *others], hearing=1, events=200)
+        among = self._heard("among", ["", *others], hearing=1, events=200)
         self._figures.show_delays(f"  1 watcher among {extent.watchers:,} of other objects", among)
-        together = self._delays("together", [""] * extent.watchers, hearing=extent.watchers, events=extent.events)
+        together = self._heard("together", [""] * extent.watchers, hearing=extent.watchers, events=extent.events)
         self._figures.show_delays(f"  {extent.watchers:,} watchers that all hear it", together)
 
-    def _delays(self, namespace: str, selectors: list[str], *, hearing: int, events: int) -> list[float]:
+    def _heard(self, namespace: str, selectors: list[str], *, hearing: int, events: int) -> Heard:
         """With a watcher for each selector, of which so many hear of each write."""
         self._new_namespace(namespace)
         collection = configmaps(namespace)
         paths = [f"{collection}?watch=1&timeoutSeconds=600{selector}" for selector in selectors]
         writes = [(collection, configmap(f"event-{number:06}")) for number in range(events)]
-        return uvloop.run(watch_delays(self._server, paths, hearing, writes))
+        return uvloop.run(hear(self._server, paths, hearing, writes, self._hub.cpu_seconds))
 
     def _restart(self) -> None:
         self._hub.stop()
