@@ -8,6 +8,7 @@ Nothing here waits or writes; a connection feeds bytes and takes exchanges off a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Final, NoReturn
@@ -23,6 +24,8 @@ BETWEEN: Final = 0
 HEAD: Final = 1
 BODY: Final = 2
 
+#: a request line as it should be, but for its method: not another protocol
+UNKNOWN_METHOD: Final = re.compile(rb"(?:^|\r\n\r\n)[A-Za-z]+ /")
 METHODS: Final = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 #: Spellings that clients use, so that most names need no work.
 COMMON_HEADERS: Final = (
@@ -180,7 +183,7 @@ class RequestParser:
             except httptools.HttpParserCallbackError as error:
                 raise self._refusal or error.__context__ or error from None
             except httptools.HttpParserError as error:
-                if isinstance(error, httptools.HttpParserInvalidMethodError):
+                if isinstance(error, httptools.HttpParserInvalidMethodError) and UNKNOWN_METHOD.search(data):
                     raise method_not_allowed() from None
                 if not self.finished:
                     raise bad_request(f"malformed HTTP request: {error}") from None
