@@ -68,6 +68,7 @@ def decode_object(request: Request, shape: Shape, options: WriteOptions, shapes_
         return bad_request(f"{_unfit(shape, value)}: {why}")
 
     keep_reset(value, obj)
+    obj["kind"], obj["apiVersion"] = shape.kind, shape.api_version
     return Body(obj, judged(problems + unknown, options, refused))
 
 

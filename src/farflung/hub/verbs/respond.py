@@ -26,8 +26,11 @@ Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where th
 
 
 def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
-    """What the client accepts; 406 if we have nothing of the kind."""
-    return negotiate(call.request.headers.get("accept", ""), call.resource, many=many, watch=watch)
+    """What the client accepts; 406 if we have nothing of the kind.  Asked before anything is written."""
+    representation = negotiate(call.request.headers.get("accept", ""), call.resource, many=many, watch=watch)
+    if representation.as_ == "Table":
+        table.included(call.query.get("includeObject", ""))
+    return representation
 
 
 def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = ()) -> Response:

@@ -9,6 +9,7 @@ from farflung.apis.autoscaling.printers import SCALES
 from farflung.hub import objects, shapes
 from farflung.hub.admission.scale import apply_scale, scale_of
 from farflung.hub.bodies import decode_object
+from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.verbs import patch, read, respond, update
@@ -17,6 +18,7 @@ from farflung.hub.verbs.ownership import manager_of
 from farflung.hub.verbs.update import Change, change_object
 from farflung.machinery import table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
+from farflung.store.base import Entry
 
 Door = Callable[[Call], Answer | Awaitable[Answer]]
 
@@ -53,12 +55,11 @@ def not_here(call: Call) -> ApiError:
 
 
 def get_scale(call: Call) -> Answer:
-    return scale_answer(call, call.kind.served(objects.decode(call.found())))
+    return scale_answer(call, respond.negotiated(call, many=False), call.found())
 
 
-def scale_answer(call: Call, obj: Obj) -> Answer:
-    scale = scale_of(obj, call.resource.group, call.resource.kind)
-    representation = respond.negotiated(call, many=False)
+def scale_answer(call: Call, representation: Representation, entry: Entry) -> Answer:
+    scale = scale_of(call.kind.served(objects.decode(entry)), call.resource.group, call.resource.kind)
     if representation.as_ == "Table":
         include = table.included(call.query.get("includeObject", ""))
         row = table.row(SCALES, scale, call.tools.clock(), include, representation.version)
@@ -82,6 +83,7 @@ async def patch_scale(call: Call) -> Answer:
 
 async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj], Obj]) -> Answer:
     """`wanted`: the present scale → the wanted one."""
+    representation = respond.negotiated(call, many=False)
 
     def new(present: Obj) -> Obj:
         scale = wanted(scale_of(present, call.resource.group, call.resource.kind))
@@ -91,7 +93,7 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
 
     change = Change(new, subresource="scale", owner=manager_of(call, options))
     entry = await change_object(call, change, options)
-    return scale_answer(call, call.kind.served(objects.decode(entry)))
+    return scale_answer(call, representation, entry)
 
 
 # --- the doors ------------------------------------------------------------------------------------
