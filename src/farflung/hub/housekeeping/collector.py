@@ -34,7 +34,7 @@ from farflung.hub.housekeeping.work import Work
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store, Subscription
 
-WORKERS: Final = 16
+WORKERS: Final = 8
 FARTHEST: Final = 1000  #: owners of owners that are looked through for a circle
 #: they come and go by the thousand, and nobody owns them
 NOT_COLLECTED: Final = frozenset({"/core/events/"})

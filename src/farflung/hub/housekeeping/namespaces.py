@@ -16,12 +16,12 @@ from farflung.hub.housekeeping.ownership import identity_of, is_concerned, uid_o
 from farflung.hub.housekeeping.termination import Remains, conditions
 from farflung.hub.housekeeping.work import OVERTAKEN, Unfinished, Work
 from farflung.hub.namespaces import is_terminating, namespace_key
-from farflung.machinery.errors import ApiError
+from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 4
-AT_ONCE: Final = 16  #: objects of one namespace that are deleted at a time
+AT_ONCE: Final = 8  #: objects of one namespace that are deleted at a time
 FINALIZER: Final = "kubernetes"
 NAMESPACES: Final = "/core/namespaces/"
 PODS: Final = "/core/pods/"
@@ -61,10 +61,10 @@ class Namespaces:
         self._clock = clock
         self._pace = pace
         self._resource = kinds.of_key(NAMESPACES + "/")
-        self._homes = {home_of(resource): resource for resource in kinds.namespaced}
+        self._homes = {home_of(resource) for resource in kinds.namespaced}
         self._pods = [resource for resource in kinds.namespaced if home_of(resource) == PODS]
         self._others = [resource for resource in kinds.namespaced if home_of(resource) != PODS]
-        self._remaining: dict[Scope, int] = {}  #: terminating namespace → objects in it
+        self._terminating: set[Scope] = set()
         self._subscriptions: list[Subscription] = []
         self.work: Work[Scope] = Work("namespaces", self._look, workers=WORKERS)
 
@@ -85,33 +85,23 @@ class Namespaces:
     def _hear(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None:
-                self._remaining.pop(scope_of(change.key), None)
+                self._terminating.discard(scope_of(change.key))
             elif is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
 
     def _terminate(self, entry: Entry, *, after: float) -> None:
         scope = scope_of(entry.key)
-        if scope not in self._remaining:
-            self._remaining[scope] = sum(len(self._entries(home, scope)) for home in self._homes.values())
-            self.work.add_later(scope, after)
-        else:
-            self._soon(scope)
+        self.work.add_later(scope, self._pace.again if scope in self._terminating else after)
+        self._terminating.add(scope)
 
     def _hear_content(self, changes: Sequence[Change]) -> None:
-        if not self._remaining:
+        """However fast its content dwindles, a terminating namespace is looked at only now and then."""
+        if not self._terminating:
             return
         for change in changes:
-            if change.entry is None or change.previous is None:
-                self._count(scope_of(change.key), -1 if change.entry is None else 1)
-
-    def _count(self, scope: Scope, difference: int) -> None:
-        if scope in self._remaining:
-            self._remaining[scope] += difference
-            self._soon(scope)
-
-    def _soon(self, scope: Scope) -> None:
-        """However fast its content dwindles, a namespace is looked at only now and then."""
-        self.work.add_later(scope, self._pace.again)
+            scope = scope_of(change.key)
+            if scope in self._terminating and (change.entry is None or change.previous is None):
+                self.work.add_later(scope, self._pace.again)
 
     def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
         return self._store.list(objects.prefix(resource, *scope)).entries
@@ -121,7 +111,7 @@ class Namespaces:
     async def _look(self, scope: Scope) -> None:
         key = namespace_key(*scope)
         entry = self._store.get(key)
-        if entry is None or not is_terminating(entry) or not objects.decode(entry)["spec"].get("finalizers"):
+        if entry is None or not is_terminating(entry) or not finalizers_of(objects.decode(entry)):
             return
         remains = await self._empty(scope)
         await self._tell(key, remains)
@@ -173,7 +163,7 @@ class Namespaces:
         if entry is None:
             return
         namespace = objects.decode(entry)
-        present = namespace["status"].get("conditions", [])
+        present = namespace.get("status", {}).get("conditions", [])
         wanted = conditions(present, remains, format_seconds(self._clock()))
         if wanted != present:
             change = {"status": {"conditions": wanted}}
@@ -185,10 +175,15 @@ class Namespaces:
         if entry is None:
             return
         namespace = objects.decode(entry)
-        finalizers = namespace["spec"].get("finalizers", [])
+        finalizers = finalizers_of(namespace)
         if FINALIZER in finalizers:
             namespace["spec"]["finalizers"] = [one for one in finalizers if one != FINALIZER]
             await self._inside.request("PUT", object_path(self._resource, key) + "/finalize", namespace)
+
+
+def finalizers_of(namespace: Obj) -> list[str]:
+    """Those who must be done before it goes.  With none, it was finished by hand before it was deleted."""
+    return namespace.get("spec", {}).get("finalizers") or []
 
 
 def is_going(entry: Entry) -> bool:

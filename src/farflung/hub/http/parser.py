@@ -24,10 +24,11 @@ BETWEEN: Final = 0
 HEAD: Final = 1
 BODY: Final = 2
 
-#: a request line as it should be, but for its method: not another protocol
-UNKNOWN_METHOD: Final = re.compile(rb"(?:^|\r\n\r\n)[A-Za-z]+ /")
 METHODS: Final = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 #: Spellings that clients use, so that most names need no work.
+#: a request line as it should be, but for its method: not another protocol
+UNKNOWN_METHOD: Final = re.compile(rb"(?:^|\r\n\r\n)(?!(?:%b) )[A-Za-z]+ /" % b"|".join(METHODS))
+
 COMMON_HEADERS: Final = (
     *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect", "host"),
     *("kubectl-command", "kubectl-session", "transfer-encoding", "user-agent", "x-forwarded-for"),

@@ -218,8 +218,8 @@ async def delete_collection(call: Call) -> Answer:
     listed = list_options(call.request.query)
     representation = respond.negotiated(call, many=True)
     selection = read.selection_of(call, listed)
-    after = call.prefix + read.decode_continue(listed.continue_)[1] if listed.continue_ else ""
-    present = call.store.list(call.prefix, after=after, limit=0 if selection else listed.limit)
+    pin = read.pinned(listed, call)
+    present = call.store.list(call.prefix, after=pin.after if pin else "", limit=0 if selection else listed.limit)
     page = read.select(present, selection, listed)
     for entry in page.entries:
         try:

@@ -126,11 +126,14 @@ STRING_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?[0-9][0-9.eE+-]*
 
 
 def readable(body: bytes) -> bytes:
-    """A body orjson refused, made readable: Go puts U+FFFD where there are no characters.  Raises Malformed."""
+    """A body orjson refused, made readable: Go puts U+FFFD where an escape is half a character.  Bytes that are no
+    UTF-8 are refused, though Go would replace them as well: nobody wants that stored.  Raises Malformed."""
     check_syntax(body)
-    repaired = ESCAPE.sub(
-        lambda escape: rb"\ufffd" if escape[1] else escape[0], body.decode("utf-8", "replace").encode()
-    )
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"invalid UTF-8 at offset {error.start}") from None
+    repaired = ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], body)
     try:
         orjson.loads(repaired)
     except orjson.JSONDecodeError:
