@@ -99,8 +99,39 @@ def nested(depth: int) -> Any:
 
 texts = st.one_of(
     st.sampled_from(
-        ["", " ", "a", "default", "..", ".", "/", "//", "\0", "a\0b", "a/b", "*", "é", "\ud7ff", "𝔘", "\n", "-1", "0"]
-        + ["9" * 30, "9" * 5000, "1e999", "NaN", "true", "All", "null", "$patch", "a" * 300, "%", '"', "\\", "\x7f"]
+        [
+            "",
+            " ",
+            "a",
+            "default",
+            "..",
+            ".",
+            "/",
+            "//",
+            "\x00",
+            "a\x00b",
+            "a/b",
+            "*",
+            "é",
+            "\ud7ff",
+            "\U0001f600",
+            "\n",
+            "-1",
+            "0",
+            "9" * 30,
+            "9" * 5000,
+            "1e999",
+            "NaN",
+            "true",
+            "All",
+            "null",
+            "$patch",
+            "a" * 300,
+            "%",
+            '"',
+            "\\",
+            "\x7f",
+        ]
     ),
     st.text(max_size=8),
 )
@@ -112,10 +143,38 @@ scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
 names = st.one_of(
     texts,
     st.sampled_from(
-        ["metadata", "name", "namespace", "spec", "status", "data", "labels", "annotations", "finalizers", "uid"]
-        + ["managedFields", "ownerReferences", "resourceVersion", "generateName", "kind", "apiVersion", "op", "path"]
-        + ["$patch", "$retainKeys", "$setElementOrder/ports", "$deleteFromPrimitiveList/finalizers", "replicas"]
-        + ["creationTimestamp", "deletionTimestamp", "generation", "containers", "ports", "fieldsV1", "time"]
+        [
+            "metadata",
+            "name",
+            "namespace",
+            "spec",
+            "status",
+            "data",
+            "labels",
+            "annotations",
+            "finalizers",
+            "uid",
+            "managedFields",
+            "ownerReferences",
+            "resourceVersion",
+            "generateName",
+            "kind",
+            "apiVersion",
+            "op",
+            "path",
+            "$patch",
+            "$retainKeys",
+            "$setElementOrder/ports",
+            "$deleteFromPrimitiveList/finalizers",
+            "replicas",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "generation",
+            "containers",
+            "ports",
+            "fieldsV1",
+            "time",
+        ]
     ),
 )
 junk = st.recursive(
@@ -192,8 +251,25 @@ PARAMETERS = (
     *("force", "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "includeObject", "pretty"),
 )
 values = texts | st.sampled_from(
-    ["eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhXHUwMDAwIn0", "a in (b,c)", "!a", "a=b=c", "(", "Exact"]
-    + ["NotOlderThan", "1", "2", "99999999999", "Foreground", "Orphan", "Strict", "Ignore", "Metadata", "a,b", "a>1"]
+    [
+        "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhXHUwMDAwIn0",
+        "a in (b,c)",
+        "!a",
+        "a=b=c",
+        "(",
+        "Exact",
+        "NotOlderThan",
+        "1",
+        "2",
+        "99999999999",
+        "Foreground",
+        "Orphan",
+        "Strict",
+        "Ignore",
+        "Metadata",
+        "a,b",
+        "a>1",
+    ]
 )
 
 
@@ -208,12 +284,38 @@ def mangled_query(draw: st.DrawFn, query: str) -> str:
 
 
 MEDIA = st.sampled_from(
-    ["application/json", "application/yaml", PROTOBUF, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH]
-    + ["", "text/plain", ";", "application/json;charset=utf-16", "\xff"]
+    [
+        "application/json",
+        "application/yaml",
+        PROTOBUF,
+        JSON_PATCH,
+        MERGE_PATCH,
+        STRATEGIC_PATCH,
+        APPLY_PATCH,
+        "",
+        "text/plain",
+        ";",
+        "application/json;charset=utf-16",
+        "ÿ",
+    ]
 )
 ACCEPTS = st.sampled_from(
-    ["application/json", "application/yaml", PROTOBUF, TABLE, PARTIAL_LIST, "*/*", "", ",;q=", "application/json;q=x"]
-    + ["application/json;stream=watch", f"{PROTOBUF};stream=watch", "image/png", f"{TABLE},application/json", "\xe9"]
+    [
+        "application/json",
+        "application/yaml",
+        PROTOBUF,
+        TABLE,
+        PARTIAL_LIST,
+        "*/*",
+        "",
+        ",;q=",
+        "application/json;q=x",
+        "application/json;stream=watch",
+        f"{PROTOBUF};stream=watch",
+        "image/png",
+        f"{TABLE},application/json",
+        "é",
+    ]
 )
 
 

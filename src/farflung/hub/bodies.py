@@ -248,14 +248,16 @@ def _inconvertible(shape: Shape, api_version: str, kind: str) -> str:
 def _as_text(document: Any) -> str:
     """A patched document as Kubernetes shows it: its fields by name, what is below them as it was."""
     try:
-        text = orjson.loads(orjson.dumps(document))
+        encoded = orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        return json.TOO_DEEP
+    text = orjson.loads(encoded)
+    try:
         for entry in text["metadata"]["managedFields"]:
             entry["fieldsV1"] = orjson.loads(orjson.dumps(entry["fieldsV1"], option=orjson.OPT_SORT_KEYS))
-        return orjson.dumps(text).decode()
     except (KeyError, TypeError):
-        return orjson.dumps(document).decode()
-    except orjson.JSONEncodeError:
-        return "too deep"
+        return encoded.decode()
+    return orjson.dumps(text).decode()
 
 
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:
