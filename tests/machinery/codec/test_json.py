@@ -51,8 +51,12 @@ def test_what_is_no_json_is_refused_with_the_words_of_go(body: bytes, expected: 
     assert why(body) == expected
 
 
-def test_bad_characters_are_replaced() -> None:
-    assert parse(b'"a\xffb"').value == "a\ufffdb"
+def test_bytes_that_are_no_characters_are_refused() -> None:
+    assert why(b'"a\xffb"') == "invalid UTF-8 at offset 2"
+    assert why(b'{"a":"\xc0\xaf"}') == "invalid UTF-8 at offset 6"
+
+
+def test_half_characters_are_replaced() -> None:
     assert parse(rb'"\ud800x"').value == "\ufffdx"
     assert parse(rb'"\udc00\ud83d\ude00\\ud800"').value == "\ufffd\U0001f600\\ud800"
 
