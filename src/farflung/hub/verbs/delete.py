@@ -218,7 +218,7 @@ async def delete_collection(call: Call) -> Answer:
     listed = list_options(call.request.query)
     representation = respond.negotiated(call, many=True)
     selection = read.selection_of(call, listed)
-    pin = read.pinned(listed, call)
+    pin = read.pin_of(listed, call)
     present = call.store.list(call.prefix, after=pin.after if pin else "", limit=0 if selection else listed.limit)
     page = read.select(present, selection, listed)
     for entry in page.entries:

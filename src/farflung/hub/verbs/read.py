@@ -34,7 +34,7 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
     representation = respond.negotiated(call, many=True)
     options = list_options(call.request.query)
     selection = selection_of(call, options)
-    pinned = pinned(options, call)
+    pinned = pin_of(options, call)
     if pinned is None:
         page = select(call.store.list(call.prefix, limit=0 if selection else options.limit), selection, options)
         return listed(call, representation, page)
@@ -99,7 +99,7 @@ class Pin:
     after: str = ""  #: a key
 
 
-def pinned(options: ListOptions, call: Call) -> Pin | None:
+def pin_of(options: ListOptions, call: Call) -> Pin | None:
     """The state a list must show, or None for the present."""
     if options.continue_:
         if options.resource_version not in ("", "0"):
