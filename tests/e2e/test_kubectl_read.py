@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 import yaml
-from kubectl_runner import Kubectl
+from kubectl_runner import Kubectl, cells
 
 OBJECTS = """
 apiVersion: v1
@@ -185,7 +185,7 @@ def test_describe_tells_all_about_an_object(kubectl: Kubectl) -> None:
     )
     service = kubectl.run("describe svc svc")
     assert service.returncode == 0
-    assert "Selector:                 app=x\n" in service.stdout
+    assert ["Selector:", "app=x"] in cells(service.stdout)
     assert kubectl(f"describe ns {kubectl.namespace}").endswith(
         "Status:       Active\n\nNo resource quota.\n\nNo LimitRange resource.\n"
     )
