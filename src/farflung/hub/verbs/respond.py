@@ -7,7 +7,7 @@ of a shared kind) decodes the object first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import yaml
@@ -59,7 +59,23 @@ def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str,
     """A header for each warning, first the one that goes with every answer about a deprecated resource."""
     deprecated = call.resource.deprecated
     texts = [deprecated, *warnings] if deprecated else warnings
-    return [("Warning", f"299 - {quoted(text)}") for text in texts]
+    return [("Warning", f"299 - {quoted(text)}") for text in shortened(texts)]
+
+
+WARNINGS_LENGTH: Final = 4096  #: characters of all warnings together, before each is cut
+WARNING_LENGTH: Final = 256
+
+
+def shortened(texts: Sequence[str]) -> Sequence[str]:
+    """Each warning once; if they are too long together, only the first ones, and only their beginnings."""
+    if sum(map(len, texts)) <= WARNINGS_LENGTH:
+        return list(dict.fromkeys(texts))
+    kept: list[str] = []
+    for text in dict.fromkeys(texts):
+        if sum(map(len, kept)) >= WARNINGS_LENGTH:
+            break
+        kept.append(text[:WARNING_LENGTH])
+    return kept
 
 
 def quoted(text: str) -> str:

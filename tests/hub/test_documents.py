@@ -1,0 +1,133 @@
+"""Health, version, metrics, discovery, and who may read them."""
+
+from __future__ import annotations
+
+import pytest
+from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, DEPLOYMENTS, USER_TOKEN, LocalHub
+
+
+@pytest.mark.parametrize("endpoint", ["healthz", "livez", "readyz"])
+async def test_health_is_one_word_or_a_line_for_each_check(hub: LocalHub, endpoint: str) -> None:
+    hub.token = None
+
+    answer = await hub.get(f"/{endpoint}")
+    assert (answer.status, answer.body, answer.content_type) == (200, b"ok", "text/plain; charset=utf-8")
+    assert (await hub.get(f"/{endpoint}/ping")).body == b"ok"
+    assert (await hub.get(f"/{endpoint}/nothing")).status == 404
+    verbose = (await hub.get(f"/{endpoint}", "verbose")).body.decode()
+    assert verbose.startswith("[+]ping ok\n")
+    assert verbose.endswith(f"{endpoint} check passed\n")
+
+
+async def test_anybody_may_ask_for_the_version(hub: LocalHub) -> None:
+    hub.token = None
+
+    version = (await hub.get("/version")).json
+
+    assert version["major"] == "1"
+    assert version["gitVersion"].startswith("v1.")
+
+
+async def test_metrics_count_answers_and_watches(hub: LocalHub) -> None:
+    await hub.get(CONFIG_MAPS)
+    await hub.get(f"{CONFIG_MAPS}/nope")
+    await hub.request("BREW", CONFIG_MAPS)
+    watch = await hub.watch(CONFIG_MAPS)
+
+    text = (await hub.get("/metrics")).body.decode()
+
+    assert 'farflung_requests_total{code="200",method="GET"} 2.0' in text
+    assert 'farflung_requests_total{code="404",method="GET"} 1.0' in text
+    assert 'farflung_requests_total{code="405",method="other"} 1.0' in text
+    assert "BREW" not in text
+    assert "farflung_watches 1.0" in text
+    watch.leave()
+    assert "farflung_watches 0.0" in (await hub.get("/metrics")).body.decode()
+
+
+async def test_what_discovery_lists_is_served(hub: LocalHub) -> None:
+    groups = [(f"/apis/{group['name']}", group) for group in (await hub.get("/apis")).json["groups"]]
+    documents = ["/api/v1"]
+    for path, group in groups:
+        assert (await hub.get(path)).json["name"] == group["name"]
+        documents += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+
+    for document in documents:
+        for resource in (await hub.get(document)).json["resources"]:
+            plural, _, subresource = resource["name"].partition("/")
+            if subresource or "list" not in resource["verbs"]:
+                continue
+            answer = await hub.get(f"{document}/{plural}")
+            assert (answer.status, answer.json["kind"]) == (200, f"{resource['kind']}List"), document
+            if resource["namespaced"]:
+                assert (await hub.get(f"{document}/namespaces/default/{plural}")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/foo", "/apis/nope.example.com/v1", "/apis/nope.example.com/v1/things", "//", "*"])
+async def test_other_paths_are_not_there(hub: LocalHub, path: str) -> None:
+    assert (await hub.get(path)).status == 404
+
+
+async def test_the_root_workspace_is_the_default_one(hub: LocalHub) -> None:
+    await hub.config_map("a")
+
+    assert (await hub.get(f"/clusters/root{CONFIG_MAPS}/a")).body == (await hub.get(f"{CONFIG_MAPS}/a")).body
+    assert (await hub.get("/clusters/root/healthz")).body == b"ok"
+    assert (await hub.get(f"/clusters/other{CONFIG_MAPS}")).status == 403
+    assert (await hub.get(f"/clusters/root%2Fx{CONFIG_MAPS}")).status == 403
+
+
+# --- who ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Bearer ", "Bearer", "Basic YTpi", "", "\xff", "Bearer " + "x" * 10_000]
+)
+async def test_wrong_credentials_are_refused_everywhere(hub: LocalHub, header: str) -> None:
+    for path in ("/healthz", "/api", CONFIG_MAPS, "/foo"):
+        answer = await hub.get(path, authorization=header)
+        assert (answer.status, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
+
+
+@pytest.mark.parametrize("header", [f"Bearer {ADMIN_TOKEN}", f"bearer {ADMIN_TOKEN}", f"Bearer  {ADMIN_TOKEN} "])
+async def test_the_right_token_opens(hub: LocalHub, header: str) -> None:
+    assert (await hub.get(CONFIG_MAPS, authorization=header)).status == 200
+
+
+async def test_who_says_nothing_sees_nothing(hub: LocalHub) -> None:
+    hub.token = None
+
+    with hub.writes_nothing():
+        for path in ("/metrics", "/apis", CONFIG_MAPS, f"{CONFIG_MAPS}/a", "/foo"):
+            assert (await hub.get(path)).status in (401, 403)
+        assert (await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})).status in (401, 403)
+
+
+async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
+    hub.token = USER_TOKEN
+    user = 'User "somebody" cannot'
+
+    assert (await hub.get("/apis")).status == 200
+    listed = await hub.get(CONFIG_MAPS)
+    assert (listed.status, listed.message) == (
+        403,
+        f'configmaps is forbidden: {user} list resource "configmaps" in API group "" in the namespace "default"',
+    )
+    one = await hub.get(f"{DEPLOYMENTS}/d/scale")
+    assert one.message == (
+        f'deployments.apps "d" is forbidden: {user} get resource "deployments/scale" in API group "apps" in the '
+        'namespace "default"'
+    )
+    with hub.writes_nothing():
+        assert (await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 403
+    assert (await hub.get("/metrics")).message == f'forbidden: {user} get path "/metrics"'
+
+
+async def test_a_store_that_closes_is_unavailable_and_says_when_to_come_back(any_hub: LocalHub) -> None:
+    await any_hub.store.close()
+
+    answer = await any_hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})
+
+    assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
+    assert ("Retry-After", "1") in answer.headers
+    assert (await any_hub.get(CONFIG_MAPS)).status == 200
