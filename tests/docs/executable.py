@@ -1,0 +1,174 @@
+"""Documents that run: their fenced blocks, and what they print.
+
+    ```shell             is run with bash; every command must succeed
+    ```shell fails       the last command must not
+    ```shell terminal    is a hub in a terminal of its own, until <!-- ^C -->, the next such block or the end
+    ```text              right after one of these: what it prints
+
+Other fences are not looked at.  In an expected text `…` stands for anything within a line; ages, ports of this machine
+and the width of columns do not count.  Each document has a directory of its own that looks like the repository after
+`make setup`; what a block exports, the next one has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0  #: seconds for one block
+STOP = "<!-- ^C -->"
+READY = "export KUBECONFIG="  #: in the last line a hub prints before it serves
+FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<content>.*?)^```$|^" + re.escape(STOP) + "$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Step:
+    line: int  #: where it begins in its document
+    script: str
+    words: list[str] = field(default_factory=list)  #: of its fence, after `shell`; `^C` for the end of a hub
+    output: str | None = None
+
+
+def steps_of(text: str) -> list[Step]:
+    steps: list[Step] = []
+    end = 0
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        kind, *words = (found["words"] or "^C").split() or [""]
+        if kind == "^C":
+            steps.append(Step(line, "", ["^C"]))
+        elif kind == "shell":
+            steps.append(Step(line, found["content"], words))
+        elif kind == "text" and steps and not text[end : found.start()].strip():
+            steps[-1].output = found["content"]
+        end = found.end()
+    return steps
+
+
+class Differs(Exception):
+    """A block that did not do what its document says."""
+
+
+class Directory:
+    """A document's own: the samples, a `.venv/bin/farflung` that takes any free port, and a home for kubectl."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "config").symlink_to(ROOT / "config")
+        command = path / ".venv" / "bin" / "farflung"
+        command.parent.mkdir(parents=True)
+        real = shlex.quote(str(Path(sys.executable).with_name("farflung")))
+        command.write_text(f'#!/bin/sh\ncase "$1" in hub) set -- "$@" --port 0 ;; esac\nexec {real} "$@"\n')
+        command.chmod(0o755)
+        self._state = path / ".exported"
+        self._state.write_text("")
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(path)}
+
+    def run(self, script: str) -> tuple[int, str]:
+        """(exit code, output).  The environment it leaves is that of the next one."""
+        state = shlex.quote(str(self._state))
+        whole = f"source {state}\ntrap 'export -p > {state}' EXIT\nset -euo pipefail\n{script}"
+        ended = subprocess.run(
+            ["bash", "-c", whole],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            cwd=self.path,
+            env=self.environment,
+        )
+        return ended.returncode, ended.stdout
+
+
+class Terminal:
+    """A hub in the foreground of a terminal of its own."""
+
+    def __init__(self, script: str, directory: Directory) -> None:
+        self._process = subprocess.Popen(
+            ["bash", "-c", f"exec {script}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=directory.path,
+            env=directory.environment,
+        )
+        self.output = "".join(self._until_ready())
+
+    def _until_ready(self) -> Iterator[str]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield line
+            if READY in line:
+                return
+
+    def interrupt(self) -> None:
+        """^C.  Whoever is asked to stop stops cleanly."""
+        self._process.send_signal(signal.SIGINT)
+        said, _ = self._process.communicate(timeout=PATIENCE)
+        if self._process.returncode:
+            raise Differs(f"the hub stopped with {self._process.returncode}: {self.output}{said}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def run(document: Path, directory: Directory) -> None:
+    """Run a document from its first block to its last.  Raises Differs."""
+    terminal: Terminal | None = None
+    try:
+        for step in steps_of(document.read_text()):
+            if terminal is not None and step.words in (["^C"], ["terminal"]):
+                terminal.interrupt()
+                terminal = None
+            if step.words == ["terminal"]:
+                terminal = Terminal(step.script, directory)
+                compare(document, step, terminal.output)
+            elif step.words != ["^C"]:
+                code, output = directory.run(step.script)
+                if bool(code) != (step.words == ["fails"]):
+                    raise Differs(f"{place(document, step)} ends with {code}:\n{output}")
+                compare(document, step, output)
+        if terminal is not None:
+            terminal.interrupt()
+            terminal = None
+    finally:
+        if terminal is not None:
+            terminal.kill()
+
+
+def place(document: Path, step: Step) -> str:
+    return f"{document.relative_to(ROOT)}:{step.line}"
+
+
+def compare(document: Path, step: Step, output: str) -> None:
+    if step.output is not None and not matches(step.output, output):
+        raise Differs(f"{place(document, step)} prints\n{output}\nand not\n{step.output}")
+
+
+AGE = re.compile(r"(?<=\s)(\d+[smhd])+$")
+PORT = re.compile(r"(?<=://127\.0\.0\.1:)\d+")
+
+
+def matches(expected: str, output: str) -> bool:
+    """Whether an output is what a document shows, but for what may differ."""
+    return bool(re.fullmatch(pattern_of(expected), "\n".join(plain(output))))
+
+
+def pattern_of(expected: str) -> str:
+    return ".*".join(re.escape(part) for part in "\n".join(plain(expected)).split("…"))
+
+
+def plain(text: str) -> list[str]:
+    """Lines with single blanks between words, without ages and ports."""
+    return [PORT.sub("PORT", AGE.sub("AGE", " ".join(line.split()))) for line in text.strip().splitlines()]

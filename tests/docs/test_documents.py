@@ -1,0 +1,131 @@
+"""The documents are true: what they show runs, what they name exists, and what there is they name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from farflung.cli.main import main
+
+sys.path.append(str(Path(__file__).parent))  # what runs a document is beside this file
+from executable import ROOT, Directory, Step, matches, run, steps_of
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+EXECUTABLE = [path for path in DOCUMENTS if steps_of(path.read_text())]
+COMMAND_LINE = ROOT / "docs/reference/command-line.md"
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# --- what they show runs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", EXECUTABLE, ids=name_of)
+def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    run(document, Directory(tmp_path))
+
+
+def test_a_newcomer_can_run_the_readme_and_the_tutorial() -> None:
+    assert {"README.md", "docs/tutorial/a-first-hub.md"} <= set(map(name_of, EXECUTABLE))
+
+
+# --- what they name exists ------------------------------------------------------------------------
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+SOURCE = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/?[\w.-]+\.(?:py|sh|txt|toml))`")
+MAKE = re.compile(r"`make ([a-z]+)`|^ +make ([a-z]+)\b", re.MULTILINE)
+TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    links = LINK.findall(document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_source_file_that_is_named_exists(document: Path) -> None:
+    named = [name for name in SOURCE.findall(document.read_text()) if "/" in name]
+    places = (ROOT, ROOT / "src/farflung")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_every_make_target_is_described_and_every_one_described_exists() -> None:
+    named = {first or second for path in DOCUMENTS for first, second in MAKE.findall(path.read_text())}
+    described = {first or second for first, second in MAKE.findall((ROOT / "CONTRIBUTING.md").read_text())}
+    targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
+    assert named <= targets
+    assert described == targets
+
+
+# --- what there is they name ----------------------------------------------------------------------
+
+OPTION = re.compile(r"^\| (`-.+?) \|(?: (.*?) \|)?", re.MULTILINE)
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for word, child in command.commands.items():
+            yield from commands(child, f"{name} {word}")
+
+
+COMMANDS = dict(commands(main, "farflung"))
+
+
+def section_of(command: str) -> str:
+    """What the reference says of a command."""
+    found = re.search(rf"^## `{command}`\n(.*?)(?=^## |\Z)", COMMAND_LINE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{name_of(COMMAND_LINE)} says nothing of `{command}`"
+    return found[1]
+
+
+def documented(command: str) -> dict[str, str]:
+    """Each option that the reference has for a command, and its default there."""
+    rows = OPTION.findall(section_of(command))
+    return {option: default.strip("`") for row, default in rows for option in re.findall(r"(?<![\w-])-[\w-]+", row)}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_has_exactly_the_options_of_a_command(command: str) -> None:
+    options = [one for one in COMMANDS[command].params if isinstance(one, click.Option)]
+    known = {name for option in options for name in option.opts} | {"-h", "--help"}
+    assert set(documented(command)) | {"-h", "--help"} == known
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_has_the_default_of_every_option_that_shows_one(command: str) -> None:
+    shown = {one.opts[0]: str(one.default) for one in COMMANDS[command].params if getattr(one, "show_default", False)}
+    assert {name: documented(command)[name] for name in shown} == shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_has_help(command: str) -> None:
+    assert COMMANDS[command].help
+    assert [one.name for one in COMMANDS[command].params if isinstance(one, click.Option) and not one.help] == []
+
+
+# --- how documents are read -----------------------------------------------------------------------
+
+
+def test_blocks_are_found_with_their_words_and_outputs() -> None:
+    shown = "# T\n```shell\na\n```\n```text\nb\n```\nwords\n```text\nc\n```\n"
+    text = f"{shown}<!-- ^C -->\n```shell fails\nd\n```\n```go\n```\n"
+    assert steps_of(text) == [Step(2, "a\n", [], "b\n"), Step(12, "", ["^C"]), Step(13, "d\n", ["fails"])]
+
+
+def test_ages_widths_and_ellipses_do_not_count_but_words_do() -> None:
+    assert matches("NAME   AGE\na      1s\n", "NAME      AGE\na         12m5s\n")
+    assert matches("uid: …\nb\n", "uid: 17\nb\n")
+    assert not matches("uid: …\nb\n", "uid: 17\nand\nb\n")
+    assert not matches("NAME AGE\na 1s\n", "NAME AGE\nb 1s\n")
