@@ -20,7 +20,13 @@ from farflung.machinery.errors import Obj, bad_request
 from farflung.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector
 from farflung.store.base import Entry, Revision
 
+#: nothing that a client can fill with any text comes before resourceVersion
 METADATA_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
     "generation",
     "creationTimestamp",
     "deletionTimestamp",
@@ -73,13 +79,17 @@ def encode(resource: Resource, obj: Obj) -> bytes:
     """An object as it is stored and served: kind, apiVersion, metadata, and then the rest in its own order.
     Raises ApiError for one that is too deep to be written."""
     metadata = obj["metadata"]
-    first = {name: metadata[name] for name in ("name", "generateName", "namespace", "uid") if name in metadata}
-    first["resourceVersion"] = metadata.get("resourceVersion", "")
-    first |= {name: metadata[name] for name in METADATA_ORDER if name in metadata}
-    rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion", "metadata")}
+    metadata.setdefault("resourceVersion", "")
+    document = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {name: metadata[name] for name in METADATA_ORDER if name in metadata},
+    }
+    for name, value in obj.items():
+        if name not in document:
+            document[name] = value
     try:
-        tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
-        return type_head(resource) + b'"metadata":' + orjson.dumps(first) + tail
+        return orjson.dumps(document)
     except orjson.JSONEncodeError:
         raise bad_request(TOO_DEEP) from None
 

@@ -262,7 +262,6 @@ REFUSED = {
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     "two tokens": b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
-    "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "HTTP/2 by prior knowledge": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "a target that is a star": b"GET * HTTP/1.1\r\nHost: a\r\n\r\n",
     "a target of another scheme": b"GET ftp://a/b HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -288,6 +287,7 @@ def test_a_malformed_request_gets_a_status_and_the_end(server: Harness, request_
     [
         (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         (b"FROB / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 405),
         (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
         (b"GET /\r\n\r\n", 505),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),

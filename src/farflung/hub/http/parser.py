@@ -8,7 +8,6 @@ Nothing here waits or writes; a connection feeds bytes and takes exchanges off a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Final, NoReturn
@@ -26,9 +25,6 @@ BODY: Final = 2
 
 METHODS: Final = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 #: Spellings that clients use, so that most names need no work.
-#: a request line as it should be, but for its method: not another protocol
-UNKNOWN_METHOD: Final = re.compile(rb"(?:^|\r\n\r\n)(?!(?:%b) )[A-Za-z]+ /" % b"|".join(METHODS))
-
 COMMON_HEADERS: Final = (
     *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect", "host"),
     *("kubectl-command", "kubectl-session", "transfer-encoding", "user-agent", "x-forwarded-for"),
@@ -184,7 +180,7 @@ class RequestParser:
             except httptools.HttpParserCallbackError as error:
                 raise self._refusal or error.__context__ or error from None
             except httptools.HttpParserError as error:
-                if isinstance(error, httptools.HttpParserInvalidMethodError) and UNKNOWN_METHOD.search(data):
+                if isinstance(error, httptools.HttpParserInvalidMethodError):
                     raise method_not_allowed() from None
                 if not self.finished:
                     raise bad_request(f"malformed HTTP request: {error}") from None

@@ -39,6 +39,7 @@ class Call:
     kind: Kind
     user: User
     tools: Tools
+    _now: str | None = None
 
     @property
     def resource(self) -> Resource:
@@ -64,8 +65,10 @@ class Call:
         return objects.key(self.resource, self.target.cluster, self.target.namespace, name)
 
     def now(self) -> str:
-        """RFC 3339, in seconds."""
-        return format_seconds(self.tools.clock())
+        """RFC 3339, in seconds; the same for the whole request."""
+        if self._now is None:
+            self._now = format_seconds(self.tools.clock())
+        return self._now
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

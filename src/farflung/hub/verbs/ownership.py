@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions
@@ -19,7 +20,12 @@ def manager_of(call: Call, options: WriteOptions) -> str:
     """The fieldManager parameter, or else the program's name at the start of its User-Agent."""
     if options.field_manager:
         return options.field_manager
-    program = call.request.headers.get("user-agent", "").partition("/")[0]
+    return program_of(call.request.headers.get("user-agent", ""))
+
+
+@lru_cache(maxsize=1024)
+def program_of(agent: str) -> str:
+    program = agent.partition("/")[0]
     return "".join(char for char in program if char.isprintable())[:FIELD_MANAGER_LIMIT] or "unknown"
 
 

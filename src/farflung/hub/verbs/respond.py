@@ -27,10 +27,16 @@ Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where th
 
 def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
     """What the client accepts; 406 if we have nothing of the kind.  Asked before anything is written."""
-    representation = negotiate(call.request.headers.get("accept", ""), call.resource, many=many, watch=watch)
+    accepted = call.request.headers.get("accept", "")
+    if accepted in ("application/json", "*/*", ""):
+        return PLAIN
+    representation = negotiate(accepted, call.resource, many=many, watch=watch)
     if representation.as_ == "Table":
         table.included(call.query.get("includeObject", ""))
     return representation
+
+
+PLAIN = Representation()  #: JSON, as it is stored
 
 
 def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = ()) -> Response:
@@ -51,13 +57,16 @@ def with_entry(
     call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
 ) -> Response:
     """One object.  A warning is said in a header of its own."""
-    body = Presenter(call, representation).whole(entry)
+    plain = representation is PLAIN and call.kind.conversion is None
+    body = entry.value if plain else Presenter(call, representation).whole(entry)
     return Response(status, body, representation.content_type, warning_headers(call, warnings))
 
 
 def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:
     """A header for each warning, first the one that goes with every answer about a deprecated resource."""
     deprecated = call.resource.deprecated
+    if not warnings and not deprecated:
+        return []
     texts = [deprecated, *warnings] if deprecated else warnings
     return [("Warning", f"299 - {quoted(text)}") for text in shortened(texts)]
 
