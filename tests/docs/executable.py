@@ -42,7 +42,7 @@ def steps_of(text: str) -> list[Step]:
     end = 0
     for found in FENCE.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
-        kind, *words = (found["words"] or "^C").split() or [""]
+        kind, *words = ("^C" if found["words"] is None else found["words"]).split() or [""]
         if kind == "^C":
             steps.append(Step(line, "", ["^C"]))
         elif kind == "shell":

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -28,7 +29,13 @@ def name_of(path: Path) -> str:
 # --- what they show runs --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", EXECUTABLE, ids=name_of)
+def runs() -> list[Any]:
+    """The README for every run of the tests, the others when there is time."""
+    slow = {path: pytest.mark.slow for path in EXECUTABLE if path.name != "README.md"}
+    return [pytest.param(path, marks=slow.get(path, ()), id=name_of(path)) for path in EXECUTABLE]
+
+
+@pytest.mark.parametrize("document", runs())
 def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
@@ -120,7 +127,7 @@ def test_every_command_and_option_has_help(command: str) -> None:
 
 def test_blocks_are_found_with_their_words_and_outputs() -> None:
     shown = "# T\n```shell\na\n```\n```text\nb\n```\nwords\n```text\nc\n```\n"
-    text = f"{shown}<!-- ^C -->\n```shell fails\nd\n```\n```go\n```\n"
+    text = f"{shown}<!-- ^C -->\n```shell fails\nd\n```\n```\n```\n"
     assert steps_of(text) == [Step(2, "a\n", [], "b\n"), Step(12, "", ["^C"]), Step(13, "d\n", ["fails"])]
 
 
