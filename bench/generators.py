@@ -48,7 +48,8 @@ class Generator(Protocol):
 
     def get(self, namespace: str, count: int, connections: int) -> Rate: ...
 
-    def listing(self, namespace: str) -> ListTimes: ...
+    def listing(self, namespace: str, count: int) -> ListTimes:
+        """Of a namespace that holds at least so many objects."""
 
 
 def choose(server: Server) -> Generator:
@@ -106,10 +107,13 @@ class Kbench:
     def get(self, namespace: str, count: int, connections: int) -> Rate:
         return self._rate("get", namespace, count, connections)
 
-    def listing(self, namespace: str) -> ListTimes:
+    def listing(self, namespace: str, count: int) -> ListTimes:
         text = self._run("-mode", "list", "-ns", namespace)
-        times = dict(re.findall(r"^list(\S*) .*best-of-3 (\d+) ms", text, re.MULTILINE))
-        return ListTimes(float(times[""]), float(times[f"?limit={PAGE}"]))
+        found = re.findall(r"^list(\S*) +items=(\d+) .*best-of-3 (\d+) ms", text, re.MULTILINE)
+        if not found or any(int(items) < count for _, items, _ in found):
+            raise SystemExit(f"a list is not what it should be: {text}")
+        times = {query: float(milliseconds) for query, _, milliseconds in found}
+        return ListTimes(times[""], times[f"?limit={PAGE}"])
 
     def _rate(self, mode: str, namespace: str, count: int, connections: int) -> Rate:
         text = self._run("-mode", mode, "-ns", namespace, "-n", str(count), "-c", str(connections))
@@ -139,24 +143,28 @@ class PythonClient:
         path = configmaps(namespace)
         return self._rate(connections, [("GET", f"{path}/{object_name(number)}", b"") for number in range(count)])
 
-    def listing(self, namespace: str) -> ListTimes:
+    def listing(self, namespace: str, count: int) -> ListTimes:
         path = configmaps(namespace)
         return ListTimes(
-            min(self._milliseconds(path) for _ in range(3)),
-            min(self._milliseconds(f"{path}?limit={PAGE}") for _ in range(3)),
+            min(self._milliseconds(path, count) for _ in range(3)),
+            min(self._milliseconds(f"{path}?limit={PAGE}", count) for _ in range(3)),
         )
 
-    def _milliseconds(self, path: str) -> float:
+    def _milliseconds(self, path: str, count: int) -> float:
         """To read a list, page by page if it comes in pages."""
-        seconds, page = 0.0, path
+        seconds, page, items = 0.0, path, 0
         while page:
             started = time.perf_counter()
             status, body = uvloop.run(ask(self._server, "GET", page))
             seconds += time.perf_counter() - started
             if status != 200:
                 raise SystemExit(f"GET {page} was answered with {status}: {body[:200]!r}")
-            following = orjson.loads(body)["metadata"].get("continue")
+            document = orjson.loads(body)
+            items += len(document["items"])
+            following = document["metadata"].get("continue")
             page = f"{path}&continue={following}" if following else ""
+        if items < count:
+            raise SystemExit(f"GET {path} brought {items} objects")
         return seconds * 1e3
 
     def _rate(self, connections: int, requests: list[tuple[str, str, bytes]]) -> Rate:

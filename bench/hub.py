@@ -121,7 +121,7 @@ class Bench:
             self._figures.show_rate(f"gets, connections: {connections}", rate, cpu / count, ">= 6,400/s")
 
     def _lists(self, generator: Generator) -> None:
-        times = generator.listing("listed")
+        times = generator.listing("listed", self._extent.listed)
         self._figures.show(f"list of {self._extent.listed:,}, whole", f"{times.whole:.0f} ms", "<= 93-176 ms")
         self._figures.show(
             f"list of {self._extent.listed:,}, pages of 500", f"{times.paged:.0f} ms", "", "with decoding"
