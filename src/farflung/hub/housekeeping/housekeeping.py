@@ -23,7 +23,7 @@ from farflung.hub.housekeeping.collector import Collector
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
-from farflung.hub.housekeeping.system import SystemNamespaces
+from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.http.messages import Handler
 from farflung.hub.request import DEFAULT_CLUSTER
 from farflung.store.base import Store
@@ -51,7 +51,7 @@ class Housekeeping:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
         kinds = KeptKinds(catalog)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
-        self._system = SystemNamespaces(store, kinds, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._system = SystemObjects(store, kinds, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
         self._accounts = Accounts(store, kinds, inside, authority)
         self._namespaces = Namespaces(store, kinds, inside, clock, pace)
         self._collector = Collector(store, kinds, inside)

@@ -3,7 +3,9 @@ who asks for a certificate, a Service's address and node ports."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.admission import pod_admission
@@ -11,11 +13,13 @@ from farflung.hub.admission.services import allocate_service, give_back
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import Obj
 
+PATIENCE: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccount
 
-def furnish(call: Call, obj: Obj) -> None:
+
+async def furnish(call: Call, obj: Obj) -> None:
     """A new object, before it is prepared."""
     if (call.resource.group, call.resource.kind) == ("", "Pod"):
-        furnish_pod(call, obj)
+        await furnish_pod(call, obj)
 
 
 def sign(call: Call, obj: Obj) -> None:
@@ -37,15 +41,37 @@ def nothing() -> None:
     pass
 
 
-def furnish_pod(call: Call, pod: Obj) -> None:
+async def furnish_pod(call: Call, pod: Obj) -> None:
     spec = pod.setdefault("spec", {})
-    account = find(call, "", "serviceaccounts", call.target.namespace, pod_admission.account_name(pod))
+    account = await account_of(call, pod_admission.account_name(pod))
     if account is None:
         raise pod_admission.no_account(pod, call.target.namespace)
     priority = None
     if name := spec.get("priorityClassName"):
         priority = find(call, "scheduling.k8s.io", "priorityclasses", "", name)
     pod_admission.admit_pod(pod, account=account, priority_class=priority, suffix=call.tools.random_suffix())
+
+
+async def account_of(call: Call, name: str) -> Obj | None:
+    """A ServiceAccount of the namespace.  A new namespace gets its default one right after it is made: wait for it."""
+    account = find(call, "", "serviceaccounts", call.target.namespace, name)
+    if account is not None or name != "default":
+        return account
+    came = asyncio.Event()
+    kind = call.tools.kinds.of("", "v1", "serviceaccounts")
+    home = objects.prefix(kind.resource, call.target.cluster, call.target.namespace)
+    subscription = call.store.subscribe(home, lambda changes: came.set())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while account is None:
+                await came.wait()
+                came.clear()
+                account = find(call, "", "serviceaccounts", call.target.namespace, name)
+    except TimeoutError:
+        return None
+    finally:
+        subscription.cancel()
+    return account
 
 
 def find(call: Call, group: str, plural: str, namespace: str, name: str) -> Obj | None:

@@ -49,7 +49,7 @@ async def create_object(
     rules.default(obj)
     if owner is not None:
         own(call, obj, None, owner)
-    arrival.furnish(call, obj)
+    await arrival.furnish(call, obj)
     set_system_fields(call, obj)
     rules.prepare_create(obj)
     arrival.sign(call, obj)
