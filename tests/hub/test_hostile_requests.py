@@ -433,3 +433,23 @@ async def test_endless_nesting_is_a_bad_request(method: str, path: str, content_
     headers = {"authorization": "Bearer the-token-of-the-administrator", "content-type": content_type}
 
     assert await ask(hub, Request(method, path, query, headers, body.encode())) in (400, 422)
+
+
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+
+
+@pytest.mark.parametrize("depth", range(236, 256, 3))
+async def test_what_is_stored_can_be_shown_however_deep_it_is(depth: int) -> None:
+    hub = await furnished()
+    body = {"metadata": {"name": "deep"}, "revision": 1, "data": nested(depth)}
+    table = await hub.watch(REVISIONS, {"includeObject": "Object"}, accept=TABLE)
+
+    created = await hub.post(REVISIONS, body)
+    added = await hub.patch(f"{CONFIG_MAPS}/a", [{"op": "add", "path": "/data/x", "value": body}], JSON_PATCH)
+
+    assert created.status in (201, 400)
+    assert 400 <= added.status < 500
+    for accept in ("application/json", "application/yaml", PROTOBUF, TABLE, PARTIAL_LIST):
+        assert (await hub.get(REVISIONS, "includeObject=Object", accept=accept)).status == 200
+    assert len(table.events) == (created.status == 201)
+    assert hub.watches.count == 1
