@@ -46,9 +46,10 @@ def dispatch(call: Call) -> Answer | Awaitable[Answer]:
 
 
 def not_here(call: Call) -> ApiError:
-    """Discovery lists it, as every client expects, but it needs a node behind it."""
+    """Discovery lists it, as every client expects, but there is nothing behind it."""
     what = f"{call.resource.plural}/{call.target.subresource}"
-    return ApiError(501, "NotImplemented", f"{what} needs a cluster that runs pods; this hub keeps objects", {})
+    why = "tokens are not issued here" if call.target.subresource == "token" else "it needs nodes, and there are none"
+    return ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
 
 
 # --- /scale ---------------------------------------------------------------------------------------

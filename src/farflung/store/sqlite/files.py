@@ -192,6 +192,7 @@ def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Conne
     location = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=patience)
     try:
+        connection.execute("pragma journal_mode = wal")  # a copy that SQLite made may have lost it
         connection.execute("pragma synchronous = full")
         connection.execute("pragma wal_autocheckpoint = 0")
     except sqlite3.Error:
