@@ -154,4 +154,4 @@ async def test_what_needs_a_node_is_not_implemented(hub: LocalHub, name: str) ->
     answer = await hub.get(f"{PODS}/p/{name}")
 
     assert (answer.status, answer.reason) == (501, "NotImplemented")
-    assert answer.message == f"pods/{name} needs a cluster that runs pods; this hub keeps objects"
+    assert answer.message == f"pods/{name} is not served: it needs nodes, and there are none"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import orjson
+
 from farflung.hub import objects
 from farflung.hub.admission.metadata import validate_metadata
 from farflung.hub.bodies import decode_object
@@ -83,15 +85,15 @@ def distinct_owners(metadata: Obj, warnings: list[str]) -> None:
     owners = metadata.get("ownerReferences", [])
     if len(owners) < 2:
         return
-    kept: list[Obj] = []
+    kept: dict[bytes, Obj] = {}
     twice: list[str] = []
     for owner in owners:
-        if owner in kept:
+        text = orjson.dumps(owner, option=orjson.OPT_SORT_KEYS)
+        if text in kept:
             twice.append(owner.get("uid", ""))
-        else:
-            kept.append(owner)
+        kept[text] = owner
     if twice:
-        metadata["ownerReferences"] = kept
+        metadata["ownerReferences"] = list(kept.values())
         warnings.append(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
             "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "

@@ -36,7 +36,7 @@ def _merge_map(original: Obj, patch: Obj, schema: Schema | None) -> Obj:
         if name.startswith(DELETE_FROM):
             field = name.removeprefix(DELETE_FROM)
             if isinstance(original.get(field), list) and isinstance(value, list):
-                original[field] = [one for one in original[field] if one not in value]
+                original[field] = _without(original[field], value)
         elif value is None:
             original.pop(name, None)
         else:
@@ -88,10 +88,11 @@ def _retain_keys(original: Obj, patch: Obj) -> None:
     retained = patch.pop(RETAIN_KEYS)
     if not isinstance(retained, list):
         raise bad_request(f"{RETAIN_KEYS} must be a list of names")
+    kept = set(map(str, retained))
     for name in patch:
-        if name not in retained and not _is_directive(name):
+        if name not in kept and not _is_directive(name):
             raise bad_request("invalid patch format of retainKeys")
-    for name in original.keys() - set(map(str, retained)):
+    for name in original.keys() - kept:
         del original[name]
 
 
@@ -114,16 +115,13 @@ def _combined(original: list[Any], patch: list[Any], schema: Schema) -> tuple[li
     kept, wanted = _special_items(original, patch, key)
     if kept is None:
         return wanted, wanted
-    found = {_key_of(item, key): item for item in reversed(kept)}
+    places = {_key_of(item, key): place for place, item in reversed([*enumerate(kept)])}
     for item in wanted:
-        value = _key_of(item, key)
-        if value in found:
-            merged = _merge_map(found[value], item, schema.items)
-            kept = [merged if _key_of(one, key) == value else one for one in kept]
+        place = places.setdefault(_key_of(item, key), len(kept))
+        if place == len(kept):
+            kept.append(_plain(item))
         else:
-            fresh = _plain(item)
-            kept.append(fresh)
-            found[value] = fresh
+            kept[place] = _merge_map(kept[place], item, schema.items)
     return kept, wanted
 
 
@@ -224,6 +222,12 @@ def _ranks(identities: Any) -> dict[Any, int]:
             raise bad_request("a list of lists has no order to set")
         ranks.setdefault(identity, len(ranks))
     return ranks
+
+
+def _without(values: list[Any], unwanted: list[Any]) -> list[Any]:
+    """A list of scalars without some of them."""
+    gone = {one for one in unwanted if not isinstance(one, dict | list)}
+    return [one for one in values if isinstance(one, dict | list) or one not in gone]
 
 
 def _distinct(values: list[Any]) -> list[Any]:
