@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import msgspec
+
 Revision = int
 ABSENT: Final[Revision] = 0  #: `expect=ABSENT` means "create: the key must not exist"
 FIRST: Final[Revision] = 1  #: where an empty store stands; the first write gets the next one
@@ -24,30 +26,25 @@ def unstamped(value: bytes, revision: Revision) -> bytes:
     return value
 
 
-class Entry:
+class Entry(msgspec.Struct, gc=False, eq=False):
     """A key's current value.  Immutable, but for `note`: what a reader derived from the value and wants to keep
-    as long as the entry lives (the hub's decoded metadata)."""
+    as long as the entry lives (the hub's decoded metadata).  The collector need not look at it: nothing in it leads
+    back to it."""
 
-    __slots__ = ("key", "note", "revision", "value")
-
-    def __init__(self, key: str, value: bytes, revision: Revision) -> None:
-        self.key = key
-        self.value = value
-        self.revision = revision
-        self.note: Any = None
+    key: str
+    value: bytes
+    revision: Revision
+    note: Any = None
 
 
-class Change:
+class Change(msgspec.Struct, gc=False, eq=False):
     """One line of the log.  `entry is None` means the key was deleted; `previous is None` that it was created.
-    Immutable; a plain class because one is made for every write."""
+    Immutable."""
 
-    __slots__ = ("entry", "key", "previous", "revision")
-
-    def __init__(self, revision: Revision, key: str, entry: Entry | None, previous: Entry | None) -> None:
-        self.revision = revision
-        self.key = key
-        self.entry = entry
-        self.previous = previous
+    revision: Revision
+    key: str
+    entry: Entry | None
+    previous: Entry | None
 
     def __repr__(self) -> str:
         written = "deleted" if self.entry is None else "created" if self.previous is None else "updated"
@@ -146,7 +143,7 @@ class Store(Protocol):
         """Delete, if the key is at `expect`; the revision is that of the deletion."""
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
-        """Hear of every change under a prefix after the present `revision`."""
+        """Hear of every change under a prefix, or of one key, after the present `revision`."""
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
         """History: the changes after `since` up to and including `until`.  Raises Compacted or

@@ -1,7 +1,7 @@
 """Who hears of which change.
 
-A subscription is kept under its prefix, and a key lies under three prefixes at most: by resource, by cluster, by
-namespace.  A change therefore finds its subscribers with three look-ups, however many there are.
+A subscription is kept under its prefix, and a key lies under four at most: by resource, by cluster, by namespace, and
+itself.  A change therefore finds its subscribers with four look-ups, however many there are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from farflung.store.base import Change, FutureRevision, Revision, Store, Subscription, TooSlow, Watcher
-from farflung.store.keys import check_prefix, prefixes_of
+from farflung.store.keys import check_key, check_prefix, prefixes_of
 
 QUEUE = 10_000  #: changes a watch may lie behind before it is cut off; more than one commit ever holds
 
@@ -81,7 +81,10 @@ class Fanout:
         self._closed = False
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
-        check_prefix(prefix)
+        if prefix.endswith("/"):
+            check_prefix(prefix)
+        else:
+            check_key(prefix)
         listener = Listener(self, prefix, watcher)
         self._by_prefix.setdefault(prefix, {})[listener] = None
         return listener
@@ -105,7 +108,7 @@ class Fanout:
         """The listeners of each prefix that has some, with the changes under it, which they share."""
         heard: dict[str, list[Change]] = {}
         for change in changes:
-            for prefix in prefixes_of(change.key):
+            for prefix in (*prefixes_of(change.key), change.key):
                 if prefix in self._by_prefix:
                     heard.setdefault(prefix, []).append(change)
         return [(list(self._by_prefix[prefix]), part) for prefix, part in heard.items()]

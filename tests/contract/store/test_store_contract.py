@@ -337,6 +337,15 @@ async def test_a_subscriber_hears_of_every_later_change_under_its_prefix(store: 
     assert len(heard) == 2
 
 
+async def test_a_subscriber_of_one_key_hears_of_nothing_else(store: Store) -> None:
+    heard: list[tuple[str, int]] = []
+    store.subscribe("/core/pods/root/a/b", lambda changes: heard.extend((one.key, one.revision) for one in changes))
+    await store.put("/core/pods/root/a/bc", b"1", expect=ABSENT)
+    entry = await store.put("/core/pods/root/a/b", b"1", expect=ABSENT)
+    gone = await store.delete("/core/pods/root/a/b", expect=entry.revision)
+    assert heard == [("/core/pods/root/a/b", entry.revision), ("/core/pods/root/a/b", gone)]
+
+
 async def test_subscribers_of_wider_prefixes_hear_of_the_same_change(store: Store) -> None:
     heard: dict[str, list[Change]] = {MAPS: [], ROOT: [], DEFAULT: []}
     for prefix, changes in heard.items():

@@ -36,8 +36,7 @@ def list_(call: Call) -> Answer | Awaitable[Answer]:
     selection = selection_of(call, options)
     pinned = pin_of(options, call)
     if pinned is None:
-        page = select(call.store.list(call.prefix, limit=0 if selection else options.limit), selection, options)
-        return listed(call, representation, page)
+        return listed(call, representation, present(call, selection, options))
     if pinned.revision == INCONSISTENT:
         limit = 0 if selection else options.limit
         page = select(call.store.list(call.prefix, after=pinned.after, limit=limit), selection, options)
@@ -67,6 +66,24 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
     return Selection(call.resource, labels, fields)
+
+
+def only_key(call: Call, selection: Selection) -> str:
+    """The key of the one object that can match; empty if there may be several."""
+    name = selection.fields.exactly("metadata.name")
+    if not name or "/" in name or (call.resource.namespaced and not call.target.namespace):
+        return ""
+    return call.key_of(name)
+
+
+def present(call: Call, selection: Selection, options: ListOptions) -> Page:
+    """What is there now.  An object that is asked for by name is looked up, not looked for."""
+    if only := only_key(call, selection):
+        entry = call.store.get(only)
+        page = Page([] if entry is None else [entry], call.store.revision)
+    else:
+        page = call.store.list(call.prefix, limit=0 if selection else options.limit)
+    return select(page, selection, options)
 
 
 def select(page: Page, selection: Selection, options: ListOptions) -> Page:

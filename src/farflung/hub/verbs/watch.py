@@ -21,7 +21,7 @@ from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
-from farflung.hub.verbs.read import selection_of, too_large
+from farflung.hub.verbs.read import only_key, selection_of, too_large
 from farflung.machinery.errors import ApiError, expired
 from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription
 
@@ -35,6 +35,7 @@ class Topic:
     """What an audience listens to.  Equal topics share one encoding."""
 
     prefix: str
+    only: str  #: the key of the one object that can be selected, if there is but one
     resource: str  #: with its version
     selection: Selection
     representation: Representation
@@ -56,7 +57,7 @@ class Watches:
         selection = selection_of(call, options)
         include = call.query.get("includeObject", "")
         resource = f"{call.resource.api_version}/{call.resource.plural}"
-        topic = Topic(call.prefix, resource, selection, representation, include)
+        topic = Topic(call.prefix, only_key(call, selection), resource, selection, representation, include)
         audience = self._audience(topic, call)
         seconds = float(options.timeout) if options.timeout else self._longest()
         watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
@@ -118,7 +119,7 @@ class Audience:
 
     def join(self, watcher: Watcher) -> None:
         if self._subscription is None:
-            self._subscription = self._store.subscribe(self.topic.prefix, self._hear)
+            self._subscription = self._store.subscribe(self.topic.only or self.topic.prefix, self._hear)
         self._members.add(watcher)
         self._watches.count += 1
 
@@ -159,8 +160,12 @@ class Audience:
     def state(self) -> list[bytes]:
         """The present as ADDED events."""
         selection = self.topic.selection
-        entries = self._store.list(self.topic.prefix).entries
+        entries = self._only() if self.topic.only else self._store.list(self.topic.prefix).entries
         return [self._event("ADDED", entry) for entry in entries if not selection or selection.matches(entry)]
+
+    def _only(self) -> Sequence[Entry]:
+        entry = self._store.get(self.topic.only)
+        return () if entry is None else (entry,)
 
     def _event(self, kind: str, entry: Entry) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._present.encoded(entry))
