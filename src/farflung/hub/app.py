@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from farflung import __version__
 from farflung.hub.auth.authenticate import Authenticator
@@ -21,7 +22,7 @@ from farflung.hub.auth.authorize import check_path, check_resource, impersonated
 from farflung.hub.auth.user import User
 from farflung.hub.catalog import discovery
 from farflung.hub.catalog.openapi.serving import OpenAPI
-from farflung.hub.http.messages import Answer, Request, Response
+from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.kinds import Kinds
 from farflung.hub.options import list_options
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
@@ -96,7 +97,7 @@ class Hub:
             return self._counted(request, respond.with_error(request, unavailable(error)))
         if isinstance(answer, Response):
             return self._counted(request, answer)
-        return self._finish(request, answer) if isinstance(answer, Awaitable) else answer
+        return answer if isinstance(answer, Stream) else self._finish(request, answer)
 
     async def _finish(self, request: Request, answer: Awaitable[Answer]) -> Answer:
         try:
@@ -205,24 +206,25 @@ def unavailable(error: Unavailable) -> ApiError:
 
 
 class Metrics:
-    """What /metrics shows."""
+    """What /metrics shows.  Requests are counted in a dict: that is one addition, and the loop is the only thread."""
 
     def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self._requests: dict[tuple[str, int], int] = {}
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "farflung_requests_total", "Answered requests.", ("method", "code"), registry=self._registry
-        )
-        open_watches = Gauge("farflung_watches", "Open watch streams.", registry=self._registry)
-        open_watches.set_function(lambda: watches.count)
-        self._children: dict[tuple[str, int], Counter] = {}
+        self._registry.register(self)
 
     def count(self, method: str, code: int) -> None:
-        child = self._children.get((method, code))
-        if child is None:
-            known = method if method in METHODS else "other"
-            child = self._requests.labels(known, str(code))
-            self._children[known, code] = child
-        child.inc()
+        known = method if method in METHODS else "other"
+        self._requests[known, code] = self._requests.get((known, code), 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        """The registry asks."""
+        requests = CounterMetricFamily("farflung_requests", "Answered requests.", labels=("method", "code"))
+        for (method, code), count in self._requests.items():
+            requests.add_metric((method, str(code)), count)
+        yield requests
+        yield GaugeMetricFamily("farflung_watches", "Open watch streams.", self._watches.count)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 DEFAULT_CLUSTER = "root"
@@ -15,8 +15,7 @@ NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 Query = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What a resource path names.  A part that is not there is empty."""
 
     cluster: str

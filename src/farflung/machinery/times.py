@@ -59,7 +59,7 @@ def parse_micros(text: str) -> datetime:
 
 def format_seconds(moment: datetime) -> str:
     """`2020-01-01T00:00:00Z`"""
-    return moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+    return moment.astimezone(UTC).isoformat(timespec="seconds")[: PLAIN_LENGTH - 1] + "Z"
 
 
 def format_micros(moment: datetime) -> str:
