@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +22,23 @@ from farflung.machinery.errors import Obj
 from farflung.store.sqlite import SqliteStore
 
 NAMES = ["a", "b", "c", "d"]
-#: selector → whether it selects these labels
-SELECTORS = {
-    "": lambda labels: True,
-    "color": lambda labels: "color" in labels,
-    "color=red": lambda labels: labels.get("color") == "red",
-    "color!=red,size": lambda labels: labels.get("color") != "red" and "size" in labels,
-    "!color": lambda labels: "color" not in labels,
-    "color in (red,blue)": lambda labels: labels.get("color") in ("red", "blue"),
+Chosen = Callable[[str, dict[str, str]], bool]
+
+#: (labelSelector, fieldSelector) → whether they select this name and these labels
+SELECTORS: dict[tuple[str, str], Chosen] = {
+    ("", ""): lambda name, labels: True,
+    ("color", ""): lambda name, labels: "color" in labels,
+    ("color=red", ""): lambda name, labels: labels.get("color") == "red",
+    ("color!=red,size", ""): lambda name, labels: labels.get("color") != "red" and "size" in labels,
+    ("!color", ""): lambda name, labels: "color" not in labels,
+    ("color in (red,blue)", ""): lambda name, labels: labels.get("color") in ("red", "blue"),
+    ("", "metadata.name=a"): lambda name, labels: name == "a",
+    ("", "metadata.name!=a"): lambda name, labels: name != "a",
+    ("", "metadata.name=a,metadata.name=b"): lambda name, labels: False,
+    ("", "metadata.name=a,metadata.namespace=other"): lambda name, labels: False,
+    ("color=red", "metadata.name=b"): lambda name, labels: name == "b" and labels.get("color") == "red",
 }
+Selector = tuple[str, str]
 State = dict[str, Obj]
 
 labels = st.fixed_dictionaries({}, optional={"color": st.sampled_from(["red", "blue"]), "size": st.just("1")})
@@ -84,9 +92,14 @@ async def begun(hub: LocalHub) -> History:
     return History(hub, {hub.store.revision: {}})
 
 
-def selected(state: State, selector: str) -> State:
+def selected(state: State, selector: Selector) -> State:
     chosen = SELECTORS[selector]
-    return {name: obj for name, obj in state.items() if chosen(obj["metadata"].get("labels", {}))}
+    return {name: obj for name, obj in state.items() if chosen(name, obj["metadata"].get("labels", {}))}
+
+
+def asking(selector: Selector, **more: object) -> dict[str, Any]:
+    """A query."""
+    return {"labelSelector": selector[0], "fieldSelector": selector[1], **more}
 
 
 def listed(items: list[Obj]) -> State:
@@ -118,18 +131,18 @@ def replayed(state: State, watch: Watch, since: int) -> State:
 
 @law
 @given(histories, histories, st.sampled_from(sorted(SELECTORS)))
-async def test_a_list_and_the_watch_after_it_are_the_later_list(before: Any, after: Any, selector: str) -> None:
+async def test_a_list_and_the_watch_after_it_are_the_later_list(before: Any, after: Any, selector: Selector) -> None:
     history = await begun(LocalHub.in_memory())
     hub = history.hub
     for write in before:
         await history.write(*write)
-    first = await hub.get(CONFIG_MAPS, {"labelSelector": selector})
-    live = await hub.watch(CONFIG_MAPS, {"labelSelector": selector, "resourceVersion": first.version})
-    fresh = await hub.watch(CONFIG_MAPS, {"labelSelector": selector})
+    first = await hub.get(CONFIG_MAPS, asking(selector))
+    live = await hub.watch(CONFIG_MAPS, asking(selector, resourceVersion=first.version))
+    fresh = await hub.watch(CONFIG_MAPS, asking(selector))
     for write in after:
         await history.write(*write)
-    late = await hub.watch(CONFIG_MAPS, {"labelSelector": selector, "resourceVersion": first.version})
-    last = await hub.get(CONFIG_MAPS, {"labelSelector": selector})
+    late = await hub.watch(CONFIG_MAPS, asking(selector, resourceVersion=first.version))
+    last = await hub.get(CONFIG_MAPS, asking(selector))
 
     final = listed(last.json["items"])
     assert final == selected(history.present, selector)
@@ -149,7 +162,7 @@ async def test_a_watch_from_any_version_brings_exactly_the_rest(writes: Any, dat
     selector = data.draw(st.sampled_from(sorted(SELECTORS)))
 
     for since, state in history.states.items():
-        watch = await history.hub.watch(CONFIG_MAPS, {"labelSelector": selector, "resourceVersion": since})
+        watch = await history.hub.watch(CONFIG_MAPS, asking(selector, resourceVersion=since))
         assert replayed(selected(state, selector), watch, since) == selected(history.present, selector)
         watch.leave()
 
@@ -157,12 +170,12 @@ async def test_a_watch_from_any_version_brings_exactly_the_rest(writes: Any, dat
 @law
 @given(histories, histories, st.integers(1, 5), st.sampled_from(sorted(SELECTORS)), st.booleans())
 async def test_pages_are_the_whole_list_whatever_is_written_between_them(
-    before: Any, between: Any, limit: int, selector: str, exact: bool
+    before: Any, between: Any, limit: int, selector: Selector, exact: bool
 ) -> None:
     history = await begun(LocalHub.in_memory())
     for write in before:
         await history.write(*write)
-    query: dict[str, Any] = {"labelSelector": selector}
+    query: dict[str, Any] = asking(selector)
     whole = await history.hub.get(CONFIG_MAPS, query)
     pinned = {"resourceVersion": whole.version, "resourceVersionMatch": "Exact"} if exact else {}
     if exact:
@@ -206,7 +219,7 @@ def scratch() -> Iterator[Path]:
 
 @settings(law, max_examples=10)
 @given(histories, histories, st.sampled_from(sorted(SELECTORS)))
-async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, selector: str) -> None:
+async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, selector: Selector) -> None:
     with scratch() as path:
         store = await SqliteStore.open(path, stamp=objects.stamp)
         history = await begun(LocalHub(store))
@@ -214,7 +227,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
             await history.write(*write)
         paths = (CONFIG_MAPS, "/api/v1/namespaces", "/api/v1/namespaces/default/serviceaccounts")
         shown = [(await history.hub.get(one)).body for one in paths]
-        first = await history.hub.get(CONFIG_MAPS, {"labelSelector": selector})
+        first = await history.hub.get(CONFIG_MAPS, asking(selector))
         page = await history.hub.get(CONFIG_MAPS, "limit=1")
         await store.close()
 
@@ -225,7 +238,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
             for write in after:
                 await history.write(*write)
             for since, state in history.states.items():
-                watch = await history.hub.watch(CONFIG_MAPS, {"labelSelector": selector, "resourceVersion": since})
+                watch = await history.hub.watch(CONFIG_MAPS, asking(selector, resourceVersion=since))
                 assert replayed(selected(state, selector), watch, since) == selected(history.present, selector)
                 watch.leave()
             if token := page.json["metadata"].get("continue"):
@@ -241,7 +254,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
 
 @settings(law, max_examples=10)
 @given(st.lists(st.lists(writes, min_size=1, max_size=5), min_size=2, max_size=4), st.sampled_from(sorted(SELECTORS)))
-async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: str) -> None:
+async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: Selector) -> None:
     """On a store that really commits in the background: versions are distinct, and every watcher sees them in order."""
     with scratch() as path:
         store = await SqliteStore.open(path, stamp=objects.stamp)
@@ -254,7 +267,7 @@ async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: str
             async def client(writes: Any) -> None:
                 for verb, name, chosen in writes:
                     body = {"metadata": {"name": name, "labels": chosen}}
-                    first = await hub.get(CONFIG_MAPS, {"labelSelector": selector})
+                    first = await hub.get(CONFIG_MAPS, asking(selector))
                     if verb == "create":
                         answer = await hub.post(CONFIG_MAPS, body)
                     elif verb == "delete":
@@ -264,11 +277,11 @@ async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: str
                     assert answer.status in (200, 201, 404, 409)
                     if answer.status == 201:
                         versions.append(answer.version)
-                    query = {"labelSelector": selector, "resourceVersion": first.version}
+                    query = asking(selector, resourceVersion=first.version)
                     watches.append((listed(first.json["items"]), first.version, await hub.watch(CONFIG_MAPS, query)))
 
             await asyncio.gather(*map(client, clients))
-            final = listed((await hub.get(CONFIG_MAPS, {"labelSelector": selector})).json["items"])
+            final = listed((await hub.get(CONFIG_MAPS, asking(selector))).json["items"])
             assert len(set(versions)) == len(versions)
             for state, since, watch in watches:
                 assert replayed(state, watch, since) == final
