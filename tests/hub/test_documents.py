@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, DEPLOYMENTS, USER_TOKEN, LocalHub
 
 
@@ -121,6 +128,53 @@ async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
     with hub.writes_nothing():
         assert (await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 403
     assert (await hub.get("/metrics")).message == f'forbidden: {user} get path "/metrics"'
+
+
+def certificate(*names: x509.NameAttribute[str]) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, start = x509.Name(names), datetime(2024, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(days=1))
+    return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [
+        ({NameOID.COMMON_NAME: "admin", NameOID.ORGANIZATION_NAME: "system:masters"}, 200),
+        ({NameOID.COMMON_NAME: "system:masters"}, 403),
+        ({NameOID.ORGANIZATION_NAME: "system:masters"}, 401),
+        ({}, 401),
+    ],
+)
+async def test_a_certificate_names_its_user_and_groups(
+    hub: LocalHub, names: dict[x509.ObjectIdentifier, str], status: int
+) -> None:
+    hub.token = None
+    request = hub.prepared("GET", CONFIG_MAPS, None, "", {})
+    request.certificate = certificate(*(x509.NameAttribute(oid, text) for oid, text in names.items()))
+
+    answer = await hub.answer(request)
+
+    assert answer.status == status
+
+
+async def test_a_token_counts_more_than_a_certificate(hub: LocalHub) -> None:
+    masters = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")
+    request = hub.prepared("GET", CONFIG_MAPS, None, "", {"authorization": "Bearer wrong"})
+    request.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
+
+    assert (await hub.answer(request)).status == 401
+
+
+async def test_administrators_may_be_somebody_else_and_nobody_else_may(hub: LocalHub) -> None:
+    as_somebody = await hub.get(CONFIG_MAPS, impersonate_user="other")
+    assert as_somebody.status == 403
+    assert 'User "other" cannot list resource "configmaps"' in as_somebody.message
+    assert (await hub.get(CONFIG_MAPS, impersonate_user="other", impersonate_group="system:masters")).status == 200
+
+    hub.token = USER_TOKEN
+    refused = await hub.get(CONFIG_MAPS, impersonate_user="admin", impersonate_group="system:masters")
+    assert refused.status == 403
 
 
 async def test_a_store_that_closes_is_unavailable_and_says_when_to_come_back(any_hub: LocalHub) -> None:

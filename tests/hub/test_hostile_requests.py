@@ -333,6 +333,11 @@ def requests(draw: st.DrawFn) -> Request:
         headers["user-agent"] = draw(st.text(st.characters(max_codepoint=255), max_size=200))
     if not draw(st.integers(0, 19)):
         headers["authorization"] = draw(st.text(st.characters(max_codepoint=255), max_size=20))
+    if not draw(st.integers(0, 19)):
+        name = draw(
+            st.sampled_from(["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-a"])
+        )
+        headers[name] = draw(st.text(st.characters(max_codepoint=255), max_size=20))
     if not draw(st.integers(0, 9)):
         method = draw(st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "", "get", "é"]))
     if body is not None and not isinstance(body, str):
