@@ -17,8 +17,12 @@ def _nothing(obj: Obj) -> None: ...
 def _nothing_of(new: Obj, old: Obj) -> None: ...
 def _fine(obj: Obj) -> list[FieldError]:
     return []
+
+
 def _fine_of(new: Obj, old: Obj) -> list[FieldError]:
     return []
+
+
 def _silent(new: Obj, old: Obj | None) -> list[str]:
     return []
 
