@@ -376,3 +376,13 @@ def test_a_configuration_too_large_to_keep_is_dropped() -> None:
     live = client_side({"a": "1"}, LAST)
     large = applied(live, config_map({"a": "1", "b": "x" * 300_000}), "kubectl")
     assert LAST_APPLIED not in large["metadata"]["annotations"]
+
+
+def test_a_live_list_whose_items_cannot_be_told_apart_is_the_clients_to_mend() -> None:
+    account = schema("io.k8s.api.core.v1.ServiceAccount")
+    wanted: Obj = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
+    live = {**wanted, "imagePullSecrets": [{"name": "b"}, {}]}
+    with pytest.raises(ApiError) as refusal:
+        applied(live, {**wanted, "imagePullSecrets": [{"name": "b"}]}, "me", schema=account)
+    assert refusal.value.code == 400
+    assert "omits key field" in refusal.value.message

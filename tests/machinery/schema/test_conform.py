@@ -80,7 +80,7 @@ def test_null_means_that_nobody_set_it() -> None:
 
 def test_null_in_a_list_or_map_is_the_zero_value() -> None:
     assert conform("ConfigMap", {"data": {"a": None}})["data"] == {"a": ""}
-    assert conform("ConfigMap", {"binaryData": {"a": None}})["binaryData"] == {"a": None}
+    assert conform("ConfigMap", {"binaryData": {"a": None}})["binaryData"] == {"a": ""}
     assert conform("Service", {"spec": {"ports": [None]}})["spec"]["ports"] == [{"port": 0, "targetPort": 0}]
     assert conform("Pod", {"spec": {"containers": [{"args": [None, "a"]}]}})["spec"]["containers"][0]["args"] == [
         "",

@@ -54,7 +54,7 @@ def apply(
         result = _applied(applier, live, applied, force)
         return _with_last_applied(result, applied) if manager == KUBECTL else result
     except Unkeyed as error:
-        raise ApiError(500, "", f"failed to create typed live object ({_named(live or {})}): {error}") from None
+        raise bad_request(f"failed to create typed live object ({_named(live or {})}): {error}") from None
     except (RecursionError, orjson.JSONEncodeError):
         raise bad_request("the object is nested too deeply") from None
 

@@ -291,6 +291,9 @@ def map_of(values: Type) -> Type:
 
 
 def _zero(type_: Type, path: Path, problems: Problems) -> Any:
+    """Of an item.  Bytes that are nil come back from Kubernetes' storage as none at all, which is not nil."""
+    if type_ is BYTES:
+        return ""
     return type_.convert({}, path, problems) if type_.zero is STRUCT else type_.zero
 
 
