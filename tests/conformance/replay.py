@@ -112,8 +112,8 @@ def server_of(directory: Path) -> str:
 
 
 def replay_http(directory: Path, recordings: list[Path]) -> Outcome:
-    command = [sys.executable, TOOLS / "replay.py", "--server", server_of(directory), "--token-file", directory / "token"]
-    return _outcome([*command, "--insecure", "-q", *recordings], r"^FAIL (\S+:\d+) ")
+    command = [sys.executable, TOOLS / "replay.py", "--server", server_of(directory), "--insecure", "-q"]
+    return _outcome([*command, "--token-file", directory / "token", *recordings], r"^FAIL (\S+:\d+) ")
 
 
 def replay_kubectl(directory: Path, recordings: list[Path], kubectl: Path) -> Outcome:

@@ -53,7 +53,8 @@ def test_a_label_selector_selects(selector: str, matches: bool) -> None:
         ("t notin", "unable to parse requirement: found '' expected: '('"),
         (
             "t>abc",
-            "unable to parse requirement: values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' operators, the value must be an integer",
+            'unable to parse requirement: values[0]: Invalid value: "abc": '
+            "for 'Gt', 'Lt' operators, the value must be an integer",
         ),
     ],
 )
