@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from farflung.apis import definitions, wire
 from farflung.machinery.codec.protobuf import LIST, MAP, SCALARS, SPECIAL
 
@@ -93,47 +91,3 @@ def test_a_list_that_protobuf_wraps_has_one_member_and_no_fields() -> None:
 def test_an_unknown_definition_has_pointers_without_numbers() -> None:
     spec = wire.fields("io.k8s.api.resource.v1.ResourceClaim")["spec"]
     assert (spec.number, spec.pointer, spec.omitempty) == (0, True, True)
-
-
-@pytest.mark.parametrize(
-    ("definition", "field", "fate"),
-    [
-        (f"{CORE}Container", "image", "dropped"),
-        (f"{CORE}Container", "command", "dropped"),
-        (f"{CORE}PodSpec", "hostNetwork", "dropped"),
-        (f"{CORE}PodSpec", "nodeSelector", "dropped"),
-        (f"{META}ObjectMeta", "creationTimestamp", "dropped"),
-        (f"{CORE}PodSpec", "securityContext", "kept"),
-        (f"{CORE}PodSpec", "enableServiceLinks", "kept"),
-        ("io.k8s.api.apps.v1.DeploymentSpec", "replicas", "kept"),
-        (f"{CORE}Volume", "emptyDir", "kept"),
-        (f"{CORE}Container", "resources", "always"),
-        (f"{CORE}Container", "name", "always"),
-        ("io.k8s.api.apps.v1.Deployment", "status", "always"),
-    ],
-)
-def test_what_becomes_of_an_empty_value(definition: str, field: str, fate: str) -> None:
-    empties = wire.empties(definition)
-    assert [name for name in ("dropped", "kept", "always") if field in getattr(empties, name)] == [fate]
-
-
-@pytest.mark.parametrize(
-    ("definition", "field", "value"),
-    [
-        ("io.k8s.api.rbac.v1.Role", "rules", None),
-        (f"{CORE}ServicePort", "targetPort", 0),
-        (f"{CORE}ServicePort", "port", 0),
-        (f"{CORE}Container", "name", ""),
-        (f"{CORE}Container", "resources", {}),
-        (f"{CORE}Event", "eventTime", None),
-        (f"{CORE}ResourceFieldSelector", "divisor", "0"),
-        (f"{CORE}ServiceStatus", "loadBalancer", {}),
-        (
-            "io.k8s.api.batch.v1.CronJobSpec",
-            "jobTemplate",
-            {"metadata": {}, "spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
-        ),
-    ],
-)
-def test_what_is_written_for_a_value_nobody_set(definition: str, field: str, value: object) -> None:
-    assert wire.empties(definition).always[field] == value

@@ -2,7 +2,6 @@
 
     fields("io.k8s.api.core.v1.Volume")    every field JSON shows, by name, in the order Go writes them
     members("io.k8s.api.core.v1.Volume")   the struct as Go has it: its inlined structs are members
-    empties("io.k8s.api.core.v1.Volume")   what Go's JSON encoder does with a value nobody set
 
 The facts are in `wire.json`, which `tools/extract_wire.py` makes.  A line of it is a type and its members, each
 `[name, protobuf number or 0, type, flags]`.  In a type, `*` is a pointer, `[]` a list, `{}` a map from strings, and a
@@ -16,20 +15,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from farflung.apis import definitions
-from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, SPECIAL, Field, Messages
-
-
-class Empties(msgspec.Struct, frozen=True):
-    """What becomes of the empty values (false, 0, "", [], {}, null) of a struct's fields in Go's JSON."""
-
-    dropped: frozenset[str]  #: an empty value is not written
-    kept: frozenset[str]  #: a pointer: an empty value is written, only null is not
-    always: Mapping[str, Any]  #: written even if nobody set it, as this value.  Not to be changed
+from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, Field, Messages
 
 
 @cache
@@ -83,35 +74,6 @@ def _dissolved(definition: str) -> Iterator[Field]:
             yield from _dissolved(field.type)
         elif not field.wrapped:
             yield field
-
-
-@cache
-def empties(definition: str) -> Empties:
-    dropped, kept, always = set(), set(), {}
-    for name, field in fields(definition).items():
-        if not field.omitempty or (_is_struct(field) and not field.omitzero):
-            always[name] = _zero(field)
-        elif field.pointer:
-            kept.add(name)
-        else:
-            dropped.add(name)
-    return Empties(frozenset(dropped), frozenset(kept), MappingProxyType(always))
-
-
-def _is_struct(field: Field) -> bool:
-    """Whether the field is a struct in Go: those are never left out for being empty."""
-    if field.pointer or field.shape != ONE or field.type in SCALARS:
-        return False
-    return field.type in SPECIAL or not any(member.wrapped for member in members(field.type))
-
-
-def _zero(field: Field) -> Any:
-    """The JSON of a field that was never set."""
-    if field.type in SCALARS and field.shape == ONE and not field.pointer:
-        return SCALARS[field.type]
-    if not _is_struct(field):
-        return None
-    return SPECIAL[field.type] if field.type in SPECIAL else dict(empties(field.type).always)
 
 
 MESSAGES: Final = Messages(members)  #: what `machinery.codec.protobuf` reads and writes by

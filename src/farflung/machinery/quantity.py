@@ -16,7 +16,6 @@ BINARY: Final = "BinarySI"
 EXPONENT: Final = "DecimalExponent"
 
 FORMAT_WRONG: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-NUMBER_WRONG: Final = "unable to parse numeric part of quantity"
 SUFFIX_WRONG: Final = "unable to parse quantity's suffix"
 
 LONGEST: Final = 256  #: characters; beyond it a text is refused before any arithmetic

@@ -66,6 +66,28 @@ def test_fields_without_omitempty_are_always_there() -> None:
     assert conform("Pod", {})["spec"] == {"containers": None}
 
 
+@pytest.mark.parametrize(
+    ("definition", "field", "value"),
+    [
+        ("core.v1.ServicePort", "targetPort", 0),
+        ("core.v1.ServicePort", "port", 0),
+        ("core.v1.Container", "name", ""),
+        ("core.v1.Container", "resources", {}),
+        ("core.v1.Event", "eventTime", None),
+        ("core.v1.ResourceFieldSelector", "divisor", "0"),
+        ("core.v1.ServiceStatus", "loadBalancer", {}),
+        (
+            "batch.v1.CronJobSpec",
+            "jobTemplate",
+            {"metadata": {}, "spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
+        ),
+    ],
+)
+def test_what_is_written_for_a_value_nobody_set(definition: str, field: str, value: object) -> None:
+    conformer = compile(definitions.schema(f"io.k8s.api.{definition}"), wire.fields)
+    assert conformer.conform({}).obj[field] == value
+
+
 def test_empty_values_vanish_unless_they_are_pointers() -> None:
     spec = {"containers": [], "hostNetwork": False, "nodeName": "", "volumes": [], "nodeSelector": {}}
     assert conform("Pod", {"spec": spec})["spec"] == {"containers": []}

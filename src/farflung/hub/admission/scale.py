@@ -11,10 +11,6 @@ from farflung.machinery.errors import Obj, invalid, invalid_value
 API_VERSION: Final = "autoscaling/v1"
 KIND: Final = "Scale"
 SHARED_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-#: kinds that scale by `spec.replicas`
-SCALABLE: Final = frozenset(
-    {("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")}
-)
 
 
 def scale_of(obj: Obj, group: str, kind: str) -> Obj:

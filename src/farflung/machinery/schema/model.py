@@ -43,7 +43,6 @@ class Schema:
     __slots__ = (
         "_children",
         "_lookup",
-        "atomic",
         "definition",
         "format",
         "kind",
@@ -65,7 +64,6 @@ class Schema:
         self.property_names = frozenset(definition.get("properties", ()))
         self.list_type: str = definition.get("x-kubernetes-list-type", "atomic")  #: atomic, set or map
         self.list_keys: tuple[str, ...] = tuple(definition.get("x-kubernetes-list-map-keys", ()))
-        self.atomic = self.kind == ANY or definition.get("x-kubernetes-map-type") == "atomic"
         self.strategies = frozenset(filter(None, definition.get("x-kubernetes-patch-strategy", "").split(",")))
         self.merge_key: str = definition.get("x-kubernetes-patch-merge-key", "")
 
