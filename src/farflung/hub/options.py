@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from farflung.hub.request import is_true, parse_query
+from farflung.lib.memory import remember
 from farflung.machinery.errors import (
     FieldError,
     bad_request,
@@ -32,7 +32,7 @@ class WriteOptions:
     force: bool = False
 
 
-@lru_cache(maxsize=4096)
+@remember(4096)
 def write_options(kind: str, query: str, *, apply: bool = False) -> WriteOptions:
     """CreateOptions, UpdateOptions or PatchOptions (`apply`: of a server-side apply)."""
     values = parse_query(query)
@@ -80,7 +80,7 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-@lru_cache(maxsize=4096)
+@remember(4096)
 def list_options(query: str, *, watch: bool = False) -> ListOptions:
     """`watch`: the path says so already."""
     values = parse_query(query)

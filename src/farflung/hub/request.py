@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
+
+from farflung.lib.memory import remember
 
 DEFAULT_CLUSTER = "root"
 
@@ -36,7 +37,7 @@ def split_cluster(path: str) -> tuple[str, str]:
     return unquote(cluster), slash + rest or "/"
 
 
-@lru_cache(maxsize=8192)
+@remember(8192)
 def target_of(cluster: str, path: str) -> Target | None:
     """The resource a path names; None if it is not a resource path (discovery, health, nonsense)."""
     parts = unquote(path).split("/")[1:]  # %2F is a slash like any other, so no part ever holds one
@@ -63,7 +64,7 @@ def target_of(cluster: str, path: str) -> Target | None:
     return Target(cluster, group, version, plural, namespace, name, subresource, watch)
 
 
-@lru_cache(maxsize=4096)
+@remember(4096)
 def parse_query(query: str) -> Query:
     """The first value of every parameter.  Not to be changed: it is shared."""
     values: dict[str, str] = {}

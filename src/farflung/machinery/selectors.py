@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
+from farflung.lib.memory import remember
 from farflung.machinery import names
 from farflung.machinery.errors import bad_request, go_quote
 
@@ -63,7 +63,7 @@ def _compares(value: str, operator: str, bound: str) -> bool:
     return number > int(bound) if operator == "gt" else number < int(bound)
 
 
-@lru_cache(maxsize=4096)
+@remember(4096)
 def parse_labels(text: str) -> LabelSelector:
     """A label selector from a query.  Raises a 400 that says what was found where something else was expected."""
     if not text.strip():
@@ -245,7 +245,7 @@ class FieldSelector:
 EVERY_FIELD: Final = FieldSelector()
 
 
-@lru_cache(maxsize=4096)
+@remember(4096)
 def parse_fields(text: str) -> FieldSelector:
     terms: list[FieldTerm] = []
     for part in _split_unescaped(text):

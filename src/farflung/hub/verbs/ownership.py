@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.hub.verbs.call import Call
+from farflung.lib.memory import remember
 from farflung.machinery import managed
 from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, path, union
@@ -23,7 +23,7 @@ def manager_of(call: Call, options: WriteOptions) -> str:
     return program_of(call.request.headers.get("user-agent", ""))
 
 
-@lru_cache(maxsize=1024)
+@remember(1024)
 def program_of(agent: str) -> str:
     program = agent.partition("/")[0]
     return "".join(char for char in program if char.isprintable())[:FIELD_MANAGER_LIMIT] or "unknown"

@@ -67,7 +67,11 @@ def swagger_path(path: Path, schemas: Schemas) -> Obj:
 
 
 def swagger_operation(operation: Operation, schemas: Schemas) -> Obj:
-    parameters = [swagger_reference(name) for name in operation.parameters]
+    patches = operation.method == "patch"  # kubectl before 1.27 looks there for dryRun, and follows no references
+    parameters = [
+        swagger_parameter(PARAMETERS[name]) if patches and name == "dryRun" else swagger_reference(name)
+        for name in operation.parameters
+    ]
     if operation.body is not None:
         schema = schema_of(operation.body, schemas)
         parameters.insert(0, {"name": BODY, "in": BODY, "required": operation.body_required, "schema": schema})

@@ -1,0 +1,30 @@
+"""Remembering what was computed from a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LONGEST: Final = 512  #: characters of a text that is remembered
+
+
+def remember(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Cache a function of texts, but not of long ones: clients choose them, and memory must stay bounded."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        cached = lru_cache(maxsize=most)(function)
+
+        @wraps(function)
+        def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
+            for text in args:
+                if isinstance(text, str) and len(text) > LONGEST:
+                    return function(*args, **kwargs)
+            return cached(*args, **kwargs)  # type: ignore[arg-type]  # texts are hashable, says the caller
+
+        return remembering
+
+    return decorate
