@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from farflung.hub.auth.authenticate import token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.lib.files import write_private
 from farflung.lib.ids import new_token
 from farflung.store.base import Unusable
 
@@ -77,16 +77,3 @@ def write_kubeconfig(directory: Path, host: str, port: int, ca_pem: bytes, token
         "current-context": "root",
     }
     write_private(directory / KUBECONFIG, yaml.safe_dump(config, sort_keys=False).encode())
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Whole or not at all, and never readable by others."""
-    if path.exists() and path.read_bytes() == content:
-        return
-    fresh = path.with_name(f".{path.name}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

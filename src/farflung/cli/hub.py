@@ -18,7 +18,7 @@ from typing import NoReturn
 import uvloop
 
 from farflung.apis.builtin import BUILTIN
-from farflung.cli.credentials import admin_credentials, write_kubeconfig
+from farflung.cli.credentials import KUBECONFIG, admin_credentials, write_kubeconfig
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
@@ -86,7 +86,7 @@ async def _run(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with running(settings) as server:
-        kubeconfig = settings.root_directory / "admin.kubeconfig"
+        kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
         await stopped.wait()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from farflung.lib.files import sync_directory
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.present import Present
 from farflung.store.sqlite.history import newest_changes
@@ -142,9 +143,7 @@ def create(path: Path) -> None:
         for statement in SCHEMA:
             connection.execute(statement)
     unfinished.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    os.fsync(directory)
-    os.close(directory)
+    sync_directory(path.parent)
 
 
 def load(path: Path, lines: int) -> Loaded:
