@@ -146,7 +146,7 @@ def decode_options(request: Request, shape: Shape) -> Obj:
     try:
         value, _ = _parse(request, shape)
     except Malformed as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error.why}") from None
+        raise bad_request(NO_KIND + error.why) from None
     if not isinstance(value, dict):
         raise bad_request(f"the body of this request must be {shape.kind}")
     kind = value.get("kind") or shape.kind

@@ -79,7 +79,7 @@ class MemoryStore:
         check_key(key)
         previous = self._expected(key, expect)
         revision = self._revision + 1
-        entry = Entry(key, bytes(memoryview(self._stamp(value, revision))), revision)
+        entry = Entry(key, self._stamp(value, revision), revision)
         self._write(Change(revision, key, entry, previous))
         return entry
 

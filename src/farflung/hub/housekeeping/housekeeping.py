@@ -1,6 +1,6 @@
 """What the hub does by itself: the parts of a controller manager that every Kubernetes API needs.
 
-    system       the namespaces that are always there
+    system       the namespaces and priority classes that are always there
     accounts     the ServiceAccount and the CA's ConfigMap of every namespace
     namespaces   the end of a namespace
     collector    the end of objects whose owners are gone

@@ -34,6 +34,7 @@ class KeptKinds:
         return self._by_type.get((api_version, kind))
 
     def of_key(self, key: str) -> Resource:
+        """Whose objects are at a key, or under a prefix."""
         _, group, plural, _ = key.split("/", 3)
         return self._by_home[f"/{group}/{plural}/"]
 

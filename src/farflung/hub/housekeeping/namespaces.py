@@ -60,7 +60,7 @@ class Namespaces:
         self._inside = inside
         self._clock = clock
         self._pace = pace
-        self._resource = kinds.of_key(NAMESPACES + "/")
+        self._resource = kinds.of_key(NAMESPACES)
         self._homes = {home_of(resource) for resource in kinds.namespaced}
         self._pods = [resource for resource in kinds.namespaced if home_of(resource) == PODS]
         self._others = [resource for resource in kinds.namespaced if home_of(resource) != PODS]

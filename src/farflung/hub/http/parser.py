@@ -24,7 +24,6 @@ HEAD: Final = 1
 BODY: Final = 2
 
 METHODS: Final = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
-#: Spellings that clients use, so that most names need no work.
 COMMON_HEADERS: Final = (
     *("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect", "host"),
     *("kubectl-command", "kubectl-session", "transfer-encoding", "user-agent", "x-forwarded-for"),

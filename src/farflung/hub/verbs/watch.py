@@ -189,7 +189,7 @@ class Audience:
 class Watcher:
     """One client.  Until it has been started and told its past, live events wait."""
 
-    __slots__ = ("_audience", "_bookmarks", "_past", "_seconds", "_sink", "_timers", "_virgin", "_waiting")
+    __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
 
     def __init__(self, audience: Audience, *, seconds: float, bookmarks: bool) -> None:
         self._audience = audience
@@ -197,7 +197,7 @@ class Watcher:
         self._bookmarks = bookmarks
         self._past: list[bytes] = []
         self._waiting: list[bytes] = []
-        self._virgin = audience.has_columns
+        self._lacks_columns = audience.has_columns
         self._sink: Sink | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -207,7 +207,7 @@ class Watcher:
     def fail(self, error: ApiError) -> None:
         """The stream is one ERROR event, and ends."""
         self._past = [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())]
-        self._virgin = False
+        self._lacks_columns = False
         self._waiting = []
         self._seconds = 0.0
 
@@ -241,10 +241,10 @@ class Watcher:
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        if self._virgin:
+        if self._lacks_columns:
             first, newline, rest = data.partition(b"\n")
             data = self._audience.with_columns(first + newline) + rest
-            self._virgin = False
+            self._lacks_columns = False
         if self._sink is not None:
             self._sink.write(data)
 

@@ -20,9 +20,8 @@ from farflung.store.sqlite.rows import DELETE, PUT
 
 T = TypeVar("T")
 
-STATEMENT: Final = (
-    64  #: rows of one insert: each statement lets the event loop have the interpreter, and asks for it back
-)
+#: Rows of one insert.  Each statement lets the event loop have the interpreter, and asks for it back.
+STATEMENT: Final = 64
 BATCH: Final = 1024  #: writes of one commit …
 BATCH_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if they are large
 
@@ -30,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Write:
-    """A change under way.  `outcome` is its writer's; `settled` tells those who wait for the key."""
+    """A change under way.  `outcome` is its writer's; `waiting` are those who want to write the same key."""
 
     __slots__ = ("change", "outcome", "waiting")
 
