@@ -381,8 +381,10 @@ def test_a_configuration_too_large_to_keep_is_dropped() -> None:
 def test_a_live_list_whose_items_cannot_be_told_apart_is_the_clients_to_mend() -> None:
     account = schema("io.k8s.api.core.v1.ServiceAccount")
     wanted: Obj = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
-    live = {**wanted, "imagePullSecrets": [{"name": "b"}, {}]}
+    wanted["secrets"] = [{"name": "b"}]
+    live = applied(None, wanted, "me", schema=account)
+    live = {**live, "secrets": [{"name": "b"}, {}]}
     with pytest.raises(ApiError) as refusal:
-        applied(live, {**wanted, "imagePullSecrets": [{"name": "b"}]}, "me", schema=account)
+        applied(live, {**wanted, "secrets": [{"name": "c"}]}, "me", schema=account)
     assert refusal.value.code == 400
     assert "omits key field" in refusal.value.message
