@@ -182,7 +182,7 @@ class LocalHub:
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
         kinds = all_kinds()
-        tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.new_uid, lambda: self.suffix())
+        tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.Uids(), lambda: self.suffix())
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, Authenticator(USERS), self.watches)
         self.token: str | None = ADMIN_TOKEN

@@ -104,7 +104,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     try:
         credentials = admin_credentials(directory)
         kinds = Kinds(Catalog(BUILTIN))
-        tools = Tools(store, kinds, Pools(store), lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix)
+        tools = Tools(store, kinds, Pools(store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}

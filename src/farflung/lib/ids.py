@@ -9,20 +9,21 @@ from typing import Final
 
 #: no vowels and nothing that looks like something else: no words by accident
 SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
 UIDS_AT_ONCE: Final = 256
 VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
-_drawn: list[str] = []
 
-
-def new_uid() -> str:
-    """A random UUID (version 4), as text.  Many are drawn at once: each time the system is asked, another thread may
+class Uids:
+    """Random UUIDs (version 4), as text.  Many are drawn at once: each time the system is asked, another thread may
     take the interpreter, and the request waits until it gives it back."""
-    if not _drawn:
-        _drawn.extend(_draw(UIDS_AT_ONCE))
-    return _drawn.pop()
+
+    def __init__(self) -> None:
+        self._drawn: list[str] = []
+
+    def __call__(self) -> str:
+        if not self._drawn:
+            self._drawn.extend(_draw(UIDS_AT_ONCE))
+        return self._drawn.pop()
 
 
 def _draw(count: int) -> Iterator[str]:

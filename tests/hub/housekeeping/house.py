@@ -53,7 +53,7 @@ class House:
 
     def _build(self) -> None:
         tools = Tools(
-            self.store, all_kinds(), Pools(self.store), lambda: datetime.now(UTC), ids.new_uid, ids.random_suffix
+            self.store, all_kinds(), Pools(self.store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix
         )
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
         self.hub = Hub(all_kinds(), tools, Authenticator(users), Watches(self.store, longest=lambda: 3600))
