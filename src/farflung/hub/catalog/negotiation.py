@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from farflung.apis.resource import Resource
+from farflung.lib.memory import remember
 from farflung.machinery.errors import ApiError, not_acceptable
 
 JSON: Final = "json"
@@ -30,8 +30,6 @@ META_VERSIONS: Final = ("v1", "v1beta1")
 TABLE: Final = "Table"
 PARTIAL: Final = "PartialObjectMetadata"
 PARTIAL_LIST: Final = "PartialObjectMetadataList"
-
-REMEMBERED_LENGTH: Final = 512  #: longer headers are read anew each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ class Clause:
 
 def negotiate(accept: str, resource: Resource, *, many: bool = False, watch: bool = False) -> Representation:
     """How to answer with one object or `many`, once or in a watch.  Raises ApiError 406."""
-    read = remembered if len(accept) <= REMEMBERED_LENGTH else chosen
-    representation = read(accept, resource.custom, many, watch)
+    representation = chosen(accept, resource.custom, many, watch)
     if representation.as_ in (PARTIAL, PARTIAL_LIST):
         check_number(representation, resource, many=many and not watch)
     return representation
 
 
+@remember(512)
 def chosen(accept: str, custom: bool, many: bool, watch: bool) -> Representation:
     clauses = parse(accept)
     if not custom and not routable(clauses):
@@ -92,9 +90,6 @@ def chosen(accept: str, custom: bool, many: bool, watch: bool) -> Representation
             if clause.covers(MEDIA_TYPES[media]) and (shape := shape_of(clause, media)) is not None:
                 return Representation(media, *shape)
     raise not_acceptable(STREAM_TYPES if watch else ACCEPTED)
-
-
-remembered = lru_cache(maxsize=512)(chosen)
 
 
 def shape_of(clause: Clause, media: str) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.machinery.codec.json import NAMES
 from farflung.machinery.errors import ApiError, bad_request
 
 MAX_OPERATIONS: Final = 10_000
@@ -30,7 +31,8 @@ def rejected() -> ApiError:
 def check(operations: Any) -> list[str]:
     """Refuse what is no JSON patch; return the unknown fields of its operations."""
     if not isinstance(operations, list):
-        why = f"json: cannot unmarshal {_go_kind(operations)} into Go value of type []handlers.jsonPatchOp"
+        kind = NAMES.get(type(operations), "null")
+        why = f"json: cannot unmarshal {kind} into Go value of type []handlers.jsonPatchOp"
         raise bad_request(f"error decoding patch: {why}")
     if len(operations) > MAX_OPERATIONS:
         found = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
@@ -173,9 +175,3 @@ def _index(key: str, length: int) -> int:
     if not -length <= index < length:
         raise _Rejected
     return index + length if index < 0 else index
-
-
-def _go_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    return {dict: "object", str: "string", int: "number", float: "number"}.get(type(value), "null")
