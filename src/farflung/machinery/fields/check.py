@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery import go_text
+from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import MAX_DEPTH, element_text
 from farflung.machinery.fields.shapes import (
     LEAF,
@@ -53,16 +54,16 @@ def _errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
 
 def _scalar_errors(value: Any, kind: str, path: str) -> Iterator[str]:
     if kind == STRING and not isinstance(value, str):
-        yield f"{path}: expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+        yield f"{path}: expected string, got &value.valueUnstructured{{Value:{go_text.syntax(value)}}}"
     elif kind in (INTEGER, NUMBER) and type(value) not in (int, float):
-        yield f"{path}: expected numeric (int or float), got {_go_type(value)}"
+        yield f"{path}: expected numeric (int or float), got {go_text.type_name(value)}"
     elif kind == BOOLEAN and type(value) is not bool:
-        yield f"{path}: expected boolean, got {_printed(value)}"
+        yield f"{path}: expected boolean, got {go_text.wrapped(value)}"
 
 
 def _container_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{path}: expected map, got {_printed(value)}"
+        yield f"{path}: expected map, got {go_text.wrapped(value)}"
         return
     for name, item in value.items():
         child = _child(schema, name)
@@ -86,7 +87,7 @@ def _child(schema: Schema, name: str) -> Schema | None:
 
 def _list_errors(value: Any, schema: Schema, path: str, depth: int) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{path}: expected list, got {_printed(value)}"
+        yield f"{path}: expected list, got {go_text.wrapped(value)}"
         return
     items = schema.items
     keyed = _keyed(schema)
@@ -115,61 +116,3 @@ def _keyed(schema: Schema) -> List | None:
             return ListSet(LEAF)
         case _:
             return None
-
-
-# --- values as Go prints them ---------------------------------------------------------------------
-
-
-def _printed(value: Any) -> str:
-    """%v of the wrapper around a JSON value."""
-    return f"&{{{_plain(value)}}}"
-
-
-def _plain(value: Any) -> str:
-    match value:
-        case None:
-            return "<nil>"
-        case bool():
-            return str(value).lower()
-        case dict():
-            return "map[" + " ".join(f"{name}:{_plain(value[name])}" for name in sorted(value)) + "]"
-        case list():
-            return "[" + " ".join(map(_plain, value)) + "]"
-        case str():
-            return value
-        case _:
-            return _number(value)
-
-
-def _go_syntax(value: Any) -> str:
-    """%#v of a JSON value."""
-    match value:
-        case None:
-            return "interface {}(nil)"
-        case str():
-            return go_quote(value)
-        case bool():
-            return str(value).lower()
-        case dict():
-            pairs = ", ".join(f"{go_quote(name)}:{_go_syntax(value[name])}" for name in sorted(value))
-            return f"map[string]interface {{}}{{{pairs}}}"
-        case list():
-            return "[]interface {}{" + ", ".join(map(_go_syntax, value)) + "}"
-        case _:
-            return _number(value)
-
-
-def _number(value: float) -> str:
-    return str(value).removesuffix(".0")
-
-
-def _go_type(value: Any) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case dict():
-            return "map[string]interface {}"
-        case _:
-            return "[]interface {}"
