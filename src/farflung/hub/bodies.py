@@ -19,6 +19,7 @@ from farflung.hub.catalog.negotiation import ACCEPTED
 from farflung.hub.http.messages import Request
 from farflung.hub.options import WriteOptions
 from farflung.hub.shapes import Shape
+from farflung.machinery import go_text
 from farflung.machinery.codec import json, protobuf, yaml
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.codec.protobuf import summary
@@ -31,7 +32,6 @@ from farflung.machinery.errors import (
     invalid_value,
     unsupported_media_type,
 )
-from farflung.machinery.patch.strategic import go_text
 from farflung.machinery.schema.strictness import strict_text, yaml_errors
 
 SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
@@ -188,7 +188,7 @@ def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: O
     def refused(why: str) -> ApiError:
         if patch is None:
             return invalid("", "", "", [invalid_value("patch", _as_text(document), why)])
-        return invalid("", "", "", [invalid_value("patch", go_text(patch), _unrestorable(why))])
+        return invalid("", "", "", [invalid_value("patch", go_text.plain(patch), _unrestorable(why))])
 
     if not isinstance(document, dict):
         raise refused(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from farflung.machinery import go_text
 from farflung.machinery.errors import Obj, bad_request
 from farflung.machinery.schema.model import LIST, Schema
 
@@ -151,9 +152,9 @@ def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[lis
 def _key_of(item: Any, key: str) -> Any:
     """The value of an item's merge key, as something that can be compared and hashed."""
     if not isinstance(item, dict) or key not in item:
-        raise bad_request(f"map: {go_text(item)} does not contain declared merge key: {key}")
+        raise bad_request(f"map: {go_text.plain(item)} does not contain declared merge key: {key}")
     value = item[key]
-    return value if isinstance(value, str | int | float | bool | None) else go_text(value)
+    return value if isinstance(value, str | int | float | bool | None) else go_text.plain(value)
 
 
 def _merge_ordered_lists(original: Obj, patch: Obj, schema: Schema | None) -> None:
@@ -181,8 +182,8 @@ def _check_order(patch: list[Any], order: list[Any], name: str, key: str) -> Non
     named = [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
     rest = iter([_identity(item, key) for item in order])
     if not all(_identity(item, key) in rest for item in named):
-        wanted = f"{ELEMENT_ORDER}{name} list:\n{go_text(order)}\n"
-        raise bad_request(f"The order in patch list:\n{go_text(patch)}\n doesn't match {wanted}")
+        wanted = f"{ELEMENT_ORDER}{name} list:\n{go_text.plain(order)}\n"
+        raise bad_request(f"The order in patch list:\n{go_text.plain(patch)}\n doesn't match {wanted}")
 
 
 def _identity(item: Any, key: str) -> Any:
@@ -240,16 +241,3 @@ def _distinct(values: list[Any]) -> list[Any]:
             known.add(value)
             seen.append(value)
     return seen
-
-
-def go_text(value: Any) -> str:
-    """A value as Go's %v prints it: `map[image:x]`, `[a b]`."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{go_text(value[name])}" for name in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(go_text, value)) + "]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
