@@ -66,8 +66,9 @@ def test_children_stay_with_orphan_cascade(kubectl: Kubectl) -> None:
 
 
 def test_delete_takes_names_labels_files_and_all(kubectl: Kubectl) -> None:
-    for name, label in (("a", "x"), ("b", "x"), ("c", "u"), ("d", "u"), ("e", "z")):
-        kubectl("create -f -", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, labels: {{l: {label}}}}}\n")
+    labels = {"a": "x", "b": "x", "c": "u", "d": "u", "e": "z"}
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {{name: {}, labels: {{l: {}}}}}\n"
+    kubectl("create -f -", "---\n".join(secret.format(name, label) for name, label in labels.items()))
     assert kubectl("delete secret --all --dry-run=server").count(" (server dry run)") == 5
     assert kubectl("delete secret a --dry-run=server --cascade=foreground").count(" (server dry run)") == 1
     assert kubectl("get secret -o jsonpath='{.items[*].metadata.name}'") == "a b c d e"
