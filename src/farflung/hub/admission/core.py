@@ -7,11 +7,11 @@ import binascii
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import orjson
-
 from farflung.hub.admission.fields import Errors, check_immutable, check_name, keep_spec, keeps
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
+from farflung.machinery.codec.json import parse_object
+from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_long
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -185,28 +185,14 @@ def _check_docker(data: Mapping[str, str], key: str, errors: Errors) -> None:
 
 
 def _not_a_json_object(encoded: str) -> str:
-    """What is wrong with it, nearly as Go says it."""
+    """What is wrong with it, as Go says it."""
     try:
-        text = base64.b64decode(encoded)
-        content = orjson.loads(text)
+        parse_object(base64.b64decode(encoded))
     except binascii.Error as error:
         return str(error)
-    except orjson.JSONDecodeError:
-        start = text.lstrip().decode("utf-8", "replace")[:1]
-        if not start:
-            return "unexpected end of JSON input"
-        return f"invalid character '{start}' looking for beginning of value"
-    if content is None or isinstance(content, dict):
-        return ""
-    return f"json: cannot unmarshal {_go_type(content)} into Go value of type map[string]interface {{}}"
-
-
-def _go_type(content: object) -> str:
-    if isinstance(content, bool):
-        return "bool"
-    if isinstance(content, str):
-        return "string"
-    return "array" if isinstance(content, list) else "number"
+    except Malformed as error:
+        return error.why
+    return ""
 
 
 def validate_secret_update(new: Obj, old: Obj) -> list[FieldError]:
