@@ -3,7 +3,7 @@
 import re
 
 from farflung.apis import definitions, wire
-from farflung.machinery.codec.protobuf import LIST, MAP, SCALARS, SPECIAL
+from farflung.machinery.structs import LIST, MAP, SCALARS, SPECIAL
 
 CORE = "io.k8s.api.core.v1."
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

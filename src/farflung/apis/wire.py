@@ -20,7 +20,8 @@ from typing import Final
 import msgspec
 
 from farflung.apis import definitions
-from farflung.machinery.codec.protobuf import LIST, MAP, ONE, SCALARS, Field, Messages
+from farflung.machinery.codec.protobuf import Messages
+from farflung.machinery.structs import LIST, MAP, ONE, SCALARS, Field
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from farflung.apis.wire import MESSAGES
-from farflung.machinery.codec.protobuf import MAGIC, decode, delimited, encode, tag_of, varint
+from farflung.machinery.codec.protobuf import MAGIC, decode, encode
+from farflung.machinery.codec.protobuf_bytes import delimited, tag_of, varint
 from farflung.machinery.errors import ApiError
 
 CORE = "io.k8s.api.core.v1."

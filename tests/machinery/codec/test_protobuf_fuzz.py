@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from farflung.apis import wire
-from farflung.machinery.codec.protobuf import LIST, MAGIC, MAP, SPECIAL, Field, decode, delimited, encode
+from farflung.machinery.codec.protobuf import MAGIC, decode, encode
+from farflung.machinery.codec.protobuf_bytes import delimited
 from farflung.machinery.errors import ApiError
+from farflung.machinery.structs import LIST, MAP, SPECIAL, Field
 
 SENT = [json.loads(line) for line in Path(__file__).with_name("protobuf_bodies.jsonl").read_text().splitlines()]
 BODIES = [(case["definition"], base64.b64decode(case["body"])) for case in SENT]
@@ -78,9 +80,9 @@ def always_there(member: Field) -> bool:
     """Whether Go sends the field whatever it holds, and JSON shows it."""
     if member.pointer or member.shape in (LIST, MAP) or member.type == "bytes":
         return False
-    if member.type in wire.SCALARS:
+    if member.type in SCALARS:
         return not member.omitempty
-    return wire.SPECIAL.get(member.type, {}) is not None
+    return SPECIAL.get(member.type, {}) is not None
 
 
 def values(member: Field, depth: int) -> st.SearchStrategy[Any]:

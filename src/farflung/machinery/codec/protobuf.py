@@ -17,70 +17,37 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import orjson
 
-from farflung.machinery import times
 from farflung.machinery.codec import json
 from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.codec.protobuf_bytes import (
+    CUT_SHORT,
+    DELIMITED,
+    FIXED64,
+    VARINT,
+    check_tag,
+    delimited,
+    numbers_and_bytes,
+    read_length,
+    read_varint,
+    signed,
+    skip,
+    tag_of,
+    text,
+    varint,
+    wrong_wire,
+)
+from farflung.machinery.codec.protobuf_values import SPECIAL_READERS, SPECIAL_WRITERS, ReadValue, WriteValue
 from farflung.machinery.errors import ApiError, Obj, bad_request
+from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, Field
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
 DEEPEST: Final = 100  #: messages in messages; only JSON schemas nest without an end
-
-# --- facts about a struct -------------------------------------------------------------------------
-
-ONE: Final = ""
-LIST: Final = "list"
-MAP: Final = "map"
-
-#: types that are not messages → the JSON of one that was never set
-SCALARS: Final[Mapping[str, Any]] = {
-    "string": "",
-    "bool": False,
-    "int32": 0,
-    "int64": 0,
-    "double": 0,
-    "bytes": None,
-    "any": None,
-}
-
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-
-#: messages whose JSON is no object of their fields → the JSON of one that was never set
-SPECIAL: Final[Mapping[str, Any]] = {
-    f"{_META}Time": None,
-    f"{_META}MicroTime": None,
-    f"{_META}FieldsV1": None,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": None,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": "0",
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": 0,
-    f"{_EXTENSIONS}JSON": None,
-    f"{_EXTENSIONS}JSONSchemaPropsOrArray": None,
-    f"{_EXTENSIONS}JSONSchemaPropsOrBool": False,
-    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": None,
-}
-
-
-class Field(msgspec.Struct, frozen=True):
-    """One field of a Go struct, as its tags and its type say."""
-
-    name: str  #: in JSON; of an inlined struct its Go name
-    number: int  #: in protobuf; 0 if it is not there
-    type: str  #: of the value, or of the values of a list or map: one of SCALARS, or the name of a definition
-    shape: str = ONE  #: ONE, LIST or MAP
-    pointer: bool = False
-    omitempty: bool = False
-    omitzero: bool = False
-    inline: bool = False  #: JSON shows this struct's fields among those of the struct it is in
-    wrapped: bool = False  #: the only field of a message that JSON shows as a bare list
-
 
 Members = Callable[[str], Sequence[Field]]
 
@@ -99,136 +66,11 @@ class Messages:
         return message
 
 
-# --- bytes ----------------------------------------------------------------------------------------
-
-VARINT, FIXED64, DELIMITED, GROUP, GROUP_END, FIXED32 = range(6)
-_MASK: Final = (1 << 64) - 1
-CUT_SHORT: Final = "unexpected EOF"
-
-
-def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place, and the place after it."""
-    value = shift = 0
-    while shift < 64:
-        if at >= end:
-            raise Malformed(CUT_SHORT)
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & _MASK, at
-        shift += 7
-    raise Malformed("proto: integer overflow")
-
-
-def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A length-delimited value: where it starts and where it stops."""
-    if at < end and data[at] < 0x80:  # most are short
-        length, start = data[at], at + 1
-    else:
-        length, start = read_varint(data, at, end)
-    if length >> 63:
-        raise Malformed("proto: negative length found during unmarshaling")
-    if length > end - start:
-        raise Malformed(CUT_SHORT)
-    return start, start + length
-
-
-def skip(data: bytes, at: int, end: int, wire: int) -> int:
-    """The place after a value nobody reads; groups are long gone, but still may be sent."""
-    groups = 0
-    while True:
-        if wire == VARINT:
-            _, at = read_varint(data, at, end)
-        elif wire == FIXED64:
-            at += 8
-        elif wire == FIXED32:
-            at += 4
-        elif wire == DELIMITED:
-            _, at = read_length(data, at, end)
-        elif wire == GROUP:
-            groups += 1
-        elif wire == GROUP_END:
-            groups -= 1
-        else:
-            raise Malformed(f"proto: illegal wireType {wire}")
-        if at > end:
-            raise Malformed(CUT_SHORT)
-        if groups == 0:
-            return at
-        tag, at = read_varint(data, at, end)
-        wire = tag & 7
-
-
-def pairs(data: bytes, at: int, end: int, name: str) -> Iterator[tuple[int, Any]]:
-    """The fields of a small message: number and value, a number or bytes."""
-    while at < end:
-        tag, at = read_varint(data, at, end)
-        check_tag(tag, name)
-        if tag & 7 == VARINT:
-            value, at = read_varint(data, at, end)
-            yield tag >> 3, value
-        elif tag & 7 == DELIMITED:
-            start, at = read_length(data, at, end)
-            yield tag >> 3, data[start:at]
-        else:
-            at = skip(data, at, end, tag & 7)
-
-
-def check_tag(tag: int, name: str) -> None:
-    if tag & 7 == GROUP_END:
-        raise Malformed(f"proto: {name}: wiretype end group for non-group")
-    if not 0 < (tag >> 3) & 0xFFFFFFFF < 1 << 31:
-        raise Malformed(f"proto: {name}: illegal tag {signed(tag >> 3, 32)} (wire type {tag & 7})")
-
-
-def wrong_wire(wire: int, name: str) -> Malformed:
-    return Malformed(f"proto: wrong wireType = {wire} for field {name[:1].upper()}{name[1:]}")
-
-
-def signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def text(data: bytes, name: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise Malformed(f"proto: field {name}: string field contains invalid UTF-8") from None
-
-
-def varint(value: int) -> bytes:
-    """A number as it is sent; a negative one takes ten bytes."""
-    if 0 <= value < 0x80:
-        return _SMALL[value]
-    value &= _MASK
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_SMALL: Final = tuple(bytes([value]) for value in range(0x80))
-
-
-def delimited(tag: bytes, content: bytes) -> bytes:
-    return b"%b%b%b" % (tag, varint(len(content)), content)
-
-
-def tag_of(number: int, wire: int) -> bytes:
-    return varint(number << 3 | wire)
-
-
 # --- a message ------------------------------------------------------------------------------------
 
 ReadSpan = Callable[[bytes, int, int, Obj, int], None]  #: span, the object to fill, depth
 ReadNumber = Callable[[int, Obj], None]
-ReadValue = Callable[[bytes, int, int, int], Any]  #: span, depth → JSON
 Write = Callable[[Obj], bytes]
-WriteValue = Callable[[Any], bytes]
 
 
 class Message:
@@ -501,119 +343,18 @@ SCALAR_WRITERS: Final[Mapping[str, WriteValue]] = {
 }
 
 
-# --- messages that are no objects in JSON ---------------------------------------------------------
-
-
-def numbers_and_bytes(data: bytes, start: int, stop: int, name: str, kinds: Mapping[int, type]) -> dict[int, Any]:
-    """A small message as a dict; a field of another kind than it should be is an error."""
-    found: dict[int, Any] = {}
-    for number, value in pairs(data, start, stop, name):
-        if number in kinds:
-            if not isinstance(value, kinds[number]):
-                raise wrong_wire(VARINT if isinstance(value, int) else DELIMITED, name)
-            found[number] = value
-    return found
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def read_time(data: bytes, start: int, stop: int, depth: int) -> str | None:
-    """To the second, whatever comes after it."""
-    moment = read_moment(data, start, stop, "Time")
-    return None if moment is None else times.format_seconds(moment)
-
-
-def read_micro_time(data: bytes, start: int, stop: int, depth: int) -> str | None:
-    moment = read_moment(data, start, stop, "MicroTime")
-    return None if moment is None else times.format_micros(moment)
-
-
-def read_moment(data: bytes, start: int, stop: int, name: str) -> datetime | None:
-    """Go's zero time is an empty message, and null in JSON."""
-    found = numbers_and_bytes(data, start, stop, name, {1: int, 2: int})
-    if not found:
-        return None
-    microseconds = signed(found.get(2, 0), 32) // 1000 if name == "MicroTime" else 0
-    try:
-        moment = EPOCH + timedelta(seconds=signed(found.get(1, 0), 64), microseconds=microseconds)
-    except OverflowError:
-        raise Malformed(f"{name}.MarshalJSON: year outside of range [0,9999]") from None
-    return None if moment == times.ZERO_TIME else moment
-
-
-def write_time(value: str | None) -> bytes:
-    return b"" if value is None else timestamp(times.parse(value), nanoseconds=False)
-
-
-def write_micro_time(value: str | None) -> bytes:
-    return b"" if value is None else timestamp(times.parse(value), nanoseconds=True)
-
-
-def timestamp(moment: datetime, *, nanoseconds: bool) -> bytes:
-    since = moment - EPOCH
-    seconds = since.days * 86400 + since.seconds
-    return b"\x08" + varint(seconds) + b"\x10" + varint(since.microseconds * 1000 if nanoseconds else 0)
-
-
-def read_quantity(data: bytes, start: int, stop: int, depth: int) -> str:
-    found = numbers_and_bytes(data, start, stop, "Quantity", {1: bytes})
-    return text(found.get(1, b""), "string") or "0"
-
-
-def read_int_or_string(data: bytes, start: int, stop: int, depth: int) -> int | str:
-    found = numbers_and_bytes(data, start, stop, "IntOrString", {1: int, 2: int, 3: bytes})
-    if found.get(1, 0) == 0:
-        return signed(found.get(2, 0), 32)
-    return text(found.get(3, b""), "strVal")
-
-
-def write_int_or_string(value: int | str) -> bytes:
-    if isinstance(value, str):
-        return b"\x08\x01\x10\x00" + delimited(b"\x1a", value.encode())
-    return b"\x08\x00\x10" + varint(value) + b"\x1a\x00"
-
-
-def read_json(data: bytes, start: int, stop: int, depth: int) -> Any:
-    raw = numbers_and_bytes(data, start, stop, "Raw", {1: bytes}).get(1)
-    return json.parse(raw, typed=False).value if raw else None
-
-
-def write_json(value: Any) -> bytes:
-    return b"" if value is None else delimited(b"\x0a", orjson.dumps(value))
-
-
-SPECIAL_READERS: Final[Mapping[str, ReadValue]] = {
-    f"{_META}Time": read_time,
-    f"{_META}MicroTime": read_micro_time,
-    f"{_META}FieldsV1": read_json,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": read_json,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": read_quantity,
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": read_int_or_string,
-    f"{_EXTENSIONS}JSON": read_json,
-}
-SPECIAL_WRITERS: Final[Mapping[str, WriteValue]] = {
-    f"{_META}Time": write_time,
-    f"{_META}MicroTime": write_micro_time,
-    f"{_META}FieldsV1": write_json,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": write_json,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": lambda value: delimited(b"\x0a", str(value).encode()),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": write_int_or_string,
-    f"{_EXTENSIONS}JSON": write_json,
-}
-
-_PROPS: Final = f"{_EXTENSIONS}JSONSchemaProps"
+_PROPS: Final = f"{EXTENSIONS}JSONSchemaProps"
 #: either a schema or something else → how that is a struct
 SCHEMA_CHOICES: Final[Mapping[str, Sequence[Field]]] = {
-    f"{_EXTENSIONS}JSONSchemaPropsOrArray": (
+    f"{EXTENSIONS}JSONSchemaPropsOrArray": (
         Field("schema", 1, _PROPS, pointer=True),
         Field("other", 2, _PROPS, shape=LIST),
     ),
-    f"{_EXTENSIONS}JSONSchemaPropsOrBool": (
+    f"{EXTENSIONS}JSONSchemaPropsOrBool": (
         Field("other", 1, "bool"),
         Field("schema", 2, _PROPS, pointer=True),
     ),
-    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": (
+    f"{EXTENSIONS}JSONSchemaPropsOrStringArray": (
         Field("schema", 1, _PROPS, pointer=True),
         Field("other", 2, "string", shape=LIST),
     ),

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from farflung.machinery import quantity, times
 from farflung.machinery.codec.json import NAMES, TOO_DEEP
 from farflung.machinery.codec.malformed import Malformed
-from farflung.machinery.codec.protobuf import Field
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.schema.model import (
     ANY,
@@ -32,6 +31,7 @@ from farflung.machinery.schema.model import (
     STRING,
     Schema,
 )
+from farflung.machinery.structs import Field
 
 #: where we are: the way above and a step, which is a field, a key of a map or an index
 Path = tuple["Path", "str | int"] | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from farflung.apis import wire
-from farflung.machinery.codec.protobuf import ONE, SCALARS, SPECIAL, Field
+from farflung.machinery.structs import ONE, SCALARS, SPECIAL, Field
 
 CORE: Final = "io.k8s.api.core.v1."
 
