@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from executable import ROOT, Directory, Step, matches, run, steps_of
 
 from farflung.cli.main import main
-
-sys.path.append(str(Path(__file__).parent))  # what runs a document is beside this file
-from executable import ROOT, Directory, Step, matches, run, steps_of
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXECUTABLE = [path for path in DOCUMENTS if steps_of(path.read_text())]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))  # the tests beside this file share what runs hubs and kubectls
 from hub_process import HubProcess
 from kubectl_runner import Kubectl, kubectls
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from hub_harness import LocalHub
 
 from farflung.hub import objects
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite import SqliteStore
-
-sys.path.append(str(Path(__file__).parent))  # the tests beside this file share a harness
-from hub_harness import LocalHub
 
 
 async def open_memory(directory: Path) -> Store:

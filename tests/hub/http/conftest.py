@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from ssl import SSLContext
 
 import pytest
+from http_harness import Harness, Toy
 
 from farflung.hub.http.limits import Limits
-
-sys.path.append(str(Path(__file__).parent))  # the tests beside this file share a harness
-from http_harness import Harness, Toy
 
 
 @pytest.fixture
