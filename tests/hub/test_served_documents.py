@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, DEPLOYMENTS, USER_TOKEN, LocalHub
 
+FIRST_OF_MAY = datetime(2024, 5, 1, tzinfo=UTC)  # when the hubs of these tests live
+
 
 @pytest.mark.parametrize("endpoint", ["healthz", "livez", "readyz"])
 async def test_health_is_one_word_or_a_line_for_each_check(hub: LocalHub, endpoint: str) -> None:
@@ -130,9 +132,10 @@ async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
     assert (await hub.get("/metrics")).message == f'forbidden: {user} get path "/metrics"'
 
 
-def certificate(*names: x509.NameAttribute[str]) -> bytes:
+def certificate(*names: x509.NameAttribute[str], start: datetime = FIRST_OF_MAY) -> bytes:
+    """Good for a day."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name, start = x509.Name(names), datetime(2024, 1, 1, tzinfo=UTC)
+    name = x509.Name(names)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(days=1))
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)
 
@@ -158,6 +161,20 @@ async def test_a_certificate_names_its_user_and_groups(
     assert answer.status == status
 
 
+async def test_a_certificate_is_good_between_its_dates_however_long_its_connection_lasts(hub: LocalHub) -> None:
+    hub.token = None
+    masters = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")
+    request = hub.prepared("GET", CONFIG_MAPS, None, "", {})
+    request.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters)
+    early = hub.prepared("GET", CONFIG_MAPS, None, "", {})
+    tomorrow = FIRST_OF_MAY + timedelta(days=1)
+    early.certificate = certificate(x509.NameAttribute(NameOID.COMMON_NAME, "admin"), masters, start=tomorrow)
+
+    assert [(await hub.answer(one)).status for one in (request, early)] == [200, 401]
+    hub.later(86400)
+    assert [(await hub.answer(one)).status for one in (request, early)] == [401, 200]
+
+
 async def test_a_token_counts_more_than_a_certificate(hub: LocalHub) -> None:
     masters = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")
     request = hub.prepared("GET", CONFIG_MAPS, None, "", {"authorization": "Bearer wrong"})
@@ -175,6 +192,24 @@ async def test_administrators_may_be_somebody_else_and_nobody_else_may(hub: Loca
     hub.token = USER_TOKEN
     refused = await hub.get(CONFIG_MAPS, impersonate_user="admin", impersonate_group="system:masters")
     assert refused.status == 403
+
+
+@pytest.mark.parametrize(
+    "headers", [{"impersonate_group": "nobodies"}, {"impersonate_uid": "1"}, {"impersonate_user": ""}]
+)
+async def test_who_is_to_be_somebody_else_without_a_name_is_not_taken_for_themselves(
+    hub: LocalHub, headers: dict[str, str]
+) -> None:
+    with hub.writes_nothing():
+        answer = await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}}, **headers)
+
+    assert (answer.status, answer.message) == (400, "requested impersonation without impersonating a user")
+
+
+async def test_an_administrator_can_see_what_anybody_may(hub: LocalHub) -> None:
+    assert (await hub.get("/version", impersonate_user="system:anonymous")).status == 200
+    assert (await hub.get("/apis", impersonate_user="system:anonymous")).status == 403
+    assert (await hub.get("/apis", impersonate_user="other")).status == 200
 
 
 async def test_a_store_that_closes_is_unavailable_and_says_when_to_come_back(any_hub: LocalHub) -> None:

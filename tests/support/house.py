@@ -56,7 +56,8 @@ class House:
             self.store, all_kinds(), Pools(self.store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix
         )
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
-        self.hub = Hub(all_kinds(), tools, Authenticator(users), Watches(self.store, longest=lambda: 3600))
+        authenticator = Authenticator(users, tools.clock)
+        self.hub = Hub(all_kinds(), tools, authenticator, Watches(self.store, longest=lambda: 3600))
         self.housekeeping = Housekeeping(
             self.store,
             all_kinds().catalog,

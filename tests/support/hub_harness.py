@@ -184,7 +184,7 @@ class LocalHub:
         kinds = all_kinds()
         tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.Uids(), lambda: self.suffix())
         self.watches = Watches(store, longest=lambda: longest_watch)
-        self.function = Hub(kinds, tools, Authenticator(USERS), self.watches)
+        self.function = Hub(kinds, tools, Authenticator(USERS, tools.clock), self.watches)
         self.token: str | None = ADMIN_TOKEN
 
     @classmethod

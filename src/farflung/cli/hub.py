@@ -108,7 +108,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}
-        hub = Hub(kinds, tools, Authenticator(users), watches)
+        hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches)
         housekeeping = Housekeeping(
             store,
             kinds.catalog,

@@ -12,7 +12,7 @@ from typing import Final
 from farflung.apis.resource import Resource
 from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, is_administrator
 from farflung.hub.request import Target
-from farflung.machinery.errors import ApiError, forbidden, unauthorized
+from farflung.machinery.errors import ApiError, bad_request, forbidden, unauthorized
 
 PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
 DISCOVERY: Final = PUBLIC | {"api", "apis", "openapi"}
@@ -49,14 +49,17 @@ def check_resource(user: User, verb: str, resource: Resource, target: Target) ->
 
 # --- impersonation --------------------------------------------------------------------------------
 
+IMPERSONATION: Final = frozenset({"impersonate-user", "impersonate-group", "impersonate-uid"})
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 def impersonated(user: User, headers: Mapping[str, str]) -> User:
     """Whom a request is to be taken for.  Only administrators may be somebody else."""
-    name = headers.get("impersonate-user")
-    if name is None:
+    if IMPERSONATION.isdisjoint(headers):
         return user
+    name = headers.get("impersonate-user")
+    if not name:
+        raise bad_request("requested impersonation without impersonating a user")
     if not is_administrator(user):
         why = f'User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
         raise forbidden("", "users", name, why)
@@ -65,5 +68,5 @@ def impersonated(user: User, headers: Mapping[str, str]) -> User:
         namespace = name.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     if UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
-        groups = (*groups, AUTHENTICATED)
+        groups = (*groups, UNAUTHENTICATED if name == ANONYMOUS.name else AUTHENTICATED)
     return User(name, groups, headers.get("impersonate-uid", ""))
