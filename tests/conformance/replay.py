@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import os
 import re
 import subprocess
 import sys
@@ -25,6 +24,10 @@ from pathlib import Path
 import yaml
 
 from farflung.hub.http.certificates import ensure_authority, issue_client_certificate
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
+from hub_process import HubProcess
+from kubectl_runner import kubectls
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -71,53 +74,42 @@ class Known:
 
 
 @contextmanager
-def fresh_hub() -> Iterator[Path]:
-    """A hub with nothing in it; the directory has its kubeconfig and, in `token`, the administrator's token."""
+def fresh_hub() -> Iterator[HubProcess]:
+    """A hub with nothing in it."""
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        command = [Path(sys.executable).with_name("farflung"), "hub", "--root-directory", directory, "--port", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        hub = HubProcess(Path(name) / "hub")
         try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            if "ready" not in ready:
-                raise RuntimeError(f"the hub did not start: {ready}{process.stdout.read()}")
-            become_golden(directory)
-            yield directory
+            yield hub
+            hub.stop()
         finally:
-            process.terminate()
-            process.communicate()
+            hub.kill()
 
 
-def become_golden(directory: Path) -> None:
+def golden_kubeconfig(hub: HubProcess) -> Path:
     """The transcripts show the name of the administrator they were recorded as, so that is who we are."""
-    path = directory / "admin.kubeconfig"
-    config = yaml.safe_load(path.read_text())
-    (directory / "token").write_text(config["users"][0]["user"]["token"])
     now = datetime.now(UTC)
     certificate, key = issue_client_certificate(
-        ensure_authority(directory, now), "system:golden", ["system:masters"], now
+        ensure_authority(hub.directory, now), "system:golden", ["system:masters"], now
     )
-    config["users"][0]["user"] = {
+    user = {
         "client-certificate-data": base64.b64encode(certificate).decode(),
         "client-key-data": base64.b64encode(key).decode(),
     }
-    golden = directory / "golden.kubeconfig"
-    golden.write_text(yaml.safe_dump(config))
+    golden = hub.directory / "golden.kubeconfig"
+    golden.write_text(yaml.safe_dump(hub.config | {"users": [hub.config["users"][0] | {"user": user}]}))
     golden.chmod(0o600)
+    return golden
 
 
-def server_of(directory: Path) -> str:
-    return str(yaml.safe_load((directory / "admin.kubeconfig").read_text())["clusters"][0]["cluster"]["server"])
+def replay_http(hub: HubProcess, recordings: list[Path]) -> Outcome:
+    token = hub.directory / "token"
+    token.write_text(hub.token)
+    command = [sys.executable, TOOLS / "replay.py", "--server", hub.address.geturl(), "--insecure", "-q"]
+    return _outcome([*command, "--token-file", token, *recordings], r"^FAIL (\S+:\d+) ")
 
 
-def replay_http(directory: Path, recordings: list[Path]) -> Outcome:
-    command = [sys.executable, TOOLS / "replay.py", "--server", server_of(directory), "--insecure", "-q"]
-    return _outcome([*command, "--token-file", directory / "token", *recordings], r"^FAIL (\S+:\d+) ")
-
-
-def replay_kubectl(directory: Path, recordings: list[Path], kubectl: Path) -> Outcome:
-    command = [sys.executable, TOOLS / "kubectl_replay.py", "--kubeconfig", directory / "golden.kubeconfig"]
+def replay_kubectl(hub: HubProcess, recordings: list[Path], kubectl: Path) -> Outcome:
+    command = [sys.executable, TOOLS / "kubectl_replay.py", "--kubeconfig", golden_kubeconfig(hub)]
     return _outcome([*command, "--kubectl", kubectl, "--without", WITHOUT, *recordings], r"^  FAIL (\S+:\d+):")
 
 
@@ -133,14 +125,10 @@ def _outcome(command: list[object], failure: str) -> Outcome:
 
 
 def newest_kubectl() -> Path:
-    """The newest one beside the `kubectl` of PATH, where several versions are installed, or else that one."""
-    found = next(
-        (Path(folder) / "kubectl" for folder in os.get_exec_path() if (Path(folder) / "kubectl").exists()), None
-    )
-    if found is None:
+    found = kubectls()
+    if not found:
         raise RuntimeError("there is no kubectl; `make setup` installs one where it may")
-    real = found.resolve()
-    return max(real.parent.glob("kubectl.1.*"), key=lambda path: int(path.suffix[1:]), default=real)
+    return found[-1]
 
 
 def main() -> int:
@@ -152,12 +140,12 @@ def main() -> int:
         return 1
     known, good = Known.read(), True
     http = known.replayed("kubernetes", "*.jsonl")
-    with fresh_hub() as directory:
-        good &= report("HTTP exchanges", replay_http(directory, http), known.expected(http))
+    with fresh_hub() as hub:
+        good &= report("HTTP exchanges", replay_http(hub, http), known.expected(http))
     transcripts = known.replayed("kubectl", "*.txt")
     for kubectl in arguments.kubectl or [newest_kubectl()]:
-        with fresh_hub() as directory:
-            outcome = replay_kubectl(directory, transcripts, kubectl)
+        with fresh_hub() as hub:
+            outcome = replay_kubectl(hub, transcripts, kubectl)
         good &= report(f"transcripts of {kubectl.name}", outcome, known.expected(transcripts))
     for name, reason in sorted(known.files.items()):
         print(f"not replayed: {name}: {reason}")
