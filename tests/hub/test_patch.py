@@ -238,6 +238,20 @@ async def test_wrong_options_of_a_patch(hub: LocalHub, query: dict[str, str], me
 # --- strategic merge patch ------------------------------------------------------------------------
 
 
+async def test_patches_do_not_let_an_object_grow_for_ever(hub: LocalHub) -> None:
+    await hub.create(DEPLOYMENTS, deployment("d"))
+
+    def growing(name: str) -> dict[str, Any]:
+        container = {"name": "main", "env": [{"name": name, "value": "x" * 2_000_000}]}
+        return {"spec": {"template": {"spec": {"containers": [container]}}}}
+
+    assert (await hub.patch(f"{DEPLOYMENTS}/d", growing("a"), STRATEGIC_PATCH)).status == 200
+    with hub.writes_nothing():
+        refused = await hub.patch(f"{DEPLOYMENTS}/d", growing("b"), STRATEGIC_PATCH)
+    assert (refused.status, refused.reason) == (413, "RequestEntityTooLarge")
+    assert refused.message == "Request entity too large: limit is 3145728"
+
+
 async def test_lists_with_keys_are_merged_by_them(any_hub: LocalHub) -> None:
     await any_hub.create(DEPLOYMENTS, deployment("d"))
     containers = [{"name": "main", "image": "nginx:2"}, {"name": "side", "image": "busybox"}]

@@ -14,10 +14,12 @@ from farflung.hub.admission.rules import Rules
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.request import Target
 from farflung.hub.shapes import Shape, shape_of
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, too_large
 from farflung.machinery.schema.model import Schema
 
 Convert = Callable[[Obj], Obj]
+
+LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object; what is larger could not be sent back either
 
 
 def same(obj: Obj) -> Obj:
@@ -70,9 +72,13 @@ class Kind:
         """What is stored, as clients see it."""
         return stored if self.conversion is None else self.conversion.served(stored)
 
-    def encode(self, obj: Obj) -> bytes:
-        """An object in the form of the rules, as it is stored."""
-        return objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
+    def encode(self, obj: Obj, *, before: int = 0) -> bytes:
+        """An object in the form of the rules, as it is stored.  Raises 413 for one that is too large, unless it was
+        larger `before`: patches must not let it grow, but may mend it."""
+        value = objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
+        if len(value) > max(LARGEST, before):
+            raise too_large(LARGEST)
+        return value
 
     def encode_stored(self, obj: Obj) -> bytes:
         """The same for an object that has its stored form already."""

@@ -99,7 +99,7 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
 
 
 async def write(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry:
-    value = call.kind.encode(new)
+    value = call.kind.encode(new, before=len(entry.value))
     if dry_run:
         return Entry(entry.key, value, entry.revision)
     if not is_released(new):
