@@ -14,10 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from farflung.machinery.codec.protobuf_bytes import DELIMITED, FIXED64, VARINT, delimited, tag_of, varint
+
 Rule = Mapping[str, str] | Callable[[Any], str]
 Messages = Mapping[str, Rule]
 
-VARINT, FIXED, LENGTH = 0, 1, 2
+FIRST, SECOND = tag_of(1, DELIMITED), tag_of(2, DELIMITED)  #: a name and its value; `any` has its YAML second
 
 
 class Field(NamedTuple):
@@ -51,7 +53,7 @@ class Encoder:
             if (field := named.get(key)) is not None:
                 parts.append(self._field(field, item))
             elif (pair := extensions if extensions and key.startswith("x-") else others) is not None:
-                parts.append(delimited(pair.number, self._pair(pair.type, key, item)))
+                parts.append(delimited(tag_of(pair.number, DELIMITED), self._pair(pair.type, key, item)))
         return b"".join(parts)
 
     def _field(self, field: Field, value: Any) -> bytes:
@@ -62,21 +64,21 @@ class Encoder:
     def _one(self, field: Field, value: Any) -> bytes:
         match field.type:
             case "bool" | "int64":
-                return varint(field.number << 3 | VARINT) + varint(int(value) & 0xFFFFFFFFFFFFFFFF)
+                return tag_of(field.number, VARINT) + varint(int(value))
             case "double":
-                return varint(field.number << 3 | FIXED) + struct.pack("<d", value)
+                return tag_of(field.number, FIXED64) + struct.pack("<d", value)
             case _:
-                return delimited(field.number, self._content(field.type, value))
+                return delimited(tag_of(field.number, DELIMITED), self._content(field.type, value))
 
     def _content(self, type_: str, value: Any) -> bytes:
         if type_ == "string":
             return str(value).encode()
         if type_ == "any":
-            return delimited(2, orjson.dumps(value) + b"\n")
+            return delimited(SECOND, orjson.dumps(value) + b"\n")
         return self.encode(type_, value)
 
     def _pair(self, type_: str, name: str, value: Any) -> bytes:
-        return delimited(1, name.encode()) + delimited(2, self._content(type_, value))
+        return delimited(FIRST, name.encode()) + delimited(SECOND, self._content(type_, value))
 
 
 def fields_of(rule: Mapping[str, str]) -> Fields:
@@ -88,21 +90,6 @@ def fields_of(rule: Mapping[str, str]) -> Fields:
 def parsed(text: str) -> Field:
     number, _, type_ = text.partition(" ")
     return Field(int(number), type_.strip("[]"), type_.startswith("["))
-
-
-def varint(value: int) -> bytes:
-    if value < 128:
-        return bytes((value,))
-    parts = bytearray()
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
-
-
-def delimited(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | LENGTH) + varint(len(content)) + content
 
 
 # --- version 2 ------------------------------------------------------------------------------------
