@@ -293,3 +293,14 @@ async def test_the_names_of_objects_may_look_like_anything_in_json(hub: LocalHub
     assert patched.version == answer.version + 1
     assert patched.json["data"] == {"k": value, "l": value}
     assert patched.json["metadata"]["annotations"] == {"resourceVersion": value}
+
+
+async def test_of_very_many_errors_the_first_are_told(hub: LocalHub) -> None:
+    wrong = {"metadata": {"name": "a"}, "data": {f"not a key {number}": "" for number in range(20_000)}}
+
+    answer = await hub.post(CONFIG_MAPS, wrong)
+
+    assert answer.status == 422
+    assert len(answer.json["details"]["causes"]) == 500
+    assert answer.message.endswith(", and 19500 errors more]")
+    assert len(answer.body) < 1_000_000

@@ -147,6 +147,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "Too many": "FieldValueTooMany",
     "Internal error": "InternalError",
 }
+MOST_ERRORS: Final = 500  #: said of one object: a request must not get an answer fifty times its size
 WITHOUT_VALUE: Final = frozenset({"Required value", "Forbidden", "Too long", "Internal error"})
 
 
@@ -237,8 +238,11 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object breaks rules.  Equal errors are said once."""
+    """422: the object breaks rules.  Equal errors are said once, and nobody reads more than the first hundreds."""
+    unsaid, errors = len(errors) - MOST_ERRORS, errors[:MOST_ERRORS]
     distinct = list(dict.fromkeys(map(str, errors)))
+    if unsaid > 0:
+        distinct.append(f"and {unsaid} errors more")
     listed = distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
     details = object_details(group, kind, name)
     details["causes"] = [error.cause() for error in errors]
