@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis import wire
-from farflung.hub import shapes
+from farflung.hub import media_types, shapes
 from farflung.hub.catalog.negotiation import ACCEPTED
 from farflung.hub.http.messages import Request
 from farflung.hub.options import WriteOptions
@@ -93,7 +93,7 @@ def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
     try:
         value, problems = _parse(request, shape)
     except Malformed as error:
-        reading_json = media_type(request) != "application/yaml"
+        reading_json = media_type(request) != media_types.YAML
         raise _unrecognized(request, shape, NO_KIND + error.why if reading_json else error.why) from None
     if value is None:
         return {}, problems
@@ -108,11 +108,11 @@ def _read(request: Request, shape: Shape) -> tuple[Obj, list[str]]:
 
 def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
     match media_type(request):
-        case "application/json" | "":
+        case media_types.JSON | "":
             parsed = json.parse(request.body)
-        case "application/yaml":
+        case media_types.YAML:
             parsed = yaml.parse(request.body)
-        case "application/vnd.kubernetes.protobuf":
+        case media_types.PROTOBUF:
             return protobuf.decode(request.body, shape.definition, wire.MESSAGES).obj, []
         case _:
             raise unsupported_media_type(ACCEPTED)

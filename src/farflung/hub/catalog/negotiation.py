@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from farflung.apis.resource import Resource
+from farflung.hub import media_types
 from farflung.lib.memory import remember
 from farflung.machinery.errors import ApiError, not_acceptable
 
@@ -19,11 +20,11 @@ YAML: Final = "yaml"
 PROTOBUF: Final = "protobuf"
 
 MEDIA_TYPES: Final = {
-    JSON: "application/json",
-    YAML: "application/yaml",
-    PROTOBUF: "application/vnd.kubernetes.protobuf",
+    JSON: media_types.JSON,
+    YAML: media_types.YAML,
+    PROTOBUF: media_types.PROTOBUF,
 }
-STREAM_TYPES: Final = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+STREAM_TYPES: Final = (f"{media_types.JSON};stream=watch", f"{media_types.PROTOBUF};stream=watch")
 ACCEPTED: Final = tuple(MEDIA_TYPES.values())
 
 META_VERSIONS: Final = ("v1", "v1beta1")

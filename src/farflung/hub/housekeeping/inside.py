@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -11,10 +11,9 @@ import orjson
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.http.messages import Handler, Request, Response
+from farflung.hub.media_types import JSON, MERGE_PATCH
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Revision
-
-MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 def collection_path(resource: Resource, cluster: str, namespace: str = "") -> str:
@@ -39,7 +38,7 @@ class Inside:
 
     def __init__(self, handler: Handler, authorization: str, agent: str) -> None:
         self._handler = handler
-        self._headers = {"authorization": authorization, "user-agent": agent, "content-type": "application/json"}
+        self._headers = {"authorization": authorization, "user-agent": agent, "content-type": JSON}
 
     async def request(
         self, method: str, path: str, body: Obj | None = None, *, query: str = "", media: str = ""

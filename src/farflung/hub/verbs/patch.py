@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import orjson
 
 from farflung.hub.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
 from farflung.hub.http.messages import Answer
+from farflung.hub.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.shapes import Shape
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, set_namespace
 from farflung.hub.verbs.ownership import dropped_by_server, manager_of
-from farflung.hub.verbs.update import Change, change_object, check_name
+from farflung.hub.verbs.update import Change, change_object, check_name, create_or_change
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict
 from farflung.machinery.patch import apply as server_side_apply
 from farflung.machinery.patch import json as json_patch
 from farflung.machinery.patch import merge, strategic
-
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE: Final = "application/merge-patch+json"
-STRATEGIC: Final = "application/strategic-merge-patch+json"
-APPLY: Final = "application/apply-patch+yaml"
+from farflung.store.base import Entry
 
 
 async def patch(call: Call) -> Answer:
-    if media_type(call.request) == APPLY:
+    if media_type(call.request) == APPLY_PATCH:
         return await apply(call)
     options = write_options("PatchOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
@@ -48,9 +44,9 @@ async def patch(call: Call) -> Answer:
 def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Body]:
     """How the request's patch changes a document of a shape."""
     media = media_type(call.request)
-    if media not in (JSON_PATCH, MERGE, STRATEGIC):
+    if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-    body, problems = parse_patch(call.request, strategic=media == STRATEGIC, operations=media == JSON_PATCH)
+    body, problems = parse_patch(call.request, strategic=media == STRATEGIC_PATCH, operations=media == JSON_PATCH)
     if media == JSON_PATCH:
         problems = problems + json_patch.check(body)
     elif body is None:
@@ -63,11 +59,11 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
         change = orjson.loads(sent)
         if media == JSON_PATCH:
             document = json_patch.apply(present, change)
-        elif media == MERGE:
+        elif media == MERGE_PATCH:
             document = merge.apply(present, change)
         else:
             document = strategic.apply(present, change, shape.schema)
-        result = conform_patched(document, shape, context, change if media == STRATEGIC else None)
+        result = conform_patched(document, shape, context, change if media == STRATEGIC_PATCH else None)
         keep_identity(call, result.obj, *identity)
         return result
 
@@ -93,22 +89,23 @@ async def apply(call: Call) -> Answer:
     representation = respond.negotiated(call, many=False)
     applied = decode_applied(call.request, call.kind.shape, options)
     check_identity(call, applied)
-    if call.store.get(call.key) is None:
-        if call.target.subresource:
-            raise call.not_found()
-        warnings: list[str] = []
-        obj = conformed(call, merged(call, None, applied, options), options)
-        obj["metadata"]["name"] = call.target.name
-        obj["metadata"].pop("resourceVersion", None)
-        entry = await create_object(call, obj, options, warnings, owner=None)
-        return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
 
     def new(present: Obj) -> Obj:
         return conformed(call, merged(call, present, applied, options), options)
 
     change = Change(new, subresource=call.target.subresource)
-    entry = await change_object(call, change, options)
-    return respond.with_entry(call, representation, entry, warnings=change.warnings)
+    if call.target.subresource:
+        entry = await change_object(call, change, options)
+        return respond.with_entry(call, representation, entry, warnings=change.warnings)
+
+    async def create() -> Entry:
+        obj = conformed(call, merged(call, None, applied, options), options)
+        obj["metadata"]["name"] = call.target.name
+        obj["metadata"].pop("resourceVersion", None)
+        return await create_object(call, obj, options, change.warnings, owner=None)
+
+    entry, status = await create_or_change(call, create, change, options)
+    return respond.with_entry(call, representation, entry, status=status, warnings=change.warnings)
 
 
 def check_identity(call: Call, applied: Obj) -> None:

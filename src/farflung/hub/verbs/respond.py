@@ -13,7 +13,7 @@ import orjson
 import yaml
 
 from farflung.apis import wire
-from farflung.hub import objects
+from farflung.hub import media_types, objects
 from farflung.hub.catalog.negotiation import Representation, negotiate
 from farflung.hub.http.messages import Request, Response
 from farflung.hub.verbs.call import Call
@@ -28,7 +28,7 @@ Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where th
 def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
     """What the client accepts; 406 if we have nothing of the kind.  Asked before anything is written."""
     accepted = call.request.headers.get("accept", "")
-    if accepted in ("application/json", "*/*", ""):
+    if accepted in (media_types.JSON, "*/*", ""):
         return PLAIN
     representation = negotiate(accepted, call.resource, many=many, watch=watch)
     if representation.as_ == "Table":
@@ -46,7 +46,7 @@ def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = (
 def with_error(request: Request, error: ApiError) -> Response:
     if "protobuf" in request.headers.get("accept", "") and "json" not in request.headers["accept"]:
         body = protobuf.encode(error.status(), STATUS, wire.MESSAGES)
-        return Response(error.code, body, protobuf.MEDIA_TYPE, error.headers)
+        return Response(error.code, body, media_types.PROTOBUF, error.headers)
     return json_response(error.code, error.status(), error.headers)
 
 

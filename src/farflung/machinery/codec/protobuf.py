@@ -45,7 +45,6 @@ from farflung.machinery.codec.protobuf_values import SPECIAL_READERS, SPECIAL_WR
 from farflung.machinery.errors import ApiError, Obj, bad_request
 from farflung.machinery.structs import EXTENSIONS, LIST, MAP, SCALARS, SPECIAL, Field
 
-MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
 DEEPEST: Final = 100  #: messages in messages; only JSON schemas nest without an end
 

@@ -8,18 +8,10 @@ from typing import Final
 
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource, Subresource
+from farflung.hub.media_types import JSON, PATCHES, PROTOBUF, STRATEGIC_PATCH, YAML
 from farflung.machinery.errors import Obj
 
-JSON: Final = "application/json"
-YAML: Final = "application/yaml"
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 STREAMS: Final = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
-PATCHES: Final = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
 
 STATUS: Final = f"{META}Status"
 PATCH: Final = f"{META}Patch"
@@ -133,7 +125,7 @@ class Names:
     @property
     def patches(self) -> tuple[str, ...]:
         """Only built-in types know strategies."""
-        return tuple(one for one in PATCHES if not (self.resource.custom and "strategic" in one))
+        return tuple(one for one in PATCHES if not (self.resource.custom and one == STRATEGIC_PATCH))
 
     @property
     def list_definition(self) -> str:

@@ -28,16 +28,24 @@ from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi import documents, gnostic
 from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.http.messages import Request, Response
+from farflung.hub.media_types import JSON
 from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
 
-JSON: Final = "application/json"
 PLAIN: Final = "text/plain; charset=utf-8"  #: what the index is sent as
 PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_V3: Final = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
 #: media type asked for → the one answered
-OFFERED_V2: Final = {JSON: JSON, PROTOBUF_V2.replace(".v1", "@v1"): PROTOBUF_V2, PROTOBUF_V2: PROTOBUF_V2}
-OFFERED_V3: Final = {JSON: JSON, PROTOBUF_V3.replace(".v1", "@v1"): PROTOBUF_V3, PROTOBUF_V3: PROTOBUF_V3}
+OFFERED_V2: Final = {
+    JSON: JSON,
+    PROTOBUF_V2.replace(".v1", "@v1"): PROTOBUF_V2,
+    PROTOBUF_V2: PROTOBUF_V2,
+}
+OFFERED_V3: Final = {
+    JSON: JSON,
+    PROTOBUF_V3.replace(".v1", "@v1"): PROTOBUF_V3,
+    PROTOBUF_V3: PROTOBUF_V3,
+}
 
 FAST: Final = 1  #: how hard to compress: these are made while others wait
 YEAR: Final = 365 * 24 * 3600
@@ -161,13 +169,9 @@ V3_ENCODER: Final = gnostic.Encoder(gnostic.V3)
 
 
 def encode(content: Obj, media: str) -> bytes:
-    match media:
-        case "application/json":
-            return orjson.dumps(content)
-        case _ if media == PROTOBUF_V2:
-            return V2_ENCODER.encode("Document", content)
-        case _:
-            return V3_ENCODER.encode("Document", content)
+    if media == JSON:
+        return orjson.dumps(content)
+    return (V2_ENCODER if media == PROTOBUF_V2 else V3_ENCODER).encode("Document", content)
 
 
 def chosen(request: Request, offered: Mapping[str, str]) -> str:
