@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 import jsonpatch
@@ -16,6 +18,7 @@ from hub_harness import (
     PODS,
     SERVICES,
     STRATEGIC_PATCH,
+    Answer,
     LocalHub,
     deployment,
 )
@@ -289,6 +292,22 @@ async def test_applying_creates_changes_and_removes(any_hub: LocalHub) -> None:
         "m": "Apply",
         "n": "Apply",
     }
+
+
+async def test_appliers_that_come_at_once_all_find_a_place(any_hub: LocalHub) -> None:
+    path = f"{CONFIG_MAPS}/a"
+
+    def applied(name: str) -> Coroutine[Any, Any, Answer]:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {name: "1"}}
+        return any_hub.patch(path, body, APPLY_PATCH, {"fieldManager": name})
+
+    answers = await asyncio.gather(*map(applied, "xyz"))
+    assert sorted(answer.status for answer in answers) == [200, 200, 201]
+    assert (await any_hub.get(path)).json["data"] == {"x": "1", "y": "1", "z": "1"}
+
+    deleted, created = await asyncio.gather(any_hub.delete(path), applied("w"))
+    assert (deleted.status, created.status) == (200, 201)
+    assert (await any_hub.get(path)).json["data"] == {"w": "1"}
 
 
 async def test_appliers_that_disagree_conflict_unless_forced(hub: LocalHub) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,23 +43,25 @@ async def update(call: Call) -> Answer:
     metadata = body.obj.setdefault("metadata", {})
     check_name(call, metadata)
     set_namespace(call, metadata)
-    manager = manager_of(call, options)
-    if call.store.get(call.key) is None:
-        insists = metadata.get("resourceVersion") or metadata.get("uid")
-        if not call.kind.rules.create_on_update or insists or call.target.subresource:
-            raise call.not_found()
-        entry = await create_object(call, call.kind.enter(body.obj), options, body.warnings, owner=manager)
-        return respond.with_entry(call, representation, entry, status=201, warnings=body.warnings)
+    insists = metadata.get("resourceVersion") or metadata.get("uid")
     sent = orjson.dumps(body.obj)
     change = Change(
         lambda present: orjson.loads(sent),
         replaces=True,
         subresource=call.target.subresource,
-        owner=manager,
+        owner=manager_of(call, options),
         warnings=body.warnings,
     )
-    entry = await change_object(call, change, options)
-    return respond.with_entry(call, representation, entry, warnings=change.warnings)
+    if not call.kind.rules.create_on_update or insists or call.target.subresource:
+        entry = await change_object(call, change, options)
+        return respond.with_entry(call, representation, entry, warnings=change.warnings)
+
+    async def create() -> Entry:
+        obj = call.kind.enter(orjson.loads(sent))
+        return await create_object(call, obj, options, change.warnings, owner=change.owner)
+
+    entry, status = await create_or_change(call, create, change, options)
+    return respond.with_entry(call, representation, entry, status=status, warnings=change.warnings)
 
 
 def check_name(call: Call, metadata: Obj) -> None:
@@ -69,6 +71,21 @@ def check_name(call: Call, metadata: Obj) -> None:
         raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
     if name != call.target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.target.name})")
+
+
+async def create_or_change(
+    call: Call, create: Callable[[], Awaitable[Entry]], change: Change, options: WriteOptions
+) -> tuple[Entry, int]:
+    """For whom it is the same whether the object is there: it may come or go after the look at it.
+    Returns the HTTP status as well."""
+    for _ in range(ATTEMPTS):
+        there = call.store.get(call.key) is not None
+        try:
+            return (await change_object(call, change, options), 200) if there else (await create(), 201)
+        except ApiError as error:
+            if (error.code, error.reason) != ((404, "NotFound") if there else (409, "AlreadyExists")):
+                raise
+    raise modified(call)
 
 
 async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
