@@ -199,8 +199,10 @@ label_value: Final = _matching(
     ),
 )
 
+ORPHAN: Final = "orphan"  #: the garbage collector's finalizers: dependents are let go first …
+FOREGROUND: Final = "foregroundDeletion"  #: … or deleted first
 #: finalizers that need no prefix
-STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+STANDARD_FINALIZERS: Final = frozenset({"kubernetes", ORPHAN, FOREGROUND})
 
 
 def finalizer(text: str) -> Sequence[str]:

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.hub.housekeeping.ownership import (
-    FOREGROUND,
-    ORPHAN,
     Delete,
     Dependents,
     Disown,
@@ -26,6 +24,7 @@ from farflung.hub.housekeeping.ownership import (
     is_concerned,
     uid_of,
 )
+from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Entry
 
 FINALIZERS = ("example.com/hold", ORPHAN, FOREGROUND)

@@ -142,7 +142,7 @@ def _as_go_orders(owner: Obj) -> Obj:
 def _check_finalizers(finalizers: Sequence[str], errors: Errors) -> None:
     for finalizer in finalizers:
         check_name(names.qualified_name, finalizer, "metadata.finalizers", errors)
-    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+    if names.ORPHAN in finalizers and names.FOREGROUND in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid_value("metadata.finalizers", finalizers, detail))
 

@@ -10,8 +10,6 @@ from farflung.hub import objects
 from farflung.hub.housekeeping.inside import Inside, cluster_in, object_path
 from farflung.hub.housekeeping.kept import KeptKinds
 from farflung.hub.housekeeping.ownership import (
-    FOREGROUND,
-    ORPHAN,
     Action,
     Delete,
     Dependents,
@@ -32,6 +30,7 @@ from farflung.hub.housekeeping.ownership import (
 )
 from farflung.hub.housekeeping.work import Work
 from farflung.machinery.errors import Obj
+from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 8

@@ -19,11 +19,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Entry
-
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
-
 
 # --- what is known of an object -------------------------------------------------------------------
 

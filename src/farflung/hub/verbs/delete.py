@@ -24,13 +24,12 @@ from farflung.machinery.errors import (
     invalid_value,
     not_supported,
 )
+from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
-ORPHAN: Final = "orphan"
 UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
-FOREGROUND: Final = "foregroundDeletion"
 LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
 
 
