@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hub_harness import CONFIG_MAPS, PODS, LocalHub, pod
+from hub_harness import CONFIG_MAPS, PODS, SERVICES, LocalHub, pod
 
 UNKNOWN_UID = "11111111-2222-3333-4444-555555555555"
 
@@ -162,6 +162,22 @@ async def test_a_put_without_the_finalizers_releases_too(hub: LocalHub) -> None:
 
     assert (await hub.put(f"{CONFIG_MAPS}/f", {"metadata": {"name": "f"}})).status == 200
     assert (await hub.get(f"{CONFIG_MAPS}/f")).status == 404
+
+
+async def test_a_service_that_takes_a_port_while_it_goes_does_not_keep_it(hub: LocalHub) -> None:
+    def service(name: str, port: int) -> Any:
+        return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}}
+
+    created = service("a", 30500)
+    created["metadata"]["finalizers"] = ["example.com/hold"]
+    await hub.create(SERVICES, created)
+    await hub.delete(f"{SERVICES}/a")
+
+    last = {"metadata": {"finalizers": None}, "spec": {"ports": [{"port": 80, "nodePort": 30501}]}}
+    assert (await hub.patch(f"{SERVICES}/a", last)).status == 200
+    assert (await hub.get(f"{SERVICES}/a")).status == 404
+    await hub.create(SERVICES, service("b", 30500))
+    await hub.create(SERVICES, service("c", 30501))
 
 
 async def test_an_object_being_deleted_gets_no_new_finalizers(hub: LocalHub) -> None:

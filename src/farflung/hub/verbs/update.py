@@ -109,7 +109,7 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
             give_back()
             raise
         else:
-            if options.dry_run:
+            if options.dry_run or is_released(new):
                 give_back()
             return written
     raise modified(call)
