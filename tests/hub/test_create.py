@@ -304,3 +304,12 @@ async def test_of_very_many_errors_the_first_are_told(hub: LocalHub) -> None:
     assert len(answer.json["details"]["causes"]) == 500
     assert answer.message.endswith(", and 19500 errors more]")
     assert len(answer.body) < 1_000_000
+
+
+async def test_a_pod_of_a_priority_class_that_is_not_there_is_refused(hub: LocalHub) -> None:
+    with hub.writes_nothing():
+        answer = await hub.post(PODS, pod("hasty", priorityClassName="high"))
+    assert answer.status == 403
+    assert answer.json["message"] == 'pods "hasty" is forbidden: no PriorityClass with name high was found'
+    await hub.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 7})
+    assert (await hub.create(PODS, pod("hasty", priorityClassName="high")))["spec"]["priority"] == 7

@@ -49,6 +49,8 @@ async def furnish_pod(call: Call, pod: Obj) -> None:
     priority = None
     if name := spec.get("priorityClassName"):
         priority = find(call, "scheduling.k8s.io", "priorityclasses", "", name)
+        if priority is None:
+            raise pod_admission.no_priority_class(pod)
     pod_admission.admit_pod(pod, account=account, priority_class=priority, suffix=call.tools.random_suffix())
 
 
