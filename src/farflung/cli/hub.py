@@ -124,6 +124,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             gc.set_threshold(*COLLECT)
             server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
             try:
+                hub.metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
                 write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, credentials.token)
                 yield server
             finally:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import orjson
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from farflung import __version__
+from farflung.hub import metrics
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import check_path, check_resource, impersonated
 from farflung.hub.auth.user import User
@@ -24,6 +23,7 @@ from farflung.hub.catalog import discovery
 from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.kinds import Kinds
+from farflung.hub.metrics import Metrics
 from farflung.hub.options import list_options
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
@@ -51,7 +51,6 @@ VERSION: Final = {
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
 
-METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 Verb = Callable[[Call], Answer | Awaitable[Answer]]
 
@@ -75,7 +74,9 @@ class Hub:
         self._tools = tools
         self._authenticator = authenticator
         self._watches = watches
-        self._metrics = Metrics(watches)
+        self.metrics = Metrics()
+        self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
+        self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
         self._documents = discovery.Documents(kinds.catalog)
         self._openapi = OpenAPI(kinds.catalog)
         self._reviews = Reviews(authenticator)
@@ -108,7 +109,7 @@ class Hub:
             return self._counted(request, respond.with_error(request, unavailable(error)))
 
     def _counted(self, request: Request, answer: Answer) -> Answer:
-        self._metrics.count(request.method, answer.status)
+        self.metrics.count(request.method, answer.status)
         return answer
 
     def _dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
@@ -171,7 +172,7 @@ class Hub:
             case "version":
                 return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
             case "metrics":
-                return Response(200, self._metrics.text(), content_type=CONTENT_TYPE_LATEST)
+                return Response(200, self.metrics.text(), content_type=metrics.CONTENT_TYPE)
             case "openapi":
                 return self._openapi.answer(request, path) or page_not_found()
         return self._documents.answer(request, path) or page_not_found()
@@ -203,28 +204,3 @@ def page_not_found() -> Response:
 def unavailable(error: Unavailable) -> ApiError:
     """The store could not write: the client may try again."""
     return ApiError(503, "ServiceUnavailable", str(error), {"retryAfterSeconds": 1}, headers=[("Retry-After", "1")])
-
-
-class Metrics:
-    """What /metrics shows.  Requests are counted in a dict: that is one addition, and the loop is the only thread."""
-
-    def __init__(self, watches: Watches) -> None:
-        self._watches = watches
-        self._requests: dict[tuple[str, int], int] = {}
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-
-    def count(self, method: str, code: int) -> None:
-        known = method if method in METHODS else "other"
-        self._requests[known, code] = self._requests.get((known, code), 0) + 1
-
-    def collect(self) -> Iterator[Metric]:
-        """The registry asks."""
-        requests = CounterMetricFamily("farflung_requests", "Answered requests.", labels=("method", "code"))
-        for (method, code), count in self._requests.items():
-            requests.add_metric((method, str(code)), count)
-        yield requests
-        yield GaugeMetricFamily("farflung_watches", "Open watch streams.", self._watches.count)
-
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
