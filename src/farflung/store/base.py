@@ -90,7 +90,8 @@ class FutureRevision(StoreError):
 
 
 class TooSlow(StoreError):
-    """A watch was not read fast enough and is cut off: list again, and watch from there."""
+    """A watch is too far behind, because it is not read fast enough or much happened since: list again, and watch
+    from there."""
 
 
 class Unavailable(StoreError):
@@ -146,8 +147,8 @@ class Store(Protocol):
         """Hear of every change under a prefix, or of one key, after the present `revision`."""
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
-        """History: the changes after `since` up to and including `until`.  Raises Compacted or
-        FutureRevision."""
+        """History: the changes after `since` up to and including `until`.  Raises Compacted, FutureRevision or
+        TooSlow."""
 
     def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
         """`changes` and then `subscribe` as one stream that misses nothing and repeats nothing.  It raises what

@@ -23,7 +23,8 @@ from farflung.store.sqlite.history import newest_changes
 from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, SCHEMA, compacted
 from farflung.store.tail import Tail
 
-RESUMED: Final = 5_000  #: changes to have in memory at the start
+RESUMED: Final = 5_000  #: changes to have in memory at the start …
+RESUMED_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if what they replaced is large
 
 HEADER = 100  #: bytes; the fields used here have not moved since SQLite 3.0
 PATIENCE: Final = 60.0  #: seconds a writer waits for a checkpoint to let it in
@@ -156,8 +157,8 @@ def load(path: Path, lines: int) -> Loaded:
         [(newest,)] = connection.execute("select max(rv) from kv").fetchall()
         oldest = compacted(connection)
         present = Present(entries, max(newest or FIRST, oldest))
-        floor = max(oldest, present.revision - min(lines, RESUMED))
-        tail = Tail(floor, newest_changes(connection, floor, present.get), lines=lines)
+        since = max(oldest, present.revision - min(lines, RESUMED))
+        tail = Tail(*newest_changes(connection, since, present.get, size=RESUMED_BYTES), lines=lines)
         marks = connection.execute("select rv, time from mark order by rv").fetchall()
     return Loaded(present, tail, oldest, marks)
 

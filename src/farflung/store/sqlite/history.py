@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from farflung.store.base import Change, Compacted, Entry, Page, Revision, Unavailable
+from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable
 from farflung.store.keys import end_of
 from farflung.store.sqlite.rows import compacted
 
 T = TypeVar("T")
 Known = Callable[[str], Entry | None]  #: the present entry of a key
+ChangedRow = tuple[int, str, bytes | None, int, bytes | None]  #: revision, key, value, revision and value before
+
+#: What is told of the past at once.  Who missed more has less to read when it lists again.
+MOST_CHANGES: Final = 100_000
+MOST_BYTES: Final = 64 * 1024 * 1024  #: of values, new and old
 
 COUNT = """
 select count(*) from (
@@ -33,15 +38,17 @@ select kv.rv, kv.key, kv.val from (
 ) as state cross join kv on kv.rv = state.newest order by state.key
 """
 
+# The inner select needs the index alone; the rows are then read one by one, in its order.
 CHANGES = """
 select now.rv, now.key, now.val, now.prev, before.val
-from kv as now indexed by kv_by_key left join kv as before on before.rv = now.prev
-where now.key > ? and now.key < ? and now.rv > ? and now.rv <= ? order by now.rv
+from (
+    select rv from kv indexed by kv_by_key where key > ? and key < ? and rv > ? and rv <= ? order by rv limit ?
+) as part cross join kv as now on now.rv = part.rv left join kv as before on before.rv = now.prev
 """
 
 NEWEST_CHANGES = """
 select now.rv, now.key, now.val, now.prev, before.val
-from kv as now left join kv as before on before.rv = now.prev where now.rv > ? order by now.rv
+from kv as now left join kv as before on before.rv = now.prev where now.rv > ? order by now.rv desc
 """
 
 
@@ -55,10 +62,19 @@ class History:
         self._thread = ThreadPoolExecutor(1, "store-history")
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
-        rows = await self._ask(
-            since, lambda: self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until)).fetchall()
-        )
+        """Raises TooSlow if they are more than one may have in memory for everyone who asks."""
+        rows = await self._ask(since, lambda: self._changed_rows(prefix, since, until))
         return changes_from(rows, self._known)
+
+    def _changed_rows(self, prefix: str, since: Revision, until: Revision) -> list[ChangedRow]:
+        rows: list[ChangedRow] = []
+        size = 0
+        for row in self._connection.execute(CHANGES, (prefix, end_of(prefix), since, until, MOST_CHANGES + 1)):
+            size += len(row[2] or b"") + len(row[4] or b"")
+            if size > MOST_BYTES or len(rows) == MOST_CHANGES:
+                raise TooSlow(f"too much happened between revisions {since} and {until}")
+            rows.append(row)
+        return rows
 
     async def page(self, prefix: str, revision: Revision, *, after: str, limit: int) -> Page:
         """The entries under a prefix as of a revision."""
@@ -100,12 +116,29 @@ class History:
         self._connection.close()
 
 
-def newest_changes(connection: sqlite3.Connection, since: Revision, known: Known) -> list[Change]:
-    """The whole log after a revision."""
-    return changes_from(connection.execute(NEWEST_CHANGES, (since,)).fetchall(), known)
+def newest_changes(
+    connection: sqlite3.Connection, since: Revision, known: Known, *, size: int
+) -> tuple[Revision, list[Change]]:
+    """The end of the log, after a revision that is not before `since`; that revision, too.  Read backwards, until the
+    values that were replaced have so many bytes: the log may be larger than the memory."""
+    changes: list[Change] = []
+    replaced: dict[Revision, Entry] = {}
+    for revision, key, value, before, value_before in connection.execute(NEWEST_CHANGES, (since,)):
+        size -= len(value_before or b"")
+        if size < 0:
+            since = revision
+            break
+        entry = replaced.pop(revision, None)
+        if entry is None and value is not None:
+            entry = entry_from(known, key, value, revision)
+        previous = None if value_before is None else Entry(key, value_before, before)
+        if previous is not None:
+            replaced[before] = previous
+        changes.append(Change(revision, key, entry, previous))
+    return since, changes[::-1]
 
 
-def changes_from(rows: list[tuple[int, str, bytes | None, int, bytes | None]], known: Known) -> list[Change]:
+def changes_from(rows: Iterable[ChangedRow], known: Known) -> list[Change]:
     changes = []
     for revision, key, value, before, value_before in rows:
         entry = None if value is None else entry_from(known, key, value, revision)

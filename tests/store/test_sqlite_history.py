@@ -1,0 +1,56 @@
+"""A past that is larger than the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from farflung.store.base import ABSENT, TooSlow
+from farflung.store.sqlite import SqliteStore
+
+MAPS = "/core/configmaps/"
+MEGABYTE = 1024 * 1024
+
+
+def key(number: int) -> str:
+    return f"/core/configmaps/root/default/{number}"
+
+
+async def come_and_go(store: SqliteStore, count: int) -> None:
+    """Each of so many large objects is created and deleted."""
+    entries = await asyncio.gather(*(store.put(key(number), bytes(MEGABYTE), expect=ABSENT) for number in range(count)))
+    await asyncio.gather(*(store.delete(entry.key, expect=entry.revision) for entry in entries))
+
+
+async def test_a_start_reads_no_more_of_the_past_than_it_keeps(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    await come_and_go(store, 80)
+    await store.close()
+
+    tracemalloc.start()
+    store = await SqliteStore.open(tmp_path / "store.db")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    [change] = await store.changes(MAPS, since=store.revision - 1, until=store.revision)
+    await store.close()
+
+    assert change.entry is None
+    assert change.previous is not None
+    assert peak < 40 * MEGABYTE
+
+
+async def test_who_missed_too_much_to_be_told_is_to_list_again(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", lines=10)
+    start = store.revision
+    await come_and_go(store, 20)
+    assert len(await store.changes(MAPS, since=start, until=store.revision)) == 40
+
+    await come_and_go(store, 20)
+    with pytest.raises(TooSlow):
+        await store.changes(MAPS, since=start, until=store.revision)
+    with pytest.raises(TooSlow):
+        await anext(aiter(store.watch(MAPS, since=start)))
+    await store.close()
