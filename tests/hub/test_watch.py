@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub
 
+from farflung.hub import objects
 from farflung.hub.http.messages import Stream
+from farflung.store.sqlite import SqliteStore
 
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
 
@@ -184,6 +187,44 @@ async def test_a_watch_from_the_future_is_told_to_come_back(hub: LocalHub, more:
     assert answer.message == f"Timeout: Too large resource version: 999, current: {hub.store.revision}"
     assert ("Retry-After", "1") in answer.headers
     assert hub.watches.count == 0
+
+
+async def test_a_watch_that_missed_too_much_is_told_to_list_again(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "hub.sqlite", stamp=objects.stamp, lines=10)
+    hub = LocalHub(store)
+    since = store.revision
+    value = b'{"metadata":{"name":"a","resourceVersion":""},"data":{"a":"%b"}}' % (b"x" * 3_000_000)
+    revision = 0
+    for _ in range(15):
+        revision = (await store.put("/core/configmaps/root/default/a", value, expect=revision)).revision
+
+    watch = await hub.watch(CONFIG_MAPS, {"resourceVersion": since})
+    [event] = await watch.end()
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert hub.watches.count == 0
+    await store.close()
+
+
+async def test_a_change_that_cannot_be_shown_ends_its_watches_instead_of_leaving_a_gap(hub: LocalHub) -> None:
+    table = await hub.watch(CONFIG_MAPS, accept=TABLE)
+    request = hub.prepared("GET", CONFIG_MAPS, None, "watch=1", {"accept": TABLE})
+    unstarted = await hub.answer(request)
+    assert isinstance(unstarted, Stream)
+    plain = await hub.watch(CONFIG_MAPS)
+    await hub.config_map("a")
+
+    await hub.store.put("/core/configmaps/root/default/b", b'{"metadata":{"resourceVersion":""},"data":1}', expect=0)
+    await hub.config_map("c")
+
+    assert table.aborted
+    assert len(table.events) == 1
+    late = Collector(unstarted.stop)
+    unstarted.start(late)
+    assert late.closed
+    assert late.data.count(b"\n") == 1
+    assert len(await plain.next(3)) == 3
+    assert hub.watches.count == 1
+    plain.leave()
 
 
 async def test_a_watch_from_a_forgotten_version_is_one_error_and_the_end(any_hub: LocalHub) -> None:

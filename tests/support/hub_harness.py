@@ -167,6 +167,10 @@ class Watch:
     def closed(self) -> bool:
         return self._sink.closed
 
+    @property
+    def aborted(self) -> bool:
+        return self._sink.aborted
+
     def leave(self) -> None:
         """As a client that goes away."""
         if not self._sink.closed:

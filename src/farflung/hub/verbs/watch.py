@@ -8,6 +8,7 @@ or history since its resourceVersion), then joins the live stream at exactly tha
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,11 +24,13 @@ from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.read import only_key, selection_of, too_large
 from farflung.machinery.errors import ApiError, expired
-from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription
+from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription, TooSlow
 
 BOOKMARK_EVERY: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
 INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,8 @@ class Watches:
             changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
         except Compacted as error:
             raise expired(f"too old resource version: {since} ({error.oldest})") from None
+        except TooSlow:
+            raise expired(f"too old resource version: {since} ({until})") from None
         return audience.encoded(changes)
 
 
@@ -134,12 +139,16 @@ class Audience:
             self._watches.forget(self)
 
     def _hear(self, changes: Sequence[Change]) -> None:
-        events = self.encoded(changes)
-        if not events:
+        try:
+            data = b"".join(self.encoded(changes))
+        except Exception:
+            log.exception("a change of %s cannot be shown; its watchers are cut off", self.topic.resource)
+            for watcher in tuple(self._members):
+                watcher.cut_off()
             return
-        data = b"".join(events)
-        for watcher in tuple(self._members):
-            watcher.tell(data)
+        if data:
+            for watcher in tuple(self._members):
+                watcher.tell(data)
 
     def encoded(self, changes: Sequence[Change]) -> list[bytes]:
         selection = self.topic.selection
@@ -239,6 +248,14 @@ class Watcher:
             self._waiting.append(data)
         else:
             self._write(data)
+
+    def cut_off(self) -> None:
+        """End without an end: who misses a change must not take what it has for everything.  A watcher that has not
+        begun gets what came before."""
+        self._audience.leave(self)
+        self._seconds = 0.0
+        if self._sink is not None:
+            self._sink.abort()
 
     def _write(self, data: bytes) -> None:
         if self._lacks_columns:
