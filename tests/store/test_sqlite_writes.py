@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.files import connect_to_read, connect_to_write
+from farflung.store.sqlite.writer import Write, Writer
 
 MAPS = "/core/configmaps/"
 
@@ -119,6 +122,21 @@ async def test_history_that_cannot_be_compacted_stays(store: SqliteStore, tmp_pa
     assert len(await store.changes(MAPS, since=oldest, until=store.revision)) == store.revision - oldest
     await store.compact(store.revision)
     assert store.oldest == store.revision
+
+
+async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    await (await SqliteStore.open(path)).close()
+    loop = asyncio.get_running_loop()
+    committed: asyncio.Queue[Sequence[Write]] = asyncio.Queue()
+    with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
+        writing.execute("begin immediate")
+        writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, dirty=threading.Event())
+        write = Write(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
+        writer.submit(write)
+        assert list(await committed.get()) == [write]
+        assert reading.execute("select rv from kv").fetchall() == [(2,)]
+        writer.stop()
 
 
 async def test_closing_commits_what_is_under_way(store: SqliteStore, tmp_path: Path) -> None:

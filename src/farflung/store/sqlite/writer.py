@@ -129,6 +129,8 @@ class Writer:
 
     def _insert(self, writes: list[Write]) -> None:
         execute = self._connection.execute
+        if self._connection.in_transaction:  # a rollback failed; what joined it now would not be committed
+            execute("rollback")
         if len(writes) <= STATEMENT:
             execute(insert(len(writes)), values_of(writes))
             return
