@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hub_process import HubProcess
-from kubectl_runner import Kubectl, kubectls
+from kubectl_runner import Kubectl, kubectls, minor_of
 
 NUMBERS = count(1)
 
@@ -42,9 +42,19 @@ def namespace(hub: HubProcess) -> str:
     return name
 
 
+OLDEST = 27  #: before 1.27, kubectl lacks flags that the tests of every version use
+
+
 def every_kubectl() -> list[Any]:
     """The newest for every run of the tests, the others when there is time."""
-    *older, newest = kubectls() or [None]
+    found = kubectls()
+    if not found:
+        return [None]
+    modern = [binary for binary in found if minor_of(binary) >= OLDEST]
+    if not modern:
+        old = pytest.mark.skip(reason=f"needs kubectl 1.{OLDEST}; an older one has tests of its own")
+        return [pytest.param(found[-1], marks=old)]
+    *older, newest = modern
     return [pytest.param(newest), *(pytest.param(binary, marks=pytest.mark.slow) for binary in older)]
 
 
@@ -53,3 +63,12 @@ def kubectl(request: pytest.FixtureRequest, hub: HubProcess, namespace: str, tmp
     if request.param is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     return Kubectl(request.param, hub, tmp_path, namespace)
+
+
+@pytest.fixture
+def oldest_kubectl(hub: HubProcess, namespace: str, tmp_path: Path) -> Kubectl:
+    """Whatever a distribution has: Debian 12 has 1.20."""
+    found = kubectls()
+    if not found:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    return Kubectl(found[0], hub, tmp_path, namespace)
