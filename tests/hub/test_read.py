@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -329,6 +330,39 @@ async def test_a_list_is_spliced_from_what_gets_answer(hub: LocalHub) -> None:
         "metadata": {"resourceVersion": str(hub.store.revision)},
         "items": [],
     }
+
+
+@pytest.mark.parametrize("count", [0, 1, 128, 129, 300])
+async def test_a_list_says_the_same_however_it_is_cut_and_encoded(hub: LocalHub, count: int) -> None:
+    for number in range(count):
+        await hub.config_map(f"c{number:03}", key=f"items: []\n- {number}")
+    expected = (await hub.get(CONFIG_MAPS)).json
+    assert len(expected["items"]) == count
+
+    in_yaml = yaml.load((await hub.get(CONFIG_MAPS, accept="application/yaml")).body, Loader=yaml.CSafeLoader)
+    assert in_yaml == expected
+    body = (await hub.get(CONFIG_MAPS, accept=PROTOBUF)).body
+    definition = "io.k8s.api.core.v1.ConfigMapList"
+    assert protobuf.decode(body, definition, wire.MESSAGES).obj.get("items", []) == [
+        item | {"metadata": dict(item["metadata"])} for item in expected["items"]
+    ]
+    rows = (await hub.get(CONFIG_MAPS, accept=TABLE)).json["rows"]
+    assert [row["object"]["metadata"] for row in rows] == [item["metadata"] for item in expected["items"]]
+    metadata = (await hub.get(CONFIG_MAPS, accept=PARTIAL_LIST)).json["items"]
+    assert [one["metadata"] for one in metadata] == [item["metadata"] for item in expected["items"]]
+
+
+@pytest.mark.parametrize("accept", [TABLE, PARTIAL_LIST, "application/yaml", PROTOBUF])
+async def test_others_are_served_while_a_long_list_is_encoded(hub: LocalHub, accept: str) -> None:
+    for number in range(300):
+        await hub.config_map(f"c{number}")
+
+    listing = asyncio.create_task(hub.get(CONFIG_MAPS, accept=accept))
+    await asyncio.sleep(0)
+    await hub.config_map("between")
+
+    assert not listing.done()
+    assert b"between" not in (await listing).body
 
 
 async def test_yaml_says_the_same_as_json(hub: LocalHub) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.wire import MESSAGES
-from farflung.machinery.codec.protobuf import MAGIC, decode, encode
+from farflung.apis.builtin import BUILTIN
+from farflung.apis.wire import MESSAGES, known
+from farflung.machinery.codec.protobuf import MAGIC, decode, encode, encode_items, encode_list
 from farflung.machinery.codec.protobuf_bytes import delimited, tag_of, varint
 from farflung.machinery.errors import ApiError
 
@@ -306,3 +307,16 @@ def test_every_truncation_of_a_real_body_is_refused_or_read() -> None:
                 decode(body[:length], case["definition"], MESSAGES)
             except ApiError as error:
                 assert error.code == 400
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def test_a_list_in_pieces_is_the_list() -> None:
+    listable = {resource.definition for resource in BUILTIN if "list" in resource.verbs}
+    for definition in filter(known, listable):
+        shell = {"kind": "AList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
+        items = [{"metadata": {"name": name}} for name in "abc"]
+        pieces = [encode_items(part, definition, MESSAGES) for part in (items[:2], items[2:])]
+        whole = encode({**shell, "items": items}, f"{definition}List", MESSAGES)
+        assert b"".join(encode_list(shell, definition, pieces, MESSAGES)) == whole

@@ -226,4 +226,5 @@ async def delete_collection(call: Call) -> Answer:
         except ApiError as error:
             if error.code != 404:
                 raise
-    return read.listed(call, representation, Page(page.entries, page.revision, page.after))
+    answer = read.listed(call, representation, Page(page.entries, page.revision, page.after))
+    return answer if isinstance(answer, Response) else await answer

@@ -54,7 +54,8 @@ async def _list_past(
         raise _too_old(pinned, call) from None
     except FutureRevision as error:
         raise too_large(error.asked, error.current) from None
-    return listed(call, representation, select(page, selection, options))
+    answer = listed(call, representation, select(page, selection, options))
+    return answer if isinstance(answer, Response) else await answer
 
 
 def selection_of(call: Call, options: ListOptions) -> Selection:
@@ -96,7 +97,7 @@ def select(page: Page, selection: Selection, options: ListOptions) -> Page:
     return Page(matching[:limit], page.revision, after)
 
 
-def listed(call: Call, representation: Representation, page: Page) -> Response:
+def listed(call: Call, representation: Representation, page: Page) -> Response | Awaitable[Response]:
     metadata: Obj = {"resourceVersion": str(page.revision)}
     if page.after:
         metadata["continue"] = encode_continue(page.revision, page.after[len(call.prefix) :])

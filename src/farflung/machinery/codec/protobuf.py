@@ -455,9 +455,27 @@ def summary(body: bytes, longest: int = 30) -> str:
 
 
 def encode(obj: Obj, definition: str, messages: Messages) -> bytes:
-    """An answer: an object of a definition, a list of them, or a Status, with its apiVersion and kind."""
+    """An answer: an object of a definition, or a Status, with its apiVersion and kind."""
+    return b"".join(enveloped(obj, messages[definition].write(obj)))
+
+
+def encode_list(obj: Obj, definition: str, items: Sequence[bytes], messages: Messages) -> list[bytes]:
+    """A list of objects of a definition, in pieces.  `obj` has no items; they come from `encode_items`."""
+    return enveloped(obj, messages[f"{definition}List"].write(obj), *items)
+
+
+def encode_items(objects: Sequence[Obj], definition: str, messages: Messages) -> bytes:
+    """Objects as a part of their list."""
+    write = messages[definition].write
+    return b"".join([delimited(ITEMS, write(obj)) for obj in objects])
+
+
+ITEMS: Final = tag_of(2, DELIMITED)  #: of every list
+
+
+def enveloped(obj: Obj, *raw: bytes) -> list[bytes]:
     type_meta = delimited(b"\x0a", obj.get("apiVersion", "").encode()) + delimited(
         b"\x12", obj.get("kind", "").encode()
     )
-    raw = messages[definition].write(obj)
-    return MAGIC + delimited(b"\x0a", type_meta) + delimited(b"\x12", raw) + b"\x1a\x00\x22\x00"
+    size = varint(sum(map(len, raw)))
+    return [MAGIC + delimited(b"\x0a", type_meta) + b"\x12" + size, *raw, b"\x1a\x00\x22\x00"]
