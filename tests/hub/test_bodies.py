@@ -175,3 +175,15 @@ async def test_numbers_must_fit_their_type(hub: LocalHub, number: str, status: i
     answer = await hub.post(DEPLOYMENTS, body)
 
     assert answer.status == status, answer.body
+
+
+async def test_what_is_not_known_in_protobuf_is_neither_read_nor_written_in_it(hub: LocalHub) -> None:
+    classes = "/apis/resource.k8s.io/v1/deviceclasses"
+    await hub.create(classes, {"metadata": {"name": "a"}, "spec": {}})
+
+    for path in (classes, f"{classes}/a"):
+        assert (await hub.get(path, accept=PROTOBUF)).status == 406
+        assert (await hub.get(path, accept=f"{PROTOBUF},application/json")).json == (await hub.get(path)).json
+    with hub.writes_nothing():
+        sent = protobuf.encode({"metadata": {"name": "b"}}, "io.k8s.api.core.v1.ConfigMap", wire.MESSAGES)
+        assert (await hub.post(classes, sent, content_type=PROTOBUF)).status == 415

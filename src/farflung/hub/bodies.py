@@ -112,7 +112,7 @@ def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
             parsed = json.parse(request.body)
         case media_types.YAML:
             parsed = yaml.parse(request.body)
-        case media_types.PROTOBUF:
+        case media_types.PROTOBUF if wire.known(shape.definition):
             return protobuf.decode(request.body, shape.definition, wire.MESSAGES).obj, []
         case _:
             raise unsupported_media_type(ACCEPTED)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.apis import wire
 from farflung.apis.resource import Resource
 from farflung.hub import media_types
 from farflung.lib.memory import remember
@@ -71,21 +72,21 @@ class Clause:
 
 def negotiate(accept: str, resource: Resource, *, many: bool = False, watch: bool = False) -> Representation:
     """How to answer with one object or `many`, once or in a watch.  Raises ApiError 406."""
-    representation = chosen(accept, resource.custom, many, watch)
+    representation = chosen(accept, resource.custom, wire.known(resource.definition), many, watch)
     if representation.as_ in (PARTIAL, PARTIAL_LIST):
         check_number(representation, resource, many=many and not watch)
     return representation
 
 
 @remember(512)
-def chosen(accept: str, custom: bool, many: bool, watch: bool) -> Representation:
+def chosen(accept: str, custom: bool, in_protobuf: bool, many: bool, watch: bool) -> Representation:
     clauses = parse(accept)
     if not custom and not routable(clauses):
         raise not_routable(many)
     if watch:
         offered: tuple[str, ...] = (JSON,)
     else:
-        offered = (JSON, YAML) if custom else (JSON, YAML, PROTOBUF)
+        offered = (JSON, YAML, PROTOBUF) if in_protobuf else (JSON, YAML)
     for clause in clauses:
         for media in offered:
             if clause.covers(MEDIA_TYPES[media]) and (shape := shape_of(clause, media)) is not None:
