@@ -124,3 +124,12 @@ def test_a_comma_in_a_field_value_is_escaped() -> None:
 def test_a_field_selector_without_an_operator_is_not_understood() -> None:
     with pytest.raises(ApiError, match="invalid selector: 'foo'; can't understand 'foo'"):
         parse_fields("foo")
+
+
+@pytest.mark.parametrize(
+    ("value", "greater", "less"),
+    [("6", True, False), ("4", False, True), ("5", False, False), ("1_0", False, False), ("x", False, False)],
+)
+def test_only_numbers_are_greater_or_less(value: str, greater: bool, less: bool) -> None:
+    assert parse_labels("n>5").matches({"n": value}) is greater
+    assert parse_labels("n<5").matches({"n": value}) is less

@@ -7,7 +7,7 @@ metadata.name=a,status.phase!=Running                   fields
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from farflung.lib.memory import remember
@@ -24,14 +24,18 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+    _named: frozenset[str] = field(init=False, repr=False, compare=False)  #: the values; there may be thousands
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_named", frozenset(self.values))
 
     def matches(self, labels: Labels) -> bool:
         value = labels.get(self.key)
         match self.operator:
             case "in":
-                return value in self.values
+                return value in self._named
             case "notin":
-                return value not in self.values
+                return value not in self._named
             case "exists":
                 return value is not None
             case "!":
@@ -56,10 +60,9 @@ EVERYTHING: Final = LabelSelector()
 
 
 def _compares(value: str, operator: str, bound: str) -> bool:
-    try:
-        number = int(value)
-    except ValueError:
+    if not _is_integer(value):
         return False
+    number = int(value)
     return number > int(bound) if operator == "gt" else number < int(bound)
 
 
