@@ -205,6 +205,23 @@ async def test_a_watch_that_missed_too_much_is_told_to_list_again(tmp_path: Path
     await store.close()
 
 
+@pytest.mark.parametrize("query", [{}, {"resourceVersion": "3"}, INITIAL])
+async def test_what_happens_while_a_long_past_is_told_comes_after_it(any_hub: LocalHub, query: dict[str, str]) -> None:
+    for number in range(600):
+        await any_hub.config_map(f"c{number:03}")
+
+    opening = asyncio.create_task(any_hub.watch(CONFIG_MAPS, query))
+    await asyncio.sleep(0)
+    await any_hub.config_map("new")
+    watch = await opening
+    await any_hub.config_map("newer")
+
+    expected = [*(f"c{number:03}" for number in range(600)), "new", "newer"]
+    await watch.next(len(expected))
+    assert [name for type_, name in watch.changes if type_ == "ADDED"] == expected
+    watch.leave()
+
+
 async def test_a_change_that_cannot_be_shown_ends_its_watches_instead_of_leaving_a_gap(hub: LocalHub) -> None:
     table = await hub.watch(CONFIG_MAPS, accept=TABLE)
     request = hub.prepared("GET", CONFIG_MAPS, None, "watch=1", {"accept": TABLE})

@@ -28,6 +28,7 @@ from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subsc
 
 BOOKMARK_EVERY: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
+TURN: Final = 256  #: events of the past that are encoded before others are served
 INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Watches:
         if not since or initial:
             if initial is False:
                 return []
-            events = audience.state()
+            events = await audience.state()
             if initial and options.bookmarks:
                 events.append(audience.bookmark(until, INITIAL_EVENTS_END))
             return events
@@ -108,7 +109,7 @@ class Watches:
             raise expired(f"too old resource version: {since} ({error.oldest})") from None
         except TooSlow:
             raise expired(f"too old resource version: {since} ({until})") from None
-        return audience.encoded(changes)
+        return await audience.history(changes)
 
 
 class Audience:
@@ -166,11 +167,25 @@ class Audience:
                 events.append(self._event("DELETED", gone))
         return events
 
-    def state(self) -> list[bytes]:
-        """The present as ADDED events."""
+    async def state(self) -> list[bytes]:
+        """The present, of the moment this is called, as ADDED events."""
         selection = self.topic.selection
         entries = self._only() if self.topic.only else self._store.list(self.topic.prefix).entries
-        return [self._event("ADDED", entry) for entry in entries if not selection or selection.matches(entry)]
+        events: list[bytes] = []
+        for start in range(0, len(entries), TURN):
+            if start:
+                await asyncio.sleep(0)
+            part = entries[start : start + TURN]
+            events += [self._event("ADDED", entry) for entry in part if not selection or selection.matches(entry)]
+        return events
+
+    async def history(self, changes: Sequence[Change]) -> list[bytes]:
+        events: list[bytes] = []
+        for start in range(0, len(changes), TURN):
+            if start:
+                await asyncio.sleep(0)
+            events += self.encoded(changes[start : start + TURN])
+        return events
 
     def _only(self) -> Sequence[Entry]:
         entry = self._store.get(self.topic.only)
