@@ -16,9 +16,11 @@ finish() {
 }
 trap finish EXIT
 
-say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+bold="" dim="" plain=""
+[ -t 1 ] && bold=$'\033[1m' dim=$'\033[2m' plain=$'\033[0m'
+say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 show() {
-  printf '\033[2m$ %s\033[0m\n' "$*"
+  printf '%s$ %s%s\n' "$dim" "${*@Q}" "$plain" | sed "s/'\([a-zA-Z0-9._/:=-]*\)'/\1/g"
   "$@"
 }
 
@@ -39,7 +41,10 @@ show kubectl apply -f config/samples
 show kubectl get namespaces
 show kubectl -n guestbook get configmaps,deployments,services -o wide
 
-say "Change something, and see exactly what changed"
+echo
+echo "The Deployment stays at 0 of 2: this hub keeps objects; what runs them comes later."
+
+say "Change something, and look at it"
 show kubectl -n guestbook scale deployment frontend --replicas=5
 show kubectl -n guestbook patch configmap greeting --type merge -p '{"data":{"language":"fr"}}'
 show kubectl -n guestbook get deployment frontend -o jsonpath='{.spec.replicas} replicas, generation {.metadata.generation}{"\n"}'

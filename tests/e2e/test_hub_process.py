@@ -141,11 +141,26 @@ def test_a_lost_kubeconfig_is_written_anew_and_the_lost_token_is_worth_nothing(s
         assert (old.status, old.json["reason"]) == (401, "Unauthorized")
 
 
+def test_a_second_signal_ends_at_once_what_the_first_waits_for(start: Start) -> None:
+    hub = start()
+    head = f"POST /api/v1/namespaces HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {hub.token}\r\n"
+    with hub.raw() as stalled:
+        stalled.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+        assert names(hub)
+        hub.process.send_signal(signal.SIGINT)
+        assert hub.process.stdout is not None
+        assert hub.process.stdout.readline() == "farflung hub is stopping\n"
+        hub.process.send_signal(signal.SIGINT)
+        assert hub.process.stdout.readline() == "farflung hub stops at once\n"
+        assert hub.process.wait(timeout=60) == 1
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = one_sentence("--root-directory", str(tmp_path / "data"), "--port", str(port))
     assert said == f"127.0.0.1:{port} is in use; stop what listens there or choose another --port"
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_address_that_is_not_here_is_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -26,7 +27,7 @@ from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
-from farflung.hub.http.server import Server, serve
+from farflung.hub.http.server import Server, listening_sockets, serve
 from farflung.hub.kinds import Kinds
 from farflung.hub.pools import Pools
 from farflung.hub.verbs.call import Tools
@@ -84,7 +85,7 @@ async def _run(settings: Settings) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, _stop, stopped)
     async with running(settings) as server:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
@@ -93,9 +94,19 @@ async def _run(settings: Settings) -> None:
         print("farflung hub is stopping", flush=True)
 
 
+def _stop(stopped: asyncio.Event) -> None:
+    """The first signal ends what is under way in order; the second one ends it at once, and loses no write either."""
+    if stopped.is_set():
+        print("farflung hub stops at once", flush=True)
+        os._exit(1)
+    stopped.set()
+
+
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Server]:
     """A hub that serves as long as the block lasts."""
+    for probe in await listening_sockets(settings.bind_address, settings.port):
+        probe.close()  # an address that cannot be used is found out before any file is made
     directory = settings.root_directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = datetime.now(UTC)

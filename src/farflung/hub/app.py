@@ -30,7 +30,7 @@ from farflung.hub.verbs import create, delete, patch, read, respond, subresource
 from farflung.hub.verbs.call import Call, Tools
 from farflung.hub.verbs.reviews import Reviews
 from farflung.hub.verbs.watch import Watches
-from farflung.machinery.errors import ApiError, forbidden, method_not_allowed, no_such_path
+from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,8 @@ class Hub:
 
     def _counted(self, request: Request, answer: Answer) -> Answer:
         self.metrics.count(request.method, answer.status)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
         return answer
 
     def _dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
@@ -119,7 +121,8 @@ class Hub:
         if target is None:
             return self._document(request, path, user)
         if cluster != DEFAULT_CLUSTER:
-            raise forbidden("", "", "", f'User "{user.name}" cannot access workspace {cluster}: access denied')
+            message = f'forbidden: User "{user.name}" cannot access workspace "{cluster}": access denied'
+            raise ApiError(403, "Forbidden", message, {})
         return self._resource(request, target, user)
 
     # --- resources --------------------------------------------------------------------------------
