@@ -160,12 +160,14 @@ def test_a_full_disk_stops_writes_alone_and_nothing_is_lost(tmp_path: Path) -> N
             for name in written[:3]:
                 large = {"metadata": {"name": name}, "data": {"filling": "y" * 100_000}}
                 assert client.request("PUT", f"{PATH}/{name}", large).status == 503
+                assert client.request("GET", "/readyz").status == 500
+                assert client.text("/livez") == "ok"
                 assert client.request("DELETE", f"{PATH}/{name}").status in (200, 503)  # a few bytes may be left
-                assert client.text("/readyz") == "ok"
             left = set(everything(hub))
             assert left >= set(written[3:])
             give_room(hub, resource.RLIM_INFINITY)
             client.create(PATH, {"metadata": {"name": "relieved"}})
+            assert client.text("/readyz") == "ok"
             left.add("relieved")
             give_room(hub, max(file.stat().st_size for file in hub.directory.iterdir()) + 100_000)
             left.update(write_until_refused(client, "again"))

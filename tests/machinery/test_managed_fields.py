@@ -211,14 +211,14 @@ def test_a_manager_has_an_entry_for_each_version_and_subresource() -> None:
     assert [one.get("subresource") for one in entries] == [None, "status"]
 
 
-def test_entries_are_ordered_by_operation_time_and_name() -> None:
+def test_entries_are_ordered_by_operation_and_time_and_within_a_second_as_they_came() -> None:
     applied = managed.entry("z", "Apply", "v1", time(9), {"f:data": {"f:z": {}}}, "")
     updates = [
         managed.entry("b", "Update", "v1", time(5), {"f:data": {}}, ""),
         managed.entry("a", "Update", "v1", time(5), {"f:data": {}}, ""),
         managed.entry("c", "Update", "v1", time(1), {"f:data": {}}, ""),
     ]
-    assert [one["manager"] for one in managed.arranged([*updates, applied])] == ["z", "c", "a", "b"]
+    assert [one["manager"] for one in managed.arranged([*updates, applied])] == ["z", "c", "b", "a"]
 
 
 # --- what clients send as managedFields -----------------------------------------------------------

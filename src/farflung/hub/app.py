@@ -185,10 +185,15 @@ class Hub:
         checks = ("ping", "log", "store")
         if check and check not in checks:
             return page_not_found()
+        asked = (check,) if check else checks
+        # a hub that cannot write is alive, and is not ready
+        failed = {"store"} if self._tools.store.trouble and endpoint != "livez" else set()
+        healthy = failed.isdisjoint(asked)
         text = "ok"
-        if not check and "verbose" in request.query:
-            text = "".join(f"[+]{name} ok\n" for name in checks) + f"{endpoint} check passed\n"
-        return Response(200, text.encode(), content_type="text/plain; charset=utf-8")
+        if not healthy or (not check and "verbose" in request.query):
+            lines = [f"[-]{name} failed" if name in failed else f"[+]{name} ok" for name in asked]
+            text = "\n".join([*lines, f"{endpoint} check {'passed' if healthy else 'failed'}", ""])
+        return Response(200 if healthy else 500, text.encode(), content_type="text/plain; charset=utf-8")
 
 
 def asks_to_watch(request: Request) -> bool:

@@ -197,9 +197,9 @@ def arranged(entries: Entries) -> Entries:
     return entries if all(map(_same, ordered, entries)) else ordered
 
 
-def _order(one: Obj) -> tuple[str, str, str, str, str]:
-    subresource = one.get("subresource") or ""
-    return one["operation"], one.get("time") or "", one.get("manager") or "", one["apiVersion"], subresource
+def _order(one: Obj) -> tuple[str, str]:
+    """By operation and time.  Within a second, which is all that times tell, who came later stays later."""
+    return one["operation"], one.get("time") or ""
 
 
 def _capped(entries: Entries) -> Entries:

@@ -129,6 +129,10 @@ class Store(Protocol):
     def oldest(self) -> Revision:
         """The oldest revision that `list_at` can show and `changes` and `watch` can start from."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the last write failed; empty if it did not."""
+
     def get(self, key: str) -> Entry | None: ...
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:

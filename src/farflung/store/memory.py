@@ -50,6 +50,10 @@ class MemoryStore:
     def oldest(self) -> Revision:
         return self._oldest
 
+    @property
+    def trouble(self) -> str:
+        return ""
+
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -29,6 +31,7 @@ from farflung.machinery.times import format_seconds
 from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
+TOGETHER: Final = 64  #: objects of a collection that are deleted at a time
 UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
 
@@ -212,6 +215,14 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
     return [*kept, wanted] if wanted else kept
 
 
+async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions) -> None:
+    """Delete several objects, which share a commit.  One that is gone already is as good."""
+    outcomes = await asyncio.gather(*(remove(call, entry, options) for entry in entries), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not (isinstance(outcome, ApiError) and outcome.code == 404):
+            raise outcome
+
+
 async def delete_collection(call: Call) -> Answer:
     options = delete_options(call)
     listed = list_options(call.request.query)
@@ -220,11 +231,7 @@ async def delete_collection(call: Call) -> Answer:
     pin = read.pin_of(listed, call)
     present = call.store.list(call.prefix, after=pin.after if pin else "", limit=0 if selection else listed.limit)
     page = read.select(present, selection, listed)
-    for entry in page.entries:
-        try:
-            await remove(call, entry, options)
-        except ApiError as error:
-            if error.code != 404:
-                raise
+    for start in range(0, len(page.entries), TOGETHER):
+        await remove_together(call, page.entries[start : start + TOGETHER], options)
     answer = read.listed(call, representation, Page(page.entries, page.revision, page.after))
     return answer if isinstance(answer, Response) else await answer

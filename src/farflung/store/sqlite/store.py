@@ -58,6 +58,7 @@ class SqliteStore:
         self._compacting = asyncio.Lock()
         self._closed: asyncio.Task[None] | None = None
         dirty = threading.Event()
+        self._trouble = ""
         self._writer = Writer(opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, dirty=dirty)
         self._checkpointer = Checkpointer(opened.checkpointing, dirty)
         self._history = History(opened.reading, self._present.get)
@@ -85,6 +86,10 @@ class SqliteStore:
     @property
     def oldest(self) -> Revision:
         return self._oldest
+
+    @property
+    def trouble(self) -> str:
+        return self._trouble
 
     def get(self, key: str) -> Entry | None:
         return self._present.get(key)
@@ -144,6 +149,7 @@ class SqliteStore:
 
     def _publish(self, writes: Sequence[Write]) -> None:
         """These are durable: let them be seen, then heard of, then acknowledged."""
+        self._trouble = ""
         for write in writes:
             change = write.change
             del self._under_way[change.key]
@@ -156,6 +162,7 @@ class SqliteStore:
 
     def _fail(self, writes: Sequence[Write], reason: str) -> None:
         """These did not happen: their keys are as they were, their revisions will never be seen."""
+        self._trouble = reason
         for write in writes:
             del self._under_way[write.change.key]
         for write in writes:
