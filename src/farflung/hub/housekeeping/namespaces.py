@@ -33,9 +33,9 @@ class Pace:
 
     #: Before a deleted namespace's content goes.  Kubernetes waits for five, for the sake of its caches; we have none,
     #: but clients that look right after the deletion count on finding what was there.
-    grace: float = 2.0
+    grace: float = 3.0
     #: Before a namespace that was held is looked at again, once some of its content has gone.
-    again: float = 1.0
+    again: float = 3.0
 
 
 USUAL_PACE: Final = Pace()
