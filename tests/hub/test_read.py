@@ -36,6 +36,12 @@ async def test_what_is_not_there_is_not_found(hub: LocalHub, path: str) -> None:
     assert answer.json["details"] == {"name": "nope", "kind": "configmaps"}
 
 
+@pytest.mark.parametrize("path", ["endpoints", "endpoints/nope"])
+async def test_every_answer_about_a_deprecated_resource_says_so(hub: LocalHub, path: str) -> None:
+    answer = await hub.get(f"/api/v1/namespaces/default/{path}")
+    assert answer.warnings == ['299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"']
+
+
 async def test_the_group_is_part_of_what_was_not_found(hub: LocalHub) -> None:
     answer = await hub.get("/apis/apps/v1/namespaces/default/deployments/d")
 
