@@ -11,6 +11,7 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: further facts about who it is, by name
 
 
 ADMINISTRATORS: Final = "system:masters"
