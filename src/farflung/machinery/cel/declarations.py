@@ -1,0 +1,53 @@
+"""How the functions of CEL are declared: one table tells checker, evaluator and estimator what there is.
+
+A library is an iterable of Functions.  Operators are functions with the names of `ast.py`; a namespaced function has
+its dots in its name (`optional.of`, `sets.contains`).  Ids of overloads are those of cel-go (`size_string`,
+`add_int64`), because the estimate of costs is keyed by them.
+
+    FUNCTIONS = functions(strings.LIBRARY, lists.LIBRARY)      name → Function, all overloads of a name together
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from farflung.machinery.cel.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One signature of a function, and what it does.
+
+    `arguments` includes the target of a member (`'a'.size()`) as the first.  `implementation` takes the values in the
+    same order; None is for what the evaluator does itself, because not all arguments may be needed (`_&&_`, `_||_`,
+    `_?_:_`, `@not_strictly_false`).  `cost` is what one evaluation has cost, of the arguments and the result, as
+    Kubernetes counts; None means 1.
+    """
+
+    id: str
+    arguments: tuple[Type, ...]
+    result: Type
+    member: bool = False
+    implementation: Callable[..., Any] | None = None
+    cost: Callable[[tuple[Any, ...], Any], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    overloads: tuple[Overload, ...]
+
+
+Functions = Mapping[str, Function]
+
+
+def functions(*libraries: Iterable[Function]) -> Functions:
+    """All libraries in one table.  A name declared by several has the overloads of all, in order."""
+    table: dict[str, Function] = {}
+    for library in libraries:
+        for function in library:
+            before = table[function.name].overloads if function.name in table else ()
+            table[function.name] = Function(function.name, before + function.overloads)
+    return table

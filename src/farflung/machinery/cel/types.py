@@ -1,0 +1,124 @@
+"""The types of CEL, with those that Kubernetes adds.
+
+Two types are the same if their names and parameters are: the fields and sizes of a type say more about its values and
+take no part in comparison, so object types need names that are unique within an environment.  Fields are by name in CEL.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+
+class Kind(enum.IntEnum):
+    DYN = enum.auto()
+    ERROR = enum.auto()  #: of an expression that is wrong in itself: fits everywhere, so that one mistake is said once
+    NULL = enum.auto()
+    BOOL = enum.auto()
+    INT = enum.auto()
+    UINT = enum.auto()
+    DOUBLE = enum.auto()
+    STRING = enum.auto()
+    BYTES = enum.auto()
+    TIMESTAMP = enum.auto()
+    DURATION = enum.auto()
+    TYPE = enum.auto()
+    LIST = enum.auto()
+    MAP = enum.auto()
+    OBJECT = enum.auto()
+    OPAQUE = enum.auto()
+    PARAMETER = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an object type.  `property` is its key in JSON: the name in CEL may be an escaped form of it."""
+
+    type: Type
+    property: str
+
+
+NO_FIELDS: Final[Mapping[str, Field]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    kind: Kind
+    name: str
+    parameters: tuple[Type, ...] = ()
+    fields: Mapping[str, Field] = field(default_factory=lambda: NO_FIELDS, compare=False, repr=False)
+    max_size: int | None = field(
+        default=None, compare=False, repr=False
+    )  #: of characters, elements or entries; None: unknown
+    list_type: str = field(default="atomic", compare=False, repr=False)  #: `set` and `map` lists are equal in any order
+    list_keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  #: of a `map` list, as in JSON
+
+    def __str__(self) -> str:
+        """As error messages name it: `list(int)`, `map(string, dyn)`."""
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+
+DYN: Final = Type(Kind.DYN, "dyn")
+ERROR: Final = Type(Kind.ERROR, "!error!")
+NULL: Final = Type(Kind.NULL, "null")
+BOOL: Final = Type(Kind.BOOL, "bool")
+INT: Final = Type(Kind.INT, "int")
+UINT: Final = Type(Kind.UINT, "uint")
+DOUBLE: Final = Type(Kind.DOUBLE, "double")
+STRING: Final = Type(Kind.STRING, "string")
+BYTES: Final = Type(Kind.BYTES, "bytes")
+TIMESTAMP: Final = Type(Kind.TIMESTAMP, "timestamp")
+DURATION: Final = Type(Kind.DURATION, "duration")
+URL: Final = Type(Kind.OPAQUE, "kubernetes.URL")
+IP: Final = Type(Kind.OPAQUE, "net.IP")
+CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
+QUANTITY: Final = Type(Kind.OPAQUE, "kubernetes.Quantity")
+SEMVER: Final = Type(Kind.OPAQUE, "kubernetes.Semver")
+NAMED_FORMAT: Final = Type(Kind.OPAQUE, "kubernetes.NamedFormat")
+
+OPTIONAL_NAME: Final = "optional_type"
+
+
+def list_of(element: Type) -> Type:
+    return Type(Kind.LIST, "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type(Kind.MAP, "map", (key, value))
+
+
+def type_of(instance: Type) -> Type:
+    """The type of a type: `int` has the type `type(int)`."""
+    return Type(Kind.TYPE, "type", (instance,))
+
+
+def optional_of(value: Type) -> Type:
+    return Type(Kind.OPAQUE, OPTIONAL_NAME, (value,))
+
+
+def object_type(name: str, fields: Mapping[str, Field], max_size: int | None = None) -> Type:
+    return Type(Kind.OBJECT, name, (), fields, max_size)
+
+
+def parameter(name: str) -> Type:
+    """A type parameter of a generic overload: `list(A).contains(A)`."""
+    return Type(Kind.PARAMETER, name)
+
+
+def is_optional(of: Type) -> bool:
+    return of.kind is Kind.OPAQUE and of.name == OPTIONAL_NAME
+
+
+A: Final = parameter("A")
+B: Final = parameter("B")
+LIST_OF_A: Final = list_of(A)
+MAP_OF_A_TO_B: Final = map_of(A, B)
+OPTIONAL_OF_A: Final = optional_of(A)
+TYPE_OF_A: Final = type_of(A)
+LIST_OF_DYN: Final = list_of(DYN)
+MAP_OF_STRING_TO_DYN: Final = map_of(STRING, DYN)
