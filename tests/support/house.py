@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Self
 
-from farflung.apis.builtin import BUILTIN
+from hub_harness import builtin
+
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
-from farflung.hub.kinds import Kinds
 from farflung.hub.pools import Pools
+from farflung.hub.served import Kinds
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -38,11 +37,6 @@ KINDS = {
 }
 
 
-@lru_cache
-def all_kinds() -> Kinds:
-    return Kinds(Catalog(BUILTIN))
-
-
 class House:
     """The store outlives the hub: `restart` is a crash and a new start."""
 
@@ -52,15 +46,14 @@ class House:
         self._build()
 
     def _build(self) -> None:
-        tools = Tools(
-            self.store, all_kinds(), Pools(self.store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix
-        )
+        kinds = Kinds(builtin())
+        tools = Tools(self.store, kinds, Pools(self.store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix)
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
         authenticator = Authenticator(users, tools.clock)
-        self.hub = Hub(all_kinds(), tools, authenticator, Watches(self.store, longest=lambda: 3600))
+        self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))
         self.housekeeping = Housekeeping(
             self.store,
-            all_kinds().catalog,
+            kinds.builtin.catalog,
             self.hub,
             authorization=f"Bearer {TOKEN}",
             authority=AUTHORITY,

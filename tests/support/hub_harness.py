@@ -17,10 +17,9 @@ from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.http.messages import Request, Response, Stream
-from farflung.hub.kinds import Kinds
 from farflung.hub.pools import Pools
+from farflung.hub.served import Kinds, Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -53,9 +52,9 @@ Query = Mapping[str, Any]
 
 
 @cache
-def all_kinds() -> Kinds:
+def builtin() -> Served:
     """Compiled once for all hubs of a test run."""
-    return Kinds(Catalog(BUILTIN))
+    return Served(BUILTIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ class LocalHub:
         self.store = store
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
-        kinds = all_kinds()
+        kinds = Kinds(builtin())
         tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.Uids(), lambda: self.suffix())
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, Authenticator(USERS, tools.clock), self.watches)

@@ -24,12 +24,11 @@ from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve
-from farflung.hub.kinds import Kinds
 from farflung.hub.pools import Pools
+from farflung.hub.served import Kinds, Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -114,7 +113,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
     try:
         credentials = admin_credentials(directory)
-        kinds = Kinds(Catalog(BUILTIN))
+        kinds = Kinds(Served(BUILTIN))
         tools = Tools(store, kinds, Pools(store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
@@ -122,7 +121,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches)
         housekeeping = Housekeeping(
             store,
-            kinds.catalog,
+            kinds.builtin.catalog,
             hub,
             authorization=f"Bearer {own_token}",
             authority=certificates.ca_pem.decode(),

@@ -19,13 +19,11 @@ from farflung.hub import metrics
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import check_path, check_resource, impersonated
 from farflung.hub.auth.user import User
-from farflung.hub.catalog import discovery
-from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.hub.http.messages import Answer, Request, Response, Stream
-from farflung.hub.kinds import Kinds
 from farflung.hub.metrics import Metrics
 from farflung.hub.options import list_options
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
+from farflung.hub.served import Kinds
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
 from farflung.hub.verbs.call import Call, Tools
 from farflung.hub.verbs.reviews import Reviews
@@ -77,8 +75,7 @@ class Hub:
         self.metrics = Metrics()
         self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
-        self._documents = discovery.Documents(kinds.catalog)
-        self._openapi = OpenAPI(kinds.catalog)
+        kinds.subscribe(watches.end)
         self._reviews = Reviews(authenticator)
         self._verbs: Mapping[str, Verb] = {
             "get": read.get,
@@ -119,7 +116,7 @@ class Hub:
         user = impersonated(self._authenticator.user_of(request), request.headers)
         target = target_of(cluster, path)
         if target is None:
-            return self._document(request, path, user)
+            return self._document(request, cluster, path, user)
         if cluster != DEFAULT_CLUSTER:
             message = f'forbidden: User "{user.name}" cannot access workspace "{cluster}": access denied'
             raise ApiError(403, "Forbidden", message, {})
@@ -131,7 +128,7 @@ class Hub:
         kind = self._kinds.find(target)
         if kind is None:
             check_path(user, request.method, request.path)
-            if target.group and not self._kinds.catalog.has_group(target.group):
+            if target.group and not self._kinds.of(target.cluster).catalog.has_group(target.group):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools)
@@ -167,7 +164,7 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, path: str, user: User) -> Answer:
+    def _document(self, request: Request, cluster: str, path: str, user: User) -> Answer:
         check_path(user, request.method, path)
         match first_part(path):
             case "healthz" | "livez" | "readyz":
@@ -177,8 +174,8 @@ class Hub:
             case "metrics":
                 return Response(200, self.metrics.text(), content_type=metrics.CONTENT_TYPE)
             case "openapi":
-                return self._openapi.answer(request, path) or page_not_found()
-        return self._documents.answer(request, path) or page_not_found()
+                return self._kinds.of(cluster).openapi.answer(request, path) or page_not_found()
+        return self._kinds.of(cluster).documents.answer(request, path) or page_not_found()
 
     def _health(self, request: Request, path: str) -> Response:
         endpoint, _, check = path.strip("/").partition("/")

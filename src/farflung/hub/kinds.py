@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,13 +13,14 @@ from farflung.hub.admission import autoscaling, events
 from farflung.hub.admission.builtin import rules_for
 from farflung.hub.admission.rules import Rules
 from farflung.hub.catalog.catalog import Catalog
-from farflung.hub.request import Target
 from farflung.hub.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large
 from farflung.machinery.schema.model import Schema
+from farflung.store.base import Entry, Revision
 
 Convert = Callable[[Obj], Obj]
 
+NEVER: Final[Revision] = sys.maxsize
 LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object; what is larger could not be sent back either
 
 
@@ -39,6 +41,8 @@ class Conversion:
     enter: Convert = same  #: served → the form of the rules
     present: Convert = same  #: stored → the form of the rules
     leave: Convert = same  #: the form of the rules → stored
+    renew: Convert = same  #: stored → stored, as it would be written now
+    settled: Revision = NEVER  #: what was written after this is served byte by byte as it is stored
 
 
 CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
@@ -72,6 +76,18 @@ class Kind:
         """What is stored, as clients see it."""
         return stored if self.conversion is None else self.conversion.served(stored)
 
+    def read(self, entry: Entry) -> Obj:
+        """The object of an entry, as clients see it; the caller's own copy."""
+        return self.served(objects.decode(entry))
+
+    def is_plain(self, entry: Entry) -> bool:
+        """Whether clients see the bytes that are stored."""
+        return self.conversion is None or entry.revision > self.conversion.settled
+
+    def document(self, entry: Entry) -> bytes:
+        """The object of an entry, as clients see it, in JSON."""
+        return entry.value if self.is_plain(entry) else objects.encode(self.resource, self.read(entry))
+
     def encode(self, obj: Obj, *, before: int = 0) -> bytes:
         """An object in the form of the rules, as it is stored.  Raises 413 for one that is too large, unless it was
         larger `before`: patches must not let it grow, but may mend it."""
@@ -80,47 +96,23 @@ class Kind:
             raise too_large(LARGEST)
         return value
 
+    def renewed(self, entry: Entry) -> Obj:
+        """The object of an entry in its stored form, as it would be written now; the caller's own copy."""
+        stored = objects.decode(entry)
+        return stored if self.conversion is None else self.conversion.renew(stored)
+
     def encode_stored(self, obj: Obj) -> bytes:
-        """The same for an object that has its stored form already."""
+        """The same as `encode` for an object that has its stored form already."""
         return objects.encode(self.stored_as, obj)
 
 
-class Kinds:
-    """The kinds of a catalogue, each made when it is first asked for."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._types = {(resource.api_version, resource.kind): resource for resource in catalog}
-
-    def find(self, target: Target) -> Kind | None:
-        path = (target.group, target.version, target.plural)
-        kind = self._kinds.get(path)
-        if kind is None:
-            resource = self.catalog.find(*path)
-            if resource is None:
-                return None
-            kind = self._kinds[path] = self._kind(resource)
-        return kind
-
-    def of(self, group: str, version: str, plural: str) -> Kind:
-        """A kind that is certainly served."""
-        kind = self.find(Target("", group, version, plural))
-        assert kind is not None, f"{plural}.{group}/{version} is not served"
-        return kind
-
-    def shape(self, api_version: str, kind: str) -> Shape | None:
-        """What objects of a type look like, if there is such a type at all."""
-        resource = self._types.get((api_version, kind))
-        return None if resource is None else shape_of(resource)
-
-    def _kind(self, resource: Resource) -> Kind:
-        shape = shape_of(resource)
-        rules = rules_for(resource.group, resource.kind)
-        conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
-        if conversion is None:
-            return Kind(resource, shape, rules, resource, shape.schema)
-        stored = self.catalog.find(conversion.group, conversion.version, resource.plural)
-        assert stored is not None, "what shares another resource's storage is served together with it"
-        schema = shape.schema if conversion.enter is same else shape_of(stored).schema
-        return Kind(resource, shape, rules, stored, schema, conversion)
+def builtin_kind(resource: Resource, catalog: Catalog) -> Kind:
+    shape = shape_of(resource)
+    rules = rules_for(resource.group, resource.kind)
+    conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    if conversion is None:
+        return Kind(resource, shape, rules, resource, shape.schema)
+    stored = catalog.find(conversion.group, conversion.version, resource.plural)
+    assert stored is not None, "what shares another resource's storage is served together with it"
+    schema = shape.schema if conversion.enter is same else shape_of(stored).schema
+    return Kind(resource, shape, rules, stored, schema, conversion)

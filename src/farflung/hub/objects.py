@@ -138,6 +138,7 @@ class Selection:
     """Which objects of a resource somebody asked for."""
 
     resource: Resource = field(compare=False)
+    read: Callable[[Entry], Obj] = field(compare=False, default=decode)  #: an object as clients see it
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
 
@@ -160,7 +161,7 @@ class Selection:
             if path == "metadata.namespace":
                 return namespace
             if obj is None:
-                obj = decode(entry)
+                obj = self.read(entry)
             return self.resource.selectable[path](obj)
 
         return self.fields.matches(read)

@@ -126,6 +126,10 @@ class Store(Protocol):
         """The newest durable revision."""
 
     @property
+    def numbered(self) -> Revision:
+        """The newest revision that a write has taken, be it durable yet or not: later writes are newer than this."""
+
+    @property
     def oldest(self) -> Revision:
         """The oldest revision that `list_at` can show and `changes` and `watch` can start from."""
 

@@ -47,6 +47,10 @@ class MemoryStore:
         return self._revision
 
     @property
+    def numbered(self) -> Revision:
+        return self._revision
+
+    @property
     def oldest(self) -> Revision:
         return self._oldest
 

@@ -60,7 +60,7 @@ async def account_of(call: Call, name: str) -> Obj | None:
     if account is not None or name != "default":
         return account
     came = asyncio.Event()
-    kind = call.tools.kinds.of("", "v1", "serviceaccounts")
+    kind = call.tools.kinds.builtin.of("", "v1", "serviceaccounts")
     home = objects.prefix(kind.resource, call.target.cluster, call.target.namespace)
     subscription = call.store.subscribe(home, lambda changes: came.set())
     try:
@@ -78,6 +78,6 @@ async def account_of(call: Call, name: str) -> Obj | None:
 
 def find(call: Call, group: str, plural: str, namespace: str, name: str) -> Obj | None:
     """Another object of the same cluster."""
-    kind = call.tools.kinds.of(group, "v1", plural)
+    kind = call.tools.kinds.builtin.of(group, "v1", plural)
     entry = call.store.get(objects.key(kind.resource, call.target.cluster, namespace, name))
     return None if entry is None else objects.decode(entry)

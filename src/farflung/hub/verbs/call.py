@@ -10,9 +10,11 @@ from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
-from farflung.hub.kinds import Kind, Kinds
+from farflung.hub.kinds import Kind
 from farflung.hub.pools import Pools
 from farflung.hub.request import Query, Target, parse_query
+from farflung.hub.served import Kinds
+from farflung.hub.shapes import Shape
 from farflung.machinery.errors import ApiError, FieldError, invalid, not_found
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Store
@@ -60,6 +62,10 @@ class Call:
     @property
     def prefix(self) -> str:
         return objects.prefix(self.resource, self.target.cluster, self.target.namespace)
+
+    def shape(self, api_version: str, kind: str) -> Shape | None:
+        """What objects of a type look like, if the cluster has such a type at all."""
+        return self.tools.kinds.of(self.target.cluster).shape(api_version, kind)
 
     def key_of(self, name: str) -> str:
         return objects.key(self.resource, self.target.cluster, self.target.namespace, name)

@@ -27,7 +27,7 @@ SERVER_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionG
 async def create(call: Call) -> Answer:
     options = write_options("CreateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
-    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape)
+    body = decode_object(call.request, call.kind.shape, options, call.shape)
     warnings = body.warnings
     entry = await create_object(call, call.kind.enter(body.obj), options, warnings, owner=manager_of(call, options))
     return respond.with_entry(call, representation, entry, status=201, warnings=warnings)

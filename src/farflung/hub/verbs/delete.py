@@ -122,7 +122,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
             raise call.not_found()
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
-        new = marked(call, objects.decode(present), options)
+        new = marked(call, call.kind.renewed(present), options)
         gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)
         if options.dryRun or (new == old and not gone):

@@ -51,7 +51,7 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
         problems = problems + json_patch.check(body)
     elif body is None:
         raise bad_request("Invalid JSON Patch")
-    context = PatchContext(options, problems, call.tools.kinds.shape)
+    context = PatchContext(options, problems, call.shape)
     sent = orjson.dumps(body)
 
     def patched(present: Obj) -> Body:
@@ -138,4 +138,4 @@ def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) ->
 
 def conformed(call: Call, obj: Obj, options: WriteOptions) -> Obj:
     """What was applied is as its author wrote it; now it gets its canonical form."""
-    return conform_patched(obj, call.kind.shape, PatchContext(options, [], call.tools.kinds.shape)).obj
+    return conform_patched(obj, call.kind.shape, PatchContext(options, [], call.shape)).obj

@@ -12,7 +12,7 @@ import orjson
 
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer, Response
-from farflung.hub.objects import Selection
+from farflung.hub.objects import Selection, decode
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
@@ -66,7 +66,7 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     for term in fields.terms:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
-    return Selection(call.resource, labels, fields)
+    return Selection(call.resource, call.kind.read if call.resource.custom else decode, labels, fields)
 
 
 def only_key(call: Call, selection: Selection) -> str:

@@ -58,8 +58,7 @@ def with_entry(
     call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
 ) -> Response:
     """One object.  A warning is said in a header of its own."""
-    plain = representation is PLAIN and call.kind.conversion is None
-    body = entry.value if plain else Presenter(call, representation).whole(entry)
+    body = call.kind.document(entry) if representation is PLAIN else Presenter(call, representation).whole(entry)
     return Response(status, body, representation.content_type, warning_headers(call, warnings))
 
 
@@ -100,7 +99,7 @@ def with_entries(
     """A list.  One that takes time to encode is encoded in turns, between which others are served."""
     presenter = Presenter(call, representation)
     answer = Response(200, b"", representation.content_type, warning_headers(call))
-    if presenter.is_quick(len(entries)):
+    if presenter.is_quick(entries):
         answer.body = at_once(presenter.many(metadata, entries))
         return answer
     return _in_turns(answer, presenter.many(metadata, entries))
@@ -136,7 +135,7 @@ class Presenter:
         self._call = call
         self._kind = call.kind
         self._representation = representation
-        self._plain = not representation.as_ and representation.media == "json" and self._kind.conversion is None
+        self._plain = not representation.as_ and representation.media == "json"
         self._printer = call.resource.printer
         self._include = table.included(call.query.get("includeObject", "")) if self.has_columns else ""
 
@@ -147,18 +146,22 @@ class Presenter:
     def whole(self, entry: Entry) -> bytes:
         """A document that is this object."""
         if self._plain:
-            return entry.value
+            return self._kind.document(entry)
         return self._document(self._shaped(entry))
 
     def encoded(self, entry: Entry) -> bytes:
         """The object as JSON inside a watch event; a Table without its columns."""
         if self._plain:
-            return entry.value
+            return self._kind.document(entry)
         return orjson.dumps(self._shaped(entry, headers=False))
 
-    def is_quick(self, count: int) -> bool:
-        """Whether a list of so many objects is encoded in one turn."""
-        return self._plain or count <= self._slice
+    def is_quick(self, entries: Sequence[Entry]) -> bool:
+        """Whether a list of these objects is encoded in one turn."""
+        return len(entries) <= self._slice or self._can_splice(entries)
+
+    def _can_splice(self, entries: Sequence[Entry]) -> bool:
+        """Whether the stored bytes are the items of the list."""
+        return self._plain and (self._kind.conversion is None or all(map(self._kind.is_plain, entries)))
 
     @property
     def _slice(self) -> int:
@@ -167,7 +170,7 @@ class Presenter:
 
     def many(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
         """A list document, in pieces."""
-        if self._plain:
+        if self._can_splice(entries):
             return self._spliced(metadata, entries)
         pieces: list[bytes] = []
         for start in range(0, len(entries), self._slice):
@@ -178,7 +181,7 @@ class Presenter:
 
     def _slice_of_list(self, entries: Sequence[Entry]) -> bytes:
         """Some items, as they stand in their list."""
-        items = [self._item(self._object(entry)) for entry in entries]
+        items = [self._item(self._kind.read(entry)) for entry in entries]
         match self._representation.media:
             case "yaml":
                 return dumped_yaml(items)
@@ -192,7 +195,8 @@ class Presenter:
                 return self._row(obj)
             case "PartialObjectMetadataList":
                 return table.partial_metadata(obj, self._representation.version)
-        del obj["kind"], obj["apiVersion"]
+        if not self._call.resource.custom:
+            del obj["kind"], obj["apiVersion"]
         return obj
 
     def _list_of(self, metadata: Obj, pieces: Sequence[bytes]) -> list[bytes]:
@@ -244,11 +248,8 @@ class Presenter:
         views = [memoryview(entry.value)[skip:] for entry in entries]
         return [head + separator[1:], separator.join(views), b"]}"]
 
-    def _object(self, entry: Entry) -> Obj:
-        return self._kind.served(objects.decode(entry))
-
     def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
-        return self._as_asked(self._object(entry), headers=headers)
+        return self._as_asked(self._kind.read(entry), headers=headers)
 
     def _as_asked(self, obj: Obj, *, headers: bool) -> Obj:
         version = self._representation.version

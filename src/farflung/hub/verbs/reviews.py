@@ -39,7 +39,7 @@ class Reviews:
         if answer is None:
             raise no_such_path()
         options = write_options("CreateOptions", call.request.query)
-        review = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape).obj
+        review = decode_object(call.request, call.kind.shape, options, call.shape).obj
         review |= {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
         review["metadata"] = {"creationTimestamp": call.now() if call.resource.kind == "SelfSubjectReview" else None}
         review["status"] = answer(call.user, review.get("spec") or {})

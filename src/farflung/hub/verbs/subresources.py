@@ -71,7 +71,7 @@ def scale_answer(call: Call, representation: Representation, entry: Entry) -> An
 
 async def update_scale(call: Call) -> Answer:
     options = write_options("UpdateOptions", call.request.query)
-    scale = decode_object(call.request, shapes.scale(), options, call.tools.kinds.shape).obj
+    scale = decode_object(call.request, shapes.scale(), options, call.shape).obj
     update.check_name(call, scale.setdefault("metadata", {}))
     return await write_scale(call, options, lambda present: scale)
 

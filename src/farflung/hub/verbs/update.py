@@ -39,7 +39,7 @@ class Change:
 async def update(call: Call) -> Answer:
     options = write_options("UpdateOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
-    body = decode_object(call.request, call.kind.shape, options, call.tools.kinds.shape)
+    body = decode_object(call.request, call.kind.shape, options, call.shape)
     metadata = body.obj.setdefault("metadata", {})
     check_name(call, metadata)
     set_namespace(call, metadata)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Sink, Stream
 from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
+from farflung.hub.served import Changed
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.read import only_key, selection_of, too_large
@@ -87,6 +88,12 @@ class Watches:
     def forget(self, audience: Audience) -> None:
         del self._audiences[audience.topic]
 
+    def end(self, changed: Iterable[Changed]) -> None:
+        """These resources are not what they were: whoever watches them is to begin again."""
+        prefixes = tuple(f"/{group}/{plural}/{cluster}/" for cluster, group, plural in changed)
+        for audience in [one for one in self._audiences.values() if one.topic.prefix.startswith(prefixes)]:
+            audience.end()
+
     async def _past(self, audience: Audience, options: ListOptions) -> list[bytes]:
         """The events a watcher gets before live ones."""
         until = self._store.revision
@@ -139,6 +146,10 @@ class Audience:
             self._subscription = None
             self._watches.forget(self)
 
+    def end(self) -> None:
+        for watcher in tuple(self._members):
+            watcher.end()
+
     def _hear(self, changes: Sequence[Change]) -> None:
         try:
             data = b"".join(self.encoded(changes))
@@ -163,7 +174,8 @@ class Audience:
             if entry is not None:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
-                gone = Entry(change.key, objects.stamp(previous.value, change.revision), change.revision)
+                # with the revision of what is shown, because that tells how to show it
+                gone = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
                 events.append(self._event("DELETED", gone))
         return events
 
@@ -271,6 +283,13 @@ class Watcher:
         self._seconds = 0.0
         if self._sink is not None:
             self._sink.abort()
+
+    def end(self) -> None:
+        """All that was to be told is told.  A watcher that has not begun gets what came before, and ends then."""
+        self._audience.leave(self)
+        self._seconds = 0.0
+        if self._sink is not None:
+            self._sink.close()
 
     def _write(self, data: bytes) -> None:
         if self._lacks_columns:

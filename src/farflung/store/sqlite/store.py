@@ -84,6 +84,10 @@ class SqliteStore:
         return self._present.revision
 
     @property
+    def numbered(self) -> Revision:
+        return self._numbered
+
+    @property
     def oldest(self) -> Revision:
         return self._oldest
 

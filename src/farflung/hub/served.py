@@ -1,0 +1,127 @@
+"""What each cluster serves: the built-in kinds, and those that its CustomResourceDefinitions bring.
+
+A cluster without definitions shares everything with all others.  When definitions come, change or go, the cluster
+gets another `Served`; requests that are under way finish with the one they began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from farflung.apis.resource import Resource
+from farflung.hub.catalog.catalog import Catalog, Path
+from farflung.hub.catalog.discovery import Documents
+from farflung.hub.catalog.openapi.schemas import Own
+from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
+from farflung.hub.custom.definition import Definition
+from farflung.hub.kinds import Kind, builtin_kind
+from farflung.hub.request import Target
+from farflung.hub.shapes import Shape, shape_of
+
+#: a resource of a cluster, in whatever version: cluster, group, plural
+Changed = tuple[str, str, str]
+
+
+class Served:
+    """The kinds of one cluster, each made when it is first asked for, and the documents that describe them."""
+
+    def __init__(
+        self, resources: Iterable[Resource], definitions: Iterable[Definition] = (), base: Served | None = None
+    ) -> None:
+        """`base`: whose kinds and documents of the built-in resources are used, so that they are made but once."""
+        self._base = base
+        self._shelf: Shelf = base._shelf if base else Shelf()
+        self._definitions: Mapping[Path, Definition] = {
+            path_of(resource): definition for definition in definitions for resource in definition.resources
+        }
+        own = [resource for one in dict.fromkeys(self._definitions.values()) for resource in one.resources]
+        self.catalog = Catalog([*own, *resources])
+        self._kinds: dict[Path, Kind] = {}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        path = (group, version, plural)
+        kind = self._kinds.get(path)
+        if kind is None:
+            kind = self._made(path)
+            if kind is not None:
+                self._kinds[path] = kind
+        return kind
+
+    def of(self, group: str, version: str, plural: str) -> Kind:
+        """A kind that is certainly served."""
+        kind = self.find(group, version, plural)
+        assert kind is not None, f"{plural}.{group}/{version} is not served"
+        return kind
+
+    def _made(self, path: Path) -> Kind | None:
+        if definition := self._definitions.get(path):
+            return definition.kind(path[1])
+        if self._base is not None:
+            return self._base.find(*path)
+        resource = self.catalog.find(*path)
+        return None if resource is None else builtin_kind(resource, self.catalog)
+
+    def shape(self, api_version: str, kind: str) -> Shape | None:
+        """What objects of a type look like, if there is such a type at all."""
+        resource = self._types.get((api_version, kind))
+        if resource is None:
+            return None
+        definition = self._definitions.get(path_of(resource))
+        return shape_of(resource) if definition is None else definition.kind(resource.version).shape
+
+    @cached_property
+    def _types(self) -> Mapping[tuple[str, str], Resource]:
+        return {(resource.api_version, resource.kind): resource for resource in self.catalog}
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents(self.catalog)
+
+    @cached_property
+    def openapi(self) -> OpenAPI:
+        return OpenAPI(self.catalog, self._brought, self._shelf)
+
+    def _brought(self, resource: Resource) -> Own:
+        definition = self._definitions.get(path_of(resource))
+        return {} if definition is None else definition.openapi(resource.version)
+
+
+def path_of(resource: Resource) -> Path:
+    return resource.group, resource.version, resource.plural
+
+
+class Kinds:
+    """The kinds of all clusters."""
+
+    def __init__(self, builtin: Served) -> None:
+        self.builtin = builtin  #: what every cluster serves
+        self._clusters: dict[str, Served] = {}
+        self._listeners: list[Callable[[Iterable[Changed]], None]] = []
+
+    def of(self, cluster: str) -> Served:
+        return self._clusters.get(cluster, self.builtin)
+
+    @property
+    def clusters(self) -> Iterable[str]:
+        """Those that serve more than what is built in."""
+        return tuple(self._clusters)
+
+    def find(self, target: Target) -> Kind | None:
+        return self.of(target.cluster).find(target.group, target.version, target.plural)
+
+    def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
+        """From now on a cluster serves these definitions beside the built-in kinds.  `changed`: the resources that
+        are new, that went, or that are not what they were."""
+        definitions = tuple(definitions)
+        if definitions:
+            self._clusters[cluster] = Served(self.builtin.catalog, definitions, self.builtin)
+        else:
+            self._clusters.pop(cluster, None)
+        changed = tuple(changed)
+        for listener in self._listeners:
+            listener(changed)
+
+    def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
+        """Hear which resources changed, as soon as they did."""
+        self._listeners.append(listener)
