@@ -32,8 +32,8 @@ class Accounts:
         """`authority`: the certificates, in PEM, that clients inside a cluster are to trust."""
         self._store = store
         self._inside = inside
-        self._accounts = kinds.of_key(ACCOUNTS)
-        self._config_maps = kinds.of_key(CONFIG_MAPS)
+        self._accounts = kinds.builtin(ACCOUNTS)
+        self._config_maps = kinds.builtin(CONFIG_MAPS)
         self._data = {"ca.crt": authority}
         self._subscriptions: list[Subscription] = []
         self.work: Work[Scope] = Work("accounts", self._look, workers=WORKERS)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from farflung.hub import objects
-from farflung.hub.housekeeping.inside import Inside, cluster_in, object_path
-from farflung.hub.housekeeping.kept import KeptKinds
+from farflung.hub.housekeeping.inside import Inside, object_path
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover, cluster_in
 from farflung.hub.housekeeping.ownership import (
     Action,
     Delete,
@@ -31,7 +31,7 @@ from farflung.hub.housekeeping.ownership import (
 from farflung.hub.housekeeping.work import Work
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
-from farflung.store.base import Change, Entry, Store, Subscription
+from farflung.store.base import Change, Entry, Store
 
 WORKERS: Final = 8
 FARTHEST: Final = 1000  #: owners of owners that are looked through for a circle
@@ -48,21 +48,25 @@ class Collector:
         self._inside = inside
         self._dependents = Dependents()
         self._marked: dict[str, str] = {}  #: key → the finalizer with which the object is being deleted
-        self._subscriptions: list[Subscription] = []
+        self._unclear: set[str] = set()  #: dependents that name an owner whose kind is not served
+        self._hearing = Hearing(store, kinds, self._hear, without=NOT_COLLECTED)
+        kinds.listen(self._hear_kinds)
         self.work: Work[str] = Work("garbage-collector", self._look, workers=WORKERS)
 
     def start(self) -> None:
         """Hear of everything from now on, and look at everything that is there already."""
-        for prefix in self._kinds.prefixes - NOT_COLLECTED:
-            self._subscriptions.append(self._store.subscribe(prefix, self._hear))
-            for entry in self._store.list(prefix).entries:
-                if is_concerned(entry.value):
-                    self._note(entry)
-                    self.work.add(entry.key)
+        self._hearing.start()
+        for home in self._kinds.homes - NOT_COLLECTED:
+            self._look_through(home)
+
+    def _look_through(self, prefix: str) -> None:
+        for entry in self._store.list(prefix).entries:
+            if is_concerned(entry.value):
+                self._note(entry)
+                self.work.add(entry.key)
 
     def stop(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.cancel()
+        self._hearing.stop()
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -73,6 +77,16 @@ class Collector:
                 self._gone(change)
             elif is_concerned(entry.value) or change.key in self._dependents:
                 self._note(entry)
+
+    def _hear_kinds(self, turnover: Turnover) -> None:
+        """Objects of a new kind may have owners, and be the owners that others name."""
+        cluster = turnover.cluster
+        for home in turnover.came - NOT_COLLECTED:
+            self._look_through(f"{home}{cluster}/")
+        for key in [key for key in self._unclear if cluster_in(key) == cluster]:
+            if entry := self._store.get(key):
+                self._note(entry)
+                self.work.add(key)
 
     def _note(self, entry: Entry) -> None:
         """Keep the index, and look at whoever a written object concerns."""
@@ -94,6 +108,7 @@ class Collector:
         assert change.previous is not None, "what is deleted was there"
         key = change.key
         self._marked.pop(key, None)
+        self._unclear.discard(key)
         self._look_at_dependents(Place(key, uid_of(change.previous)))
         if key in self._dependents:
             owners = self._dependents.owners(key)
@@ -113,15 +128,29 @@ class Collector:
 
     def _holds(self, key: str, identity: Identity) -> list[Hold]:
         """An object's references, unclear ones too: when one of those goes, the others may decide."""
-        return [
-            Hold(self._place(key, reference) or Place("", reference.uid), bool(reference.blockOwnerDeletion))
-            for reference in identity.references
-        ]
+        holds = [Hold(self._place(key, one), bool(one.blockOwnerDeletion)) for one in identity.references]
+        if any(not hold.owner.key for hold in holds):
+            self._unclear.add(key)
+        else:
+            self._unclear.discard(key)
+        return holds
 
-    def _place(self, key: str, reference: Reference) -> Place | None:
+    def _place(self, key: str, reference: Reference) -> Place:
+        """Where the owner that an object names is: where it must be, or, if its kind has gone, where it was.  Without a
+        key if there is no telling."""
+        place = self._usual_place(key, reference)
+        if place is not None:
+            return place
+        group = reference.apiVersion.rpartition("/")[0] or "core"
+        for known in self._dependents.owners(key):
+            if known.uid == reference.uid and known.key.startswith(f"/{group}/"):
+                return known
+        return Place("", reference.uid)
+
+    def _usual_place(self, key: str, reference: Reference) -> Place | None:
         """Where the owner that an object names must be: in the object's cluster and namespace, or in its cluster.
         None if there is no such kind, or a namespaced one is said to own a cluster's object."""
-        resource = self._kinds.of_type(reference.apiVersion, reference.kind)
+        resource = self._kinds.of_type(cluster_in(key), reference.apiVersion, reference.kind)
         if resource is None:
             return None
         namespace = objects.name_in(key)[0] if resource.namespaced else ""
@@ -131,7 +160,7 @@ class Collector:
 
     def _owner(self, key: str, reference: Reference) -> Owner:
         place = self._place(key, reference)
-        if place is None:
+        if not place.key:
             return Owner.UNCLEAR
         entry = self._store.get(place.key)
         if entry is None or uid_of(entry) != place.uid:
@@ -176,7 +205,10 @@ class Collector:
             await self._act(entry, identity.uid, action)
 
     async def _act(self, entry: Entry, uid: str, action: Action) -> None:
-        path = object_path(self._kinds.of_key(entry.key), entry.key)
+        resource = self._kinds.of_key(entry.key)
+        if resource is None:
+            return  # its kind is going, and takes it along
+        path = object_path(resource, entry.key)
         if isinstance(action, Delete):
             await self._inside.delete(path, policy=action.policy, uid=uid, revision=entry.revision)
             return

@@ -10,6 +10,7 @@ import orjson
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
+from farflung.hub.housekeeping.kept import cluster_in
 from farflung.hub.http.messages import Handler, Request, Response
 from farflung.hub.media_types import JSON, MERGE_PATCH
 from farflung.machinery.errors import ApiError, Obj
@@ -27,10 +28,6 @@ def object_path(resource: Resource, key: str) -> str:
     """Where the object of a store's key is on the wire."""
     namespace, name = objects.name_in(key)
     return f"{collection_path(resource, cluster_in(key), namespace)}/{quote(name, safe=':')}"
-
-
-def cluster_in(key: str) -> str:
-    return key.split("/", 4)[3]
 
 
 class Inside:
@@ -52,6 +49,10 @@ class Inside:
         if revision is not None:
             preconditions["resourceVersion"] = str(revision)
         await self._send("DELETE", path, {"propagationPolicy": policy, "preconditions": preconditions})
+
+    async def delete_all(self, path: str) -> None:
+        """Delete a collection; what must go first goes in the background."""
+        await self._send("DELETE", path, {"propagationPolicy": "Background"})
 
     async def patch(self, path: str, change: Obj, *, uid: str, revision: Revision) -> None:
         """Merge a change into this very object, unless it has changed meanwhile."""

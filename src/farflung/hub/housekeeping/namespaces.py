@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +9,9 @@ from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.housekeeping.inside import Inside, object_path
-from farflung.hub.housekeeping.kept import KeptKinds, home_of
-from farflung.hub.housekeeping.ownership import identity_of, is_concerned, uid_of
+from farflung.hub.housekeeping.inside import Inside, collection_path, object_path
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover, home_of
+from farflung.hub.housekeeping.ownership import identity_of, is_concerned
 from farflung.hub.housekeeping.termination import Remains, conditions
 from farflung.hub.housekeeping.work import OVERTAKEN, Unfinished, Work
 from farflung.hub.namespaces import is_terminating, namespace_key
@@ -21,7 +20,6 @@ from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 4
-AT_ONCE: Final = 8  #: objects of one namespace that are deleted at a time
 FINALIZER: Final = "kubernetes"
 NAMESPACES: Final = "/core/namespaces/"
 PODS: Final = "/core/pods/"
@@ -60,25 +58,24 @@ class Namespaces:
         self._inside = inside
         self._clock = clock
         self._pace = pace
-        self._resource = kinds.of_key(NAMESPACES)
-        self._homes = {home_of(resource) for resource in kinds.namespaced}
-        self._pods = [resource for resource in kinds.namespaced if home_of(resource) == PODS]
-        self._others = [resource for resource in kinds.namespaced if home_of(resource) != PODS]
+        self._resource = kinds.builtin(NAMESPACES)
         self._terminating: set[Scope] = set()
-        self._subscriptions: list[Subscription] = []
+        self._subscription: Subscription | None = None
+        self._content = Hearing(store, kinds, self._hear_content)
+        kinds.listen(self._hear_kinds)
         self.work: Work[Scope] = Work("namespaces", self._look, workers=WORKERS)
 
     def start(self) -> None:
-        subscribe = self._store.subscribe
-        self._subscriptions = [subscribe(home, self._hear_content) for home in self._homes]
-        self._subscriptions.append(subscribe(NAMESPACES, self._hear))
+        self._content.start()
+        self._subscription = self._store.subscribe(NAMESPACES, self._hear)
         for entry in self._store.list(NAMESPACES).entries:
             if is_terminating(entry):
                 self._terminate(entry, after=0)
 
     def stop(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.cancel()
+        self._content.stop()
+        if self._subscription is not None:
+            self._subscription.cancel()
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -100,7 +97,14 @@ class Namespaces:
             return
         for change in changes:
             scope = scope_of(change.key)
-            if scope in self._terminating and (change.entry is None or change.previous is None):
+            came_or_went = change.entry is None or change.previous is None
+            if came_or_went and scope in self._terminating and is_content(change):
+                self.work.add_later(scope, self._pace.again)
+
+    def _hear_kinds(self, turnover: Turnover) -> None:
+        """A kind that appears may have objects in a namespace that is about to go."""
+        for scope in self._terminating:
+            if scope.cluster == turnover.cluster:
                 self.work.add_later(scope, self._pace.again)
 
     def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
@@ -123,7 +127,10 @@ class Namespaces:
     async def _empty(self, scope: Scope) -> Remains:
         """Delete everything: first the Pods, because they use the rest, and the rest when there are none."""
         remains = Remains()
-        for resources in (self._pods, self._others):
+        content = self._kinds.namespaced(scope.cluster)
+        pods = [resource for resource in content if home_of(resource) == PODS]
+        others = [resource for resource in content if home_of(resource) != PODS]
+        for resources in (pods, others):
             await self._delete_all(resources, scope, remains)
             self._count_all(resources, scope, remains)
             if remains.resources:
@@ -132,23 +139,17 @@ class Namespaces:
 
     async def _delete_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
         for resource in resources:
-            doomed = [entry for entry in self._entries(resource, scope) if not is_going(entry)]
-            for start in range(0, len(doomed), AT_ONCE):
-                answers = await asyncio.gather(
-                    *(self._delete(resource, entry) for entry in doomed[start : start + AT_ONCE])
-                )
-                await asyncio.sleep(0)
-                if failures := [answer for answer in answers if answer]:
-                    remains.failures.append(failures[0])
-                    break
+            if any(not is_going(entry) for entry in self._entries(resource, scope)):
+                await self._delete(resource, scope, remains)
 
-    async def _delete(self, resource: Resource, entry: Entry) -> str:
-        """Why it could not be deleted."""
+    async def _delete(self, resource: Resource, scope: Scope, remains: Remains) -> None:
         try:
-            await self._inside.delete(object_path(resource, entry.key), policy="Background", uid=uid_of(entry))
+            await self._inside.delete_all(collection_path(resource, *scope))
         except ApiError as error:
-            return "" if error.code in OVERTAKEN else error.message
-        return ""
+            if error.code in OVERTAKEN:
+                self.work.add_later(scope, self._pace.again)
+            else:
+                remains.failures.append(error.message)
 
     def _count_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
         for resource in resources:
@@ -184,6 +185,11 @@ class Namespaces:
 def finalizers_of(namespace: Obj) -> list[str]:
     """Those who must be done before it goes.  With none, it was finished by hand before it was deleted."""
     return namespace.get("spec", {}).get("finalizers") or []
+
+
+def is_content(change: Change) -> bool:
+    """Of a namespace, not beside it: only keys of objects in namespaces have five parts."""
+    return change.key.count("/") == 5
 
 
 def is_going(entry: Entry) -> bool:

@@ -47,7 +47,7 @@ class SystemObjects:
         self._homes: set[str] = set()
         for cluster in clusters:
             for (api_version, kind), wanted in SYSTEM.items():
-                resource = kinds.of_type(api_version, kind)
+                resource = kinds.of_type(cluster, api_version, kind)
                 if resource is not None:
                     self._want(cluster, resource, wanted)
         self._subscriptions: list[Subscription] = []
