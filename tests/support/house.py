@@ -53,7 +53,7 @@ class House:
         self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))
         self.housekeeping = Housekeeping(
             self.store,
-            kinds.builtin.catalog,
+            kinds,
             self.hub,
             authorization=f"Bearer {TOKEN}",
             authority=AUTHORITY,

@@ -121,7 +121,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches)
         housekeeping = Housekeeping(
             store,
-            kinds.builtin.catalog,
+            kinds,
             hub,
             authorization=f"Bearer {own_token}",
             authority=certificates.ca_pem.decode(),

@@ -17,15 +17,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.housekeeping.accounts import Accounts
 from farflung.hub.housekeeping.collector import Collector
 from farflung.hub.housekeeping.inside import Inside
-from farflung.hub.housekeeping.kept import KeptKinds
+from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
 from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.http.messages import Handler
 from farflung.hub.request import DEFAULT_CLUSTER
+from farflung.hub.served import Kinds
 from farflung.store.base import Store
 
 #: who managedFields say it was
@@ -40,7 +40,7 @@ class Housekeeping:
     def __init__(
         self,
         store: Store,
-        catalog: Catalog,
+        kinds: Kinds,
         handler: Handler,
         *,
         authorization: str,
@@ -49,12 +49,13 @@ class Housekeeping:
         pace: Pace = USUAL_PACE,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
-        kinds = KeptKinds(catalog)
+        kept = KeptKinds(kinds.builtin.catalog)
+        follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
-        self._system = SystemObjects(store, kinds, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
-        self._accounts = Accounts(store, kinds, inside, authority)
-        self._namespaces = Namespaces(store, kinds, inside, clock, pace)
-        self._collector = Collector(store, kinds, inside)
+        self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._accounts = Accounts(store, kept, inside, authority)
+        self._namespaces = Namespaces(store, kept, inside, clock, pace)
+        self._collector = Collector(store, kept, inside)
         self._parts = (self._system, self._accounts, self._namespaces, self._collector)
         self._running: asyncio.Task[None] | None = None
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.served import Changed, Kinds
 from farflung.store.base import Store, Subscription, Watcher
 from farflung.store.keys import resource_prefix
 
@@ -113,6 +114,18 @@ class KeptKinds:
     def listen(self, listener: Callable[[Turnover], None]) -> None:
         """Hear of every replacement that changed something, after the fact."""
         self._listeners.append(listener)
+
+
+def follow(kinds: Kinds, kept: KeptKinds) -> None:
+    """Keep up with what the clusters serve."""
+
+    def hear(changed: Iterable[Changed]) -> None:
+        for cluster in {cluster for cluster, _, _ in changed}:
+            resources = preferred_first(kinds.of(cluster).catalog)
+            kept.replace(cluster, [resource for resource in resources if resource.custom])
+
+    kinds.subscribe(hear)
+    hear((cluster, "", "") for cluster in kinds.clusters)
 
 
 class Hearing:
