@@ -16,6 +16,7 @@ import orjson
 
 from farflung import __version__
 from farflung.hub import metrics
+from farflung.hub.audit import UNANSWERED, Audit, Trail
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import check_path, check_resource, impersonated
 from farflung.hub.auth.user import User
@@ -67,7 +68,11 @@ VERBS: Final[Mapping[tuple[str, bool], str]] = {
 class Hub:
     """Serves; never calls."""
 
-    def __init__(self, kinds: Kinds, tools: Tools, authenticator: Authenticator, watches: Watches) -> None:
+    def __init__(
+        self, kinds: Kinds, tools: Tools, authenticator: Authenticator, watches: Watches, audit: Audit | None = None
+    ) -> None:
+        """Without an audit of its own, its lines go to the log."""
+        self._audit = audit or Audit()
         self._kinds = kinds
         self._tools = tools
         self._authenticator = authenticator
@@ -87,51 +92,65 @@ class Hub:
         }
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
+        trail = self._audit.begin(request)
         try:
-            answer = self._dispatch(request)
+            answer = self._dispatch(request, trail)
         except ApiError as error:
-            return self._counted(request, respond.with_error(request, error))
+            return self._counted(request, respond.with_error(request, error), trail)
         except Unavailable as error:
-            return self._counted(request, respond.with_error(request, unavailable(error)))
+            return self._counted(request, respond.with_error(request, unavailable(error)), trail)
         if isinstance(answer, Response):
-            return self._counted(request, answer)
-        return answer if isinstance(answer, Stream) else self._finish(request, answer)
+            return self._counted(request, answer, trail)
+        return answer if isinstance(answer, Stream) else self._finish(request, answer, trail)
 
-    async def _finish(self, request: Request, answer: Awaitable[Answer]) -> Answer:
+    async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
         try:
-            return self._counted(request, await answer)
+            return self._counted(request, await answer, trail)
         except ApiError as error:
-            return self._counted(request, respond.with_error(request, error))
+            return self._counted(request, respond.with_error(request, error), trail)
         except Unavailable as error:
-            return self._counted(request, respond.with_error(request, unavailable(error)))
+            return self._counted(request, respond.with_error(request, unavailable(error)), trail)
+        except BaseException:
+            if trail is not None:
+                self._audit.end(trail, request, UNANSWERED)
+            raise
 
-    def _counted(self, request: Request, answer: Answer) -> Answer:
+    def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
         self.metrics.count(request.method, answer.status)
+        if trail is not None:
+            self._audit.end(trail, request, answer.status)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s %d", request.peer, request.method, request.path, answer.status)
         return answer
 
-    def _dispatch(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
         cluster, path = split_cluster(request.path)
-        user = impersonated(self._authenticator.user_of(request), request.headers)
+        sender = self._authenticator.user_of(request)
+        if trail is not None:
+            trail.user = trail.by = sender
+        user = impersonated(sender, request.headers)
+        if trail is not None:
+            trail.user = user
         target = target_of(cluster, path)
         if target is None:
             return self._document(request, cluster, path, user)
         if cluster != DEFAULT_CLUSTER:
             message = f'forbidden: User "{user.name}" cannot access workspace "{cluster}": access denied'
             raise ApiError(403, "Forbidden", message, {})
-        return self._resource(request, target, user)
+        return self._resource(request, target, user, trail)
 
     # --- resources --------------------------------------------------------------------------------
 
-    def _resource(self, request: Request, target: Target, user: User) -> Answer | Awaitable[Answer]:
+    def _resource(
+        self, request: Request, target: Target, user: User, trail: Trail | None
+    ) -> Answer | Awaitable[Answer]:
         kind = self._kinds.find(target)
         if kind is None:
             check_path(user, request.method, request.path)
             if target.group and not self._kinds.of(target.cluster).catalog.has_group(target.group):
                 return page_not_found()
             raise no_such_path()
-        call = Call(request, target, kind, user, self._tools)
+        call = Call(request, target, kind, user, self._tools, trail)
         verb = VERBS.get((request.method, bool(target.name)))
         if (verb == "list" and asks_to_watch(request)) or target.watch:
             verb = "watch"

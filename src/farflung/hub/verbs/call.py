@@ -8,6 +8,7 @@ from datetime import datetime
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
+from farflung.hub.audit import Trail
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
@@ -41,6 +42,7 @@ class Call:
     kind: Kind
     user: User
     tools: Tools
+    trail: Trail | None = None  #: of a write, for the audit
     _now: str | None = None
 
     @property

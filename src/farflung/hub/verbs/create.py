@@ -40,6 +40,8 @@ async def create_object(
     rules = call.kind.rules
     metadata = obj.setdefault("metadata", {})
     generated = not metadata.get("name")
+    if call.trail is not None:
+        call.trail.name = metadata.get("name", "")
     set_namespace(call, metadata)
     distinct_owners(metadata, warnings)
     if metadata.get("resourceVersion"):
@@ -122,6 +124,8 @@ async def insert(call: Call, obj: Obj, options: WriteOptions, *, generated: bool
     metadata = obj["metadata"]
     for _ in range(GENERATED_ATTEMPTS if generated else 1):
         key = call.key_of(metadata["name"])
+        if call.trail is not None:
+            call.trail.name = metadata["name"]
         if call.store.get(key) is None:
             if options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(obj)), 0)

@@ -65,6 +65,8 @@ def delete_options(call: Call) -> DeleteOptions:
         errors.append(not_supported("dryRun", options.dryRun, ["All"]))
     if errors:
         raise invalid(META, "DeleteOptions", "", errors)
+    if call.trail is not None and options.dryRun:
+        call.trail.dry_run = True
     return options
 
 
