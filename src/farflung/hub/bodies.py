@@ -131,6 +131,9 @@ def _unfit(shape: Shape, value: Obj) -> str:
 
 def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -> None:
     """A body may leave out what it is; if it says so, it must be what the path is about."""
+    if shape.custom:
+        _check_custom_type(request, shape, value)
+        return
     kind, api_version = value.get("kind") or shape.kind, value.get("apiVersion") or shape.api_version
     if kind == shape.kind and api_version == shape.api_version:
         return
@@ -139,6 +142,31 @@ def _check_type(request: Request, shape: Shape, value: Obj, shapes_of: Shapes) -
     known = shapes_of(api_version, kind) is not None
     why = _inconvertible(shape, api_version, kind) if known else _unregistered(api_version, kind)
     raise bad_request(f"{_unfit(shape, value)}: {why}")
+
+
+def _check_custom_type(request: Request, shape: Shape, value: Obj) -> None:
+    """A custom resource has to say what it is."""
+    for name, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+        said = value.get(name)
+        if said is not None and not isinstance(said, str):
+            raise _unrecognized(request, shape, f"{NO_KIND}apiVersion and kind must be strings")
+        if not said:
+            text = request.body.decode(errors="replace")
+            raise _unrecognized(request, shape, f"Object '{called}' is missing in '{text}'")
+    check_custom_type(shape, value)
+
+
+def check_custom_type(shape: Shape, value: Obj) -> None:
+    if value["apiVersion"] != shape.api_version:
+        raise bad_request(
+            f"the API version in the data ({value['apiVersion']}) does not match the expected API version "
+            f"({shape.api_version})"
+        )
+    if value["kind"] != shape.kind:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        wrong = invalid_value("kind", value["kind"], f"must be {shape.kind}")
+        raise invalid(shape.group, value["kind"], name if isinstance(name, str) else "", [wrong])
 
 
 def decode_options(request: Request, shape: Shape) -> Obj:
@@ -226,6 +254,8 @@ def _check_patched_type(document: Obj, shape: Shape, context: PatchContext, refu
     api_version, kind = document.get("apiVersion"), document.get("kind")
     if (api_version, kind) == (shape.api_version, shape.kind):
         return
+    if shape.custom and isinstance(api_version, str) and isinstance(kind, str):
+        check_custom_type(shape, document)
     claimed = context.shapes(str(api_version), str(kind))
     if claimed is None:
         raise refused(_unregistered(str(api_version), str(kind)))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 from farflung.apis import definitions, wire
 from farflung.apis.resource import Resource
-from farflung.machinery.schema.conform import Conformer, compile
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.conform import Conformed, compile
 from farflung.machinery.schema.model import Schema
+
+
+class Conforms(Protocol):
+    def conform(self, obj: Obj) -> Conformed:
+        """Raises Malformed if a value does not fit its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +25,8 @@ class Shape:
     kind: str
     definition: str
     schema: Schema
-    conformer: Conformer
+    conformer: Conforms
+    custom: bool = False  #: defined by a CustomResourceDefinition
 
     @property
     def api_version(self) -> str:
@@ -33,6 +41,10 @@ def shape(group: str, version: str, kind: str, definition: str) -> Shape:
 
 def shape_of(resource: Resource) -> Shape:
     return shape(resource.group, resource.version, resource.kind, resource.definition)
+
+
+def object_meta() -> Shape:
+    return shape("", "v1", "ObjectMeta", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 
 
 def scale() -> Shape:
