@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.catalog import Catalog, version_order
+from farflung.hub.catalog.catalog import Catalog
+from farflung.machinery.versions import version_order
 
 
 def thing(group: str = "example.com", version: str = "v1", plural: str = "things", kind: str = "Thing") -> Resource:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.apis.builtin import GROUPS
 from farflung.apis.resource import Resource
+from farflung.machinery.versions import version_order
 
 Path = tuple[str, str, str]  #: group, version, plural
-
-VERSION: Final = re.compile(r"v([1-9][0-9]{0,17})(?:(alpha|beta)([1-9][0-9]{0,17}))?", re.ASCII)
-STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
 
 #: built-in groups come first, in an order of their own: kubectl takes the first group that knows a name
 RANKS: Final = {group: rank for rank, group in enumerate(GROUPS)}
@@ -69,12 +66,3 @@ def grouped(resources: Iterable[Resource]) -> dict[str, dict[str, tuple[Resource
 
 def group_order(group: str) -> tuple[int, str]:
     return RANKS.get(group, len(RANKS)), group
-
-
-def version_order(version: str) -> tuple[int, int, int, str]:
-    """v2, v1, v1beta2, v1beta1, v1alpha1, then everything that is no such version by the alphabet."""
-    match = VERSION.fullmatch(version)
-    if match is None:
-        return len(STABILITY), 0, 0, version
-    major, stability, minor = match.groups()
-    return STABILITY[stability], -int(major), -int(minor or 0), version
