@@ -38,6 +38,10 @@ INDEX: Final = "_[_]"
 OPTIONAL_INDEX: Final = "_[?_]"
 OPTIONAL_SELECT: Final = "_?._"  #: its second argument is a Literal, the name of the field
 NOT_STRICTLY_FALSE: Final = "@not_strictly_false"  #: true unless false: an error is true as well
+MAP_INSERT: Final = "cel.@mapInsert"  #: (map, key, value) or (map, map) → a map with more entries, all new
+
+ACCUMULATOR: Final = "@result"  #: of the macros
+UNUSED: Final = "#unused"  #: the iteration variable of `cel.bind`
 
 
 @dataclass(frozen=True, slots=True)
