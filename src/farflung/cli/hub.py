@@ -13,16 +13,20 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import uvloop
 
 from farflung.apis.builtin import BUILTIN
+from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, admin_credentials, write_kubeconfig
 from farflung.hub import objects
 from farflung.hub.app import Hub
+from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
@@ -55,8 +59,7 @@ class Settings:
 
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
-    level = logging.DEBUG if settings.verbose else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure(sys.stderr, verbose=settings.verbose)
     try:
         uvloop.run(_run(settings))
     except (Unusable, CertificateError) as error:
@@ -111,14 +114,17 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
     store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
+    lines = logs.Lines(sys.stderr)
     try:
         credentials = admin_credentials(directory)
         kinds = Kinds(Served(BUILTIN))
-        tools = Tools(store, kinds, Pools(store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix)
+        authorizer = Authorizer(store)
+        clock = partial(datetime.now, UTC)
+        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), ids.random_suffix, authorizer)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}
-        hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches)
+        hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches, Audit(lines.write))
         housekeeping = Housekeeping(
             store,
             kinds,
@@ -143,3 +149,4 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             await housekeeping.stop()
     finally:
         await store.close()
+        lines.close()

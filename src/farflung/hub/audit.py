@@ -15,7 +15,7 @@ from typing import Final
 
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
-from farflung.hub.request import Target, split_cluster, target_of
+from farflung.hub.request import split_cluster, target_of
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote
 
@@ -63,33 +63,40 @@ class Audit:
         return None if request.method in READING else Trail()
 
     def end(self, trail: Trail, request: Request, code: int) -> None:
-        target = target_of(*split_cluster(request.path))
-        if target is None or target.group in QUESTIONS:
+        what = described(request.method, request.path)
+        if not what:
             return
         user = "-" if trail.user is None else shown(trail.user.name)
-        by = "" if trail.by is trail.user or trail.by is None else f" by={shown(trail.by.name)}"
-        verb = VERBS.get((request.method, bool(target.name))) or shown(request.method.lower())
-        what = described(target)
-        if trail.name and not target.name:
-            what = f"{what} name={shown(trail.name)}"
-        dry_run = " dry-run" if trail.dry_run or "dryRun=All" in request.query else ""
+        if trail.by is not trail.user and trail.by is not None:
+            user = f"{user} by={shown(trail.by.name)}"
+        if trail.name:
+            what = f"{what} name={quoted(trail.name)}"
+        if trail.dry_run or (request.query and "dryRun=All" in request.query):
+            what = f"{what} dry-run"
         duration = (perf_counter() - trail.began) * 1000
-        origin = request.peer or "inside"
-        self._write(f"audit user={user}{by} verb={verb} {what}{dry_run} code={code} ms={duration:.1f} from={origin}")
+        self._write(f"audit user={user} {what} code={code} ms={duration:.1f} from={request.peer or 'inside'}")
 
 
-@remember(1024)
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """As it is if that can be told from the rest of the line, otherwise quoted."""
     text = text[:LONGEST]
     return text if PLAIN.fullmatch(text) else go_quote(text)
 
 
-def described(target: Target) -> str:
+shown = remember(1024)(quoted)
+
+
+@remember(4096)
+def described(method: str, path: str) -> str:
+    """What a request is about, as far as its path tells.  Empty if nothing is written there."""
+    target = target_of(*split_cluster(path))
+    if target is None or target.group in QUESTIONS:
+        return ""
+    verb = VERBS.get((method, bool(target.name))) or quoted(method.lower())
     parts = [target.group or "core", target.version, target.plural]
     if target.subresource:
         parts.append(target.subresource)
-    text = f"resource={shown('/'.join(parts))} cluster={shown(target.cluster)}"
+    text = f"verb={verb} resource={quoted('/'.join(parts))} cluster={quoted(target.cluster)}"
     if target.namespace:
-        text += f" namespace={shown(target.namespace)}"
-    return f"{text} name={shown(target.name)}" if target.name else text
+        text += f" namespace={quoted(target.namespace)}"
+    return f"{text} name={quoted(target.name)}" if target.name else text

@@ -20,6 +20,8 @@ FIRST_DELAY: Final = 0.01  #: seconds before a failed look is repeated; doubled 
 LONGEST_DELAY: Final = 60.0  #: … up to this
 OVERTAKEN: Final = (404, 409)  #: somebody else was faster: nothing is wrong, look again
 
+QUOTING: Final = (400, 422)  #: the codes of errors whose messages quote what was sent
+
 log = logging.getLogger(__name__)
 
 
@@ -100,9 +102,10 @@ class Work(Generic[K]):
         except Exception as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             if isinstance(error, ApiError) and error.code in OVERTAKEN:
-                log.debug("%s: %s was overtaken: %s", self._name, key, error)
+                log.debug("%s: %s was overtaken: %s", self._name, key, told(error))
             else:
-                log.warning("%s: %s failed, and is tried again: %s", self._name, key, error, exc_info=is_ours(error))
+                why = told(error)
+                log.warning("%s: %s failed, and is tried again: %s", self._name, key, why, exc_info=is_ours(error))
             self.add_later(key, delay_after(failures))
         else:
             self._failures.pop(key, None)
@@ -113,6 +116,13 @@ class Work(Generic[K]):
             self._waiting.put_nowait(key)
         elif not (self._queued or self._active or self._timers):
             self._finished.set()
+
+
+def told(error: Exception) -> str:
+    """What the log says of a failure.  What is wrong with an object may quote it: only that something is."""
+    if isinstance(error, ApiError) and error.code in QUOTING:
+        return f"{error.code} {error.reason}"
+    return "" if is_ours(error) else str(error)
 
 
 def is_ours(error: Exception) -> bool:

@@ -40,8 +40,7 @@ async def create_object(
     rules = call.kind.rules
     metadata = obj.setdefault("metadata", {})
     generated = not metadata.get("name")
-    if call.trail is not None:
-        call.trail.name = metadata.get("name", "")
+    note_name(call, metadata)
     set_namespace(call, metadata)
     distinct_owners(metadata, warnings)
     if metadata.get("resourceVersion"):
@@ -71,6 +70,12 @@ async def create_object(
     if options.dry_run:
         give_back()
     return entry
+
+
+def note_name(call: Call, metadata: Obj) -> None:
+    """For the audit, if the path does not tell it."""
+    if call.trail is not None and not call.target.name:
+        call.trail.name = metadata.get("name", "")
 
 
 def set_system_fields(call: Call, obj: Obj) -> None:
@@ -124,8 +129,7 @@ async def insert(call: Call, obj: Obj, options: WriteOptions, *, generated: bool
     metadata = obj["metadata"]
     for _ in range(GENERATED_ATTEMPTS if generated else 1):
         key = call.key_of(metadata["name"])
-        if call.trail is not None:
-            call.trail.name = metadata["name"]
+        note_name(call, metadata)
         if call.store.get(key) is None:
             if options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(obj)), 0)

@@ -1,0 +1,41 @@
+"""Lines of the log: nothing is lost, nothing is mixed, and exceptions keep their texts to themselves."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+
+from farflung.cli.logs import FORMAT, DiscreetFormatter, Lines
+
+
+def test_every_line_is_written_in_order_with_its_time() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream)
+    for number in range(5000):
+        lines.write(f"line {number}")
+    lines.close()
+    written = stream.getvalue().splitlines()
+    assert [line.split(" INFO ")[1] for line in written] == [f"line {number}" for number in range(5000)]
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO line 0$", written[0])
+
+
+def test_lines_survive_a_stream_that_is_gone() -> None:
+    stream = io.StringIO()
+    stream.close()
+    lines = Lines(stream)
+    lines.write("nobody reads this")
+    lines.close()
+
+
+def test_an_exception_says_where_and_of_which_type_and_nothing_else() -> None:
+    try:
+        raise KeyError("hunter2")
+    except KeyError:
+        record = logging.LogRecord("farflung", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
+    text = DiscreetFormatter(FORMAT).format(record)
+    assert "it failed" in text
+    assert text.endswith("KeyError")
+    assert __file__ in text
+    assert text.count("hunter2") == text.count('raise KeyError("hunter2")')

@@ -1,0 +1,127 @@
+"""Who wrote what: the audit of a hub, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+
+import pytest
+from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, USER_TOKEN, LocalHub
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+#: whoever sees this in a log has found a leak
+HIDDEN = "hunter2hunter2"
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The audit's lines without their durations."""
+    found = [record.getMessage() for record in caplog.records if record.name == "farflung.hub.audit"]
+    assert all(re.search(r" ms=\d+\.\d from=inside$", line) for line in found), found
+    return [re.sub(r" ms=.*", "", line) for line in found]
+
+
+async def test_every_write_is_a_line(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.config_map("a")
+    await hub.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}})
+    await hub.put(f"{CONFIG_MAPS}/a", {"metadata": {"name": "a"}})
+    await hub.delete(f"{CONFIG_MAPS}/a")
+    await hub.delete(CONFIG_MAPS)
+    await hub.put("/api/v1/namespaces/default/finalize", {"metadata": {"name": "default"}})
+    where = "resource=core/v1/configmaps cluster=root namespace=default"
+    assert told(lines) == [
+        f"audit user=admin verb=create {where} name=a code=201",
+        f"audit user=admin verb=patch {where} name=a code=200",
+        f"audit user=admin verb=update {where} name=a code=200",
+        f"audit user=admin verb=delete {where} name=a code=200",
+        f"audit user=admin verb=deletecollection {where} code=200",
+        "audit user=admin verb=update resource=core/v1/namespaces/finalize cluster=root name=default code=200",
+    ]
+
+
+async def test_reads_and_questions_are_none(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.get(CONFIG_MAPS)
+    await hub.post(REVIEWS, {"spec": {"token": HIDDEN}})
+    await hub.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
+    await hub.post("/healthz")
+    assert told(lines) == []
+
+
+async def test_what_is_refused_is_told_with_its_code(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.post(CONFIG_MAPS, {"metadata": {"name": "Not A Name"}})
+    await hub.post(CONFIG_MAPS, b"{")
+    await hub.delete(f"{CONFIG_MAPS}/absent")
+    hub.token = USER_TOKEN
+    await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    hub.token = "wrong"
+    await hub.post(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    where = "resource=core/v1/configmaps cluster=root namespace=default"
+    assert told(lines) == [
+        f'audit user=admin verb=create {where} name="Not A Name" code=422',
+        f"audit user=admin verb=create {where} code=400",
+        f"audit user=admin verb=delete {where} name=absent code=404",
+        f"audit user=somebody verb=create {where} code=403",
+        f"audit user=- verb=create {where} code=401",
+    ]
+
+
+async def test_an_impersonated_user_is_told_with_the_real_one(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.delete(f"{CONFIG_MAPS}/a", impersonate_user="jane doe", impersonate_group="system:masters")
+    await hub.delete(f"{CONFIG_MAPS}/a", impersonate_group="only a group")
+    where = "resource=core/v1/configmaps cluster=root namespace=default"
+    assert told(lines) == [
+        f'audit user="jane doe" by=admin verb=delete {where} name=a code=404',
+        f"audit user=admin verb=delete {where} name=a code=400",
+    ]
+
+
+async def test_a_dry_run_is_said_to_be_one(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.post(CONFIG_MAPS, {"metadata": {"generateName": "a"}}, {"dryRun": "All"})
+    await hub.config_map("a")
+    await hub.delete(f"{CONFIG_MAPS}/a", {"dryRun": ["All"]})
+    assert ["dry-run" in line for line in told(lines)] == [True, False, True]
+
+
+async def test_a_name_cannot_begin_a_line_of_its_own(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    await hub.delete(f"{CONFIG_MAPS}/a%0Aaudit%20user=nobody%20code=200")
+    await hub.post(CONFIG_MAPS, {"metadata": {"name": "b\n" * 1000}})
+    first, second = told(lines)
+    assert r'name="a\naudit user=nobody code=200" code=404' in first
+    assert "\n" not in second
+    assert len(second) < 1000
+
+
+async def test_no_secret_and_no_token_is_ever_logged(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:
+    encoded = base64.b64encode(HIDDEN.encode()).decode()
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": f'{{"data":{{"p":"{encoded}"}}}}'}
+    secret = {"metadata": {"name": "s", "annotations": applied}, "data": {"p": encoded}, "stringData": {"q": HIDDEN}}
+    assert (await hub.post(SECRETS, secret)).status == 201
+    refused = [
+        await hub.post(SECRETS, secret),
+        await hub.post(SECRETS, {"metadata": {"name": HIDDEN}, "data": {"p": HIDDEN + "!"}}),
+        await hub.post(SECRETS, {"metadata": {"name": "t"}, "data": {HIDDEN + " /": encoded}}),
+        await hub.post(SECRETS, {"metadata": {"name": "t", "labels": {"l": HIDDEN + "!"}}}),
+        await hub.post(SECRETS, {"metadata": {"name": "t"}, "type": "kubernetes.io/tls", "data": {"tls.crt": encoded}}),
+        await hub.post(SECRETS, {"metadata": {"name": "t"}, "datum": HIDDEN}, {"fieldValidation": "Strict"}),
+        await hub.post(SECRETS, b'{"data":{"p":"' + HIDDEN.encode()),
+        await hub.post(SECRETS, secret, f"fieldManager={HIDDEN}&dryRun={HIDDEN}"),
+        await hub.patch(f"{SECRETS}/s", [{"op": "test", "path": "/data/p", "value": HIDDEN}], JSON_PATCH),
+        await hub.patch(f"{SECRETS}/s", f"data: {{p: '{HIDDEN}", APPLY_PATCH, {"fieldManager": "me"}),
+        await hub.put(f"{SECRETS}/s", secret | {"type": HIDDEN}),
+    ]
+    assert all(answer.status >= 400 for answer in refused), [answer.status for answer in refused]
+    assert (await hub.patch(f"{SECRETS}/s", {"stringData": {"p": HIDDEN}})).status == 200
+    await hub.post(REVIEWS, {"spec": {"token": HIDDEN}})
+    hub.token = HIDDEN
+    assert (await hub.delete(f"{SECRETS}/s")).status == 401
+    written = lines.text.replace(f"name={HIDDEN} ", "name=… ")  # a name is no secret
+    assert HIDDEN not in written
+    assert encoded not in written
+    assert "verb=create resource=core/v1/secrets" in written
