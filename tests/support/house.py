@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 
 from hub_harness import builtin
@@ -11,6 +12,7 @@ from hub_harness import builtin
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
@@ -47,7 +49,8 @@ class House:
 
     def _build(self) -> None:
         kinds = Kinds(builtin())
-        tools = Tools(self.store, kinds, Pools(self.store), lambda: datetime.now(UTC), ids.Uids(), ids.random_suffix)
+        clock, authorizer = partial(datetime.now, UTC), Authorizer(self.store)
+        tools = Tools(self.store, kinds, Pools(self.store), clock, ids.Uids(), ids.random_suffix, authorizer)
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
         authenticator = Authenticator(users, tools.clock)
         self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))

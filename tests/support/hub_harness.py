@@ -16,6 +16,7 @@ from farflung.apis.builtin import BUILTIN
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.pools import Pools
@@ -185,7 +186,8 @@ class LocalHub:
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
         kinds = Kinds(builtin())
-        tools = Tools(store, kinds, Pools(store), lambda: self.now, ids.Uids(), lambda: self.suffix())
+        clock, suffix, authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
+        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), suffix, authorizer)
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, Authenticator(USERS, tools.clock), self.watches)
         self.token: str | None = ADMIN_TOKEN

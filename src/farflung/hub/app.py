@@ -17,12 +17,12 @@ import orjson
 from farflung import __version__
 from farflung.hub import metrics
 from farflung.hub.audit import UNANSWERED, Audit, Trail
+from farflung.hub.auth import attributes
 from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.authorize import check_path, check_resource, impersonated
+from farflung.hub.auth.impersonate import impersonated
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.metrics import Metrics
-from farflung.hub.options import list_options
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
 from farflung.hub.served import Kinds
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
@@ -76,6 +76,7 @@ class Hub:
         self._kinds = kinds
         self._tools = tools
         self._authenticator = authenticator
+        self._authorizer = tools.authorizer
         self._watches = watches
         self.metrics = Metrics()
         self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
@@ -128,7 +129,7 @@ class Hub:
         sender = self._authenticator.user_of(request)
         if trail is not None:
             trail.user = trail.by = sender
-        user = impersonated(sender, request.headers)
+        user = impersonated(sender, request.headers, self._authorizer, cluster)
         if trail is not None:
             trail.user = user
         target = target_of(cluster, path)
@@ -144,17 +145,17 @@ class Hub:
     def _resource(
         self, request: Request, target: Target, user: User, trail: Trail | None
     ) -> Answer | Awaitable[Answer]:
+        asked = attributes.of_target(request.method, target, request.query)
+        self._authorizer.check(target.cluster, user, asked)
         kind = self._kinds.find(target)
         if kind is None:
-            check_path(user, request.method, request.path)
             if target.group and not self._kinds.of(target.cluster).catalog.has_group(target.group):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)
         verb = VERBS.get((request.method, bool(target.name)))
-        if (verb == "list" and asks_to_watch(request)) or target.watch:
+        if asked.verb == "watch":
             verb = "watch"
-        check_resource(user, verb or request.method.lower(), kind.resource, target)
         if bool(target.namespace) != kind.resource.namespaced and (target.namespace or target.name):
             raise no_such_path()
         if target.watch:
@@ -184,7 +185,7 @@ class Hub:
     # --- documents --------------------------------------------------------------------------------
 
     def _document(self, request: Request, cluster: str, path: str, user: User) -> Answer:
-        check_path(user, request.method, path)
+        self._authorizer.check(cluster, user, attributes.of_path(request.method, path))
         match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)
@@ -210,10 +211,6 @@ class Hub:
             lines = [f"[-]{name} failed" if name in failed else f"[+]{name} ok" for name in asked]
             text = "\n".join([*lines, f"{endpoint} check {'passed' if healthy else 'failed'}", ""])
         return Response(200 if healthy else 500, text.encode(), content_type="text/plain; charset=utf-8")
-
-
-def asks_to_watch(request: Request) -> bool:
-    return "watch" in request.query and list_options(request.query).watch
 
 
 def first_part(path: str) -> str:

@@ -1,72 +1,118 @@
-"""Who may do what.
+"""Who may do what: RBAC, cluster by cluster.
 
-Administrators may do everything.  Whoever else is known may find out what is served and who they are.  Anybody may
-ask for health and version.
+    Authorizer.decide(cluster, user, attributes) ─► Decision(allowed, reason)
+
+Administrators may do everything, and anybody may ask for health and version.  Everything else is for the roles and
+bindings of the cluster to say.  They are read when a cluster is first asked about; from then on every commit counts at
+once, before its writer is answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
-from farflung.apis.resource import Resource
-from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, is_administrator
-from farflung.hub.request import Target
-from farflung.machinery.errors import ApiError, bad_request, forbidden, unauthorized
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.rbac.policy import DENIED, HOMES, Decision, Grant, Policy
+from farflung.hub.auth.rbac.rules import Role, Rule
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.machinery.errors import ApiError, forbidden
+from farflung.store.base import Change, Store
 
 PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
-DISCOVERY: Final = PUBLIC | {"api", "apis", "openapi"}
-SELF_REVIEWS: Final = frozenset({"SelfSubjectAccessReview", "SelfSubjectReview", "SelfSubjectRulesReview"})
+YES: Final = Decision(True)
+REMEMBERED: Final = 32768  #: grants kept between requests; an answer from memory costs a microsecond
 
 
-def check_path(user: User, method: str, path: str) -> None:
-    """May the user read a document that is no resource?"""
-    first = path.split("/", 2)[1]
-    if is_administrator(user) or first in PUBLIC or (first in DISCOVERY and AUTHENTICATED in user.groups):
-        return
-    if user is ANONYMOUS:
-        raise unauthorized()
-    verb = "get" if method == "HEAD" else method.lower()
-    raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', {})
+class Authorizer:
+    """`shared`: a cluster whose ClusterRoles and ClusterRoleBindings count in every other one too."""
+
+    def __init__(self, store: Store, *, shared: str = "") -> None:
+        self._store = store
+        self._shared = shared
+        self._policies: dict[str, Policy] = {}
+        self._numbers = count(1)
+        self._grants: dict[tuple[object, ...], Grant] = {}
+        for home in HOMES:
+            store.subscribe(home, self._hear)
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
+        """A decision about the present.  Without RBAC's opinion the reason is empty."""
+        if ADMINISTRATORS in user.groups:
+            return YES
+        if user.cluster and user.cluster != cluster:
+            return DENIED
+        verb, group, resource, subresource, namespace, name, path = attributes
+        policy = self._policies.get(cluster) or self._load(cluster)
+        if not resource:
+            return YES if path[1:].partition("/")[0] in PUBLIC else policy.decide_path(user, verb, path)
+        key = (policy.generation, user.name, user.groups, verb, group, resource, subresource, namespace)
+        grant = self._grants.get(key)
+        if grant is None:
+            if len(self._grants) >= REMEMBERED:
+                self._grants.clear()
+            grant = self._grants[key] = policy.grant(user, verb, group, resource, subresource, namespace)
+        return grant.of(name)
+
+    def check(self, cluster: str, user: User, attributes: Attributes) -> None:
+        """Raises 403."""
+        decision = self.decide(cluster, user, attributes)
+        if not decision.allowed:
+            raise refusal(user, attributes, decision.reason)
+
+    # --- rules ------------------------------------------------------------------------------------
+
+    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """What RBAC lets somebody do in a namespace ("": in the whole cluster), and what went wrong meanwhile."""
+        if user.cluster and user.cluster != cluster:
+            return [], []
+        return self._policy(cluster).rules_of(user, namespace)
+
+    def role(self, cluster: str, kind: str, namespace: str, name: str) -> Role | None:
+        """What a binding in a namespace of the cluster would refer to."""
+        return self._policy(cluster).role(kind, namespace, name)
+
+    # --- the policies -----------------------------------------------------------------------------
+
+    def forget(self, cluster: str) -> None:
+        """A cluster is gone, or will not be asked about for long: it can be read again."""
+        if cluster != self._shared:
+            self._policies.pop(cluster, None)
+
+    def _policy(self, cluster: str) -> Policy:
+        return self._policies.get(cluster) or self._load(cluster)
+
+    def _load(self, cluster: str) -> Policy:
+        shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
+        policy = self._policies[cluster] = Policy(shared)
+        policy.generation = next(self._numbers)
+        for home in HOMES:
+            for entry in self._store.list(f"{home}{cluster}/").entries:
+                policy.follow(entry.key, entry)
+        return policy
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            cluster = change.key.split("/", 4)[3]
+            policy = self._policies.get(cluster)
+            if policy is None:
+                continue
+            policy.follow(change.key, change.entry)
+            for stale in self._policies.values() if cluster == self._shared else (policy,):
+                stale.generation = next(self._numbers)
 
 
-def allows(user: User, verb: str, resource: Resource) -> bool:
-    if is_administrator(user):
-        return True
-    return verb == "create" and resource.kind in SELF_REVIEWS and AUTHENTICATED in user.groups
-
-
-def check_resource(user: User, verb: str, resource: Resource, target: Target) -> None:
-    if allows(user, verb, resource):
-        return
-    if user is ANONYMOUS:
-        raise unauthorized()
-    what = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
-    where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot {verb} resource "{what}" in API group "{resource.group}" {where}'
-    raise forbidden(resource.group, resource.plural, target.name, why)
-
-
-# --- impersonation --------------------------------------------------------------------------------
-
-IMPERSONATION: Final = frozenset({"impersonate-user", "impersonate-group", "impersonate-uid"})
-SERVICE_ACCOUNT: Final = "system:serviceaccount:"
-
-
-def impersonated(user: User, headers: Mapping[str, str]) -> User:
-    """Whom a request is to be taken for.  Only administrators may be somebody else."""
-    if IMPERSONATION.isdisjoint(headers):
-        return user
-    name = headers.get("impersonate-user")
-    if not name:
-        raise bad_request("requested impersonation without impersonating a user")
-    if not is_administrator(user):
-        why = f'User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
-        raise forbidden("", "users", name, why)
-    groups = tuple(group.strip() for group in headers.get("impersonate-group", "").split(",") if group.strip())
-    if not groups and name.startswith(SERVICE_ACCOUNT):
-        namespace = name.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    if UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
-        groups = (*groups, UNAUTHENTICATED if name == ANONYMOUS.name else AUTHENTICATED)
-    return User(name, groups, headers.get("impersonate-uid", ""))
+def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
+    """403, as Kubernetes says it."""
+    verb, group, resource, subresource, namespace, name, path = attributes
+    why = f": {reason}" if reason else ""
+    if not resource:
+        message = f'forbidden: User "{user.name}" cannot {verb} path "{path}"{why}'
+        return ApiError(403, "Forbidden", message, {})
+    what = f"{resource}/{subresource}" if subresource else resource
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    said = f'User "{user.name}" cannot {verb} resource "{what}" in API group "{group}" {where}{why}'
+    return forbidden(group, resource, name, said)

@@ -12,11 +12,15 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: further facts about who it is, by name
+    cluster: str = ""  #: the only one where it is anybody; empty: all of them
 
 
 ADMINISTRATORS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
+SERVICE_ACCOUNT: Final = (
+    "system:serviceaccount:"  #: how the name of a ServiceAccount's user begins; namespace:name follows
+)
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.audit import Trail
+from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
@@ -31,6 +32,7 @@ class Tools:
     clock: Callable[[], datetime]
     new_uid: Callable[[], str]
     random_suffix: Callable[[], str]  #: five characters, for generateName
+    authorizer: Authorizer
 
 
 @dataclass(slots=True)
