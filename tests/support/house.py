@@ -11,8 +11,11 @@ from hub_harness import builtin
 
 from farflung.hub import objects
 from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
@@ -44,15 +47,18 @@ class House:
 
     def __init__(self, store: MemoryStore | None = None, pace: Pace = AT_ONCE) -> None:
         self.store = store or MemoryStore(stamp=objects.stamp)
+        self.keys = SigningKeys.new()
         self._pace = pace
         self._build()
 
     def _build(self) -> None:
         kinds = Kinds(builtin())
         clock, authorizer = partial(datetime.now, UTC), Authorizer(self.store)
-        tools = Tools(self.store, kinds, Pools(self.store), clock, ids.Uids(), ids.random_suffix, authorizer)
+        accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
+        pools, uids = Pools(self.store), ids.Uids()
+        tools = Tools(self.store, kinds, pools, clock, uids, ids.random_suffix, authorizer, accounts)
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
-        authenticator = Authenticator(users, tools.clock)
+        authenticator = Authenticator(StaticTokens(users), accounts, clock)
         self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))
         self.housekeeping = Housekeeping(
             self.store,

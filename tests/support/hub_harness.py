@@ -15,8 +15,11 @@ from urllib.parse import urlencode
 from farflung.apis.builtin import BUILTIN
 from farflung.hub import objects
 from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.pools import Pools
@@ -187,9 +190,11 @@ class LocalHub:
         self.suffix: Callable[[], str] = ids.random_suffix
         kinds = Kinds(builtin())
         clock, suffix, authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
-        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), suffix, authorizer)
+        self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
+        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), suffix, authorizer, self.accounts)
+        self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
         self.watches = Watches(store, longest=lambda: longest_watch)
-        self.function = Hub(kinds, tools, Authenticator(USERS, tools.clock), self.watches)
+        self.function = Hub(kinds, tools, self.authenticator, self.watches)
         self.token: str | None = ADMIN_TOKEN
 
     @classmethod

@@ -3,55 +3,37 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import yaml
 
-from farflung.hub.auth.authenticate import token_hash
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
+from farflung.hub.http.certificates import locked
 from farflung.lib.files import write_private
 from farflung.lib.ids import new_token
-from farflung.store.base import Unusable
 
-TOKENS = "tokens.json"  #: sha256 of a token → who it is
+TOKENS = "tokens.json"  #: sha256 of a token → whose it is
+SIGNING_KEYS = "service-account.key"  #: what signs the tokens of ServiceAccounts
 KUBECONFIG = "admin.kubeconfig"
 ADMIN = "farflung-admin"
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    token: str
-    users: Mapping[str, User]
-
-
-class KnownUser(msgspec.Struct):
-    name: str
-    groups: tuple[str, ...]
-
-
-def admin_credentials(directory: Path) -> Credentials:
-    """The token in admin.kubeconfig if it is still good, so that copies of that file stay good; else a new one."""
+def ensure_admin_token(directory: Path, now: datetime) -> str:
+    """The token in admin.kubeconfig if it is still good, so that copies of that file stay good; else a new one, and
+    what was the administrator's before is refused."""
     path = directory / TOKENS
-    users = _kept_users(path)
-    token = _kept_token(directory / KUBECONFIG)
-    if token is None or token_hash(token) not in users:
-        token = new_token()
-        users = {hashed: user for hashed, user in users.items() if user.name != ADMIN}
-        users[token_hash(token)] = KnownUser(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
-        write_private(path, msgspec.json.format(msgspec.json.encode(users), indent=2))
-    return Credentials(token, {hashed: User(user.name, user.groups) for hashed, user in users.items()})
-
-
-def _kept_users(path: Path) -> dict[str, KnownUser]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, KnownUser])
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise Unusable(f"{path} is damaged ({error}): restore it, or move it away to get new tokens") from None
+    with locked(directory):
+        tokens = read_tokens(path)
+        token = _kept_token(directory / KUBECONFIG)
+        if token is None or token_hash(token) not in tokens:
+            token = new_token()
+            tokens = {hashed: one for hashed, one in tokens.items() if one.name != ADMIN}
+            tokens[token_hash(token)] = HandedOut(ADMIN, (ADMINISTRATORS, AUTHENTICATED), created=now)
+            write_tokens(path, tokens)
+    return token
 
 
 def _kept_token(kubeconfig: Path) -> str | None:
@@ -68,12 +50,17 @@ def write_kubeconfig(directory: Path, host: str, port: int, ca_pem: bytes, token
     address = f"[{reachable}]" if ":" in reachable else reachable
     authority = base64.b64encode(ca_pem).decode()
     cluster = {"server": f"https://{address}:{port}", "certificate-authority-data": authority}
+    write_private(directory / KUBECONFIG, kubeconfig(cluster, ADMIN, token).encode())
+
+
+def kubeconfig(cluster: dict[str, Any], user: str, token: str) -> str:
+    """`cluster`: where the hub is, and whom to trust."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "root", "cluster": cluster}],
-        "users": [{"name": ADMIN, "user": {"token": token}}],
-        "contexts": [{"name": "root", "context": {"cluster": "root", "user": ADMIN}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "root", "context": {"cluster": "root", "user": user}}],
         "current-context": "root",
     }
-    write_private(directory / KUBECONFIG, yaml.safe_dump(config, sort_keys=False).encode())
+    return yaml.safe_dump(config, sort_keys=False)

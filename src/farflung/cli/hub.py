@@ -21,12 +21,15 @@ import uvloop
 
 from farflung.apis.builtin import BUILTIN
 from farflung.cli import logs
-from farflung.cli.credentials import KUBECONFIG, admin_credentials, write_kubeconfig
+from farflung.cli.credentials import KUBECONFIG, SIGNING_KEYS, TOKENS, ensure_admin_token, write_kubeconfig
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
-from farflung.hub.auth.authenticate import Authenticator, token_hash
+from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.keys import ensure_keys
+from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
@@ -116,15 +119,17 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
     lines = logs.Lines(sys.stderr)
     try:
-        credentials = admin_credentials(directory)
+        admin_token = ensure_admin_token(directory, now)
         kinds = Kinds(Served(BUILTIN))
         authorizer = Authorizer(store)
         clock = partial(datetime.now, UTC)
-        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), ids.random_suffix, authorizer)
+        accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
+        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), ids.random_suffix, authorizer, accounts)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
-        users = {**credentials.users, token_hash(own_token): HOUSEKEEPER}
-        hub = Hub(kinds, tools, Authenticator(users, tools.clock), watches, Audit(lines.write))
+        tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)
+        authenticator = Authenticator(tokens, accounts, clock)
+        hub = Hub(kinds, tools, authenticator, watches, Audit(lines.write))
         housekeeping = Housekeeping(
             store,
             kinds,
@@ -141,7 +146,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
             try:
                 hub.metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
-                write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, credentials.token)
+                write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, admin_token)
                 yield server
             finally:
                 await server.stop(STOP_GRACE)

@@ -10,6 +10,7 @@ from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.audit import Trail
 from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
@@ -33,6 +34,7 @@ class Tools:
     new_uid: Callable[[], str]
     random_suffix: Callable[[], str]  #: five characters, for generateName
     authorizer: Authorizer
+    accounts: AccountTokens
 
 
 @dataclass(slots=True)

@@ -1,0 +1,215 @@
+"""What the hub's certificate authority signs for those who ask with a CertificateSigningRequest, and what it does not.
+
+A certificate that was asked for in the root cluster is good in all of them, because the root cluster belongs to those
+who run the hub.  Any other cluster's certificate names it, and is good there alone: whoever may approve requests in
+it could otherwise become anybody in all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from farflung.hub.auth.user import ADMINISTRATORS
+from farflung.hub.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
+from farflung.hub.request import DEFAULT_CLUSTER
+
+CLIENT: Final = "kubernetes.io/kube-apiserver-client"
+KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
+NODES: Final = "system:nodes"
+NODE: Final = "system:node:"
+
+#: the extension that holds the name of a certificate's only cluster
+CLUSTER: Final = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")
+
+SHORTEST: Final = timedelta(minutes=10)
+#: The end of a certificate that lives for less is counted from now, not from its beginning a little before.
+SHORT: Final = timedelta(hours=8)
+
+#: usages → the argument of x509.KeyUsage
+KEY_USAGES: Final[Mapping[str, str]] = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "key agreement": "key_agreement",
+    "data encipherment": "data_encipherment",
+}
+NO_USAGE: Final = dict.fromkeys(
+    (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)
+PURPOSES: Final[Mapping[str, x509.ObjectIdentifier]] = {
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+}
+
+
+class Unsigned(Exception):
+    """Why a request is not signed."""
+
+
+def parse_request(encoded: str) -> x509.CertificateSigningRequest:
+    """Of `spec.request`.  Raises Unsigned; what was admitted never does, but for keys that cannot be used."""
+    try:
+        request = x509.load_pem_x509_csr(base64.b64decode(encoded))
+        request.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
+        raise Unsigned("x509: the request or its public key cannot be used") from None
+    return request
+
+
+def organizations(request: x509.CertificateSigningRequest) -> list[str]:
+    return [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def common_name(request: x509.CertificateSigningRequest) -> str:
+    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[-1].value) if names else ""
+
+
+def alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
+    """The names and addresses that are asked for.  Raises Unsigned."""
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectAlternativeName([])
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        raise Unsigned("x509: the extensions of the request cannot be read") from None
+
+
+# --- what each signer signs -----------------------------------------------------------------------
+
+
+def check_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    for usage in usages:
+        if usage not in ("digital signature", "key encipherment", "client auth"):
+            raise Unsigned(f"invalid usage for client certificate: {usage}")
+    if "client auth" not in usages:
+        raise Unsigned("missing required usage for client certificate: client auth")
+    if ADMINISTRATORS in organizations(request):
+        raise Unsigned(f"use of {CLIENT} signer with {ADMINISTRATORS} group is not allowed")
+
+
+def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    check_node(request)
+    names = alternatives(request)
+    for kind, what in (
+        (x509.DNSName, "DNS"),
+        (x509.RFC822Name, "Email"),
+        (x509.IPAddress, "IP"),
+        (x509.UniformResourceIdentifier, "URI"),
+    ):
+        if any(isinstance(name, kind) for name in names):
+            raise Unsigned(f"{what} subjectAltNames are not allowed")
+    check_common_name(request)
+    check_usages(usages, "client auth")
+
+
+def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
+    check_node(request)
+    names = alternatives(request)
+    if not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
+        raise Unsigned("DNS or IP subjectAltName is required")
+    if any(isinstance(name, x509.RFC822Name) for name in names):
+        raise Unsigned("Email subjectAltNames are not allowed")
+    if any(isinstance(name, x509.UniformResourceIdentifier) for name in names):
+        raise Unsigned("URI subjectAltNames are not allowed")
+    check_usages(usages, "server auth")
+    check_common_name(request)
+
+
+def check_node(request: x509.CertificateSigningRequest) -> None:
+    if organizations(request) != [NODES]:
+        raise Unsigned("subject organization is not system:nodes")
+
+
+def check_common_name(request: x509.CertificateSigningRequest) -> None:
+    if not common_name(request).startswith(NODE):
+        raise Unsigned("subject common name does not begin with system:node:")
+
+
+def check_usages(usages: Collection[str], purpose: str) -> None:
+    needed = {"digital signature", purpose}
+    if set(usages) not in (needed, needed | {"key encipherment"}):
+        listed = " ".join(sorted(needed | {"key encipherment"}))
+        raise Unsigned(f"usages did not match [{listed}]")
+
+
+Check = Callable[[x509.CertificateSigningRequest, Collection[str]], None]
+SIGNERS: Final[Mapping[str, Check]] = {
+    CLIENT: check_client,
+    KUBELET_CLIENT: check_kubelet_client,
+    KUBELET_SERVING: check_kubelet_serving,
+}
+
+
+# --- signing --------------------------------------------------------------------------------------
+
+
+def sign_request(
+    authority: Certificates,
+    request: x509.CertificateSigningRequest,
+    usages: Collection[str],
+    seconds: int | None,
+    cluster: str,
+    now: datetime,
+) -> bytes:
+    """The certificate in PEM.  `seconds`: how long it is to be valid, within limits.  Raises Unsigned."""
+    lifetime = LIFETIME if seconds is None else min(max(timedelta(seconds=seconds), SHORTEST), LIFETIME)
+    ends = now + lifetime - (timedelta(0) if lifetime < SHORT else CLOCK_SKEW)
+    public, ca_public = request.public_key(), authority.ca_key.public_key()
+    try:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(request.subject)
+            .issuer_name(authority.ca.subject)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - CLOCK_SKEW)
+            .not_valid_after(min(ends, authority.ca.not_valid_after_utc))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_public), critical=False)
+        )
+        for extension, critical in extensions(request, usages, cluster):
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(authority.ca_key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Unsigned("x509: the public key of the request cannot be used") from None
+
+
+def extensions(
+    request: x509.CertificateSigningRequest, usages: Collection[str], cluster: str
+) -> list[tuple[x509.ExtensionType, bool]]:
+    """What the request's usages and names, and its cluster, add to a certificate, and whether it is critical."""
+    found: list[tuple[x509.ExtensionType, bool]] = []
+    keys = {KEY_USAGES[usage]: True for usage in usages if usage in KEY_USAGES}
+    if keys:
+        found.append((x509.KeyUsage(**NO_USAGE | keys), True))
+    if purposes := [PURPOSES[usage] for usage in usages if usage in PURPOSES]:
+        found.append((x509.ExtendedKeyUsage(purposes), False))
+    if names := list(alternatives(request)):
+        found.append((x509.SubjectAlternativeName(names), False))
+    if cluster != DEFAULT_CLUSTER:
+        found.append((x509.UnrecognizedExtension(CLUSTER, cluster.encode()), False))
+    return found

@@ -1,0 +1,179 @@
+"""The keys that sign the tokens of ServiceAccounts, and tell whether they signed one.
+
+The first key signs; all of them are believed, so that a new key can take over while tokens of the old one live on.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from jwt.api_jws import PyJWS
+from jwt.exceptions import PyJWTError
+
+from farflung.lib.files import write_private
+from farflung.machinery.errors import Obj
+from farflung.store.base import Unusable
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+
+LARGEST: Final = 32 * 1024  #: characters of a token
+LARGEST_HEADER: Final = 512  #: characters of its header, which nobody has signed when it is read
+COMPACT: Final = re.compile(r"([\w-]+)\.[\w-]+\.([\w-]+)", re.ASCII)
+PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
+CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+SMALLEST_RSA: Final = 2048
+
+
+class _Header(msgspec.Struct):
+    alg: str
+    kid: str
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """A key whose signature counts."""
+
+    id: str
+    algorithm: str
+    public: PublicKey
+
+    @classmethod
+    def of(cls, public: PublicKey) -> Believed:
+        encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return cls(unpadded(hashlib.sha256(encoded).digest()), algorithm_of(public), public)
+
+    def described(self) -> Obj:
+        """As a JSON Web Key."""
+        if isinstance(self.public, rsa.RSAPublicKey):
+            key = RSAAlgorithm.to_jwk(self.public, as_dict=True)
+        else:
+            key = ECAlgorithm.to_jwk(self.public, as_dict=True)
+        described = {name: value for name, value in key.items() if name != "key_ops"}
+        return {"use": "sig", "kid": self.id, "alg": self.algorithm} | described
+
+
+class SigningKeys:
+    def __init__(self, private: PrivateKey, others: Sequence[PublicKey] = ()) -> None:
+        """`others`: keys that sign no more, but whose tokens are good."""
+        believed = [Believed.of(public) for public in (private.public_key(), *others)]
+        self._private = private
+        self._first = believed[0]
+        self._believed = {key.id: key for key in believed}
+        self._signatures = PyJWS(algorithms=sorted({key.algorithm for key in believed}))
+
+    @classmethod
+    def new(cls) -> SigningKeys:
+        return cls(ec.generate_private_key(ec.SECP256R1()))
+
+    def sign(self, claims: bytes) -> str:
+        return self._signatures.encode(claims, self._private, self._first.algorithm, {"kid": self._first.id})
+
+    def claims(self, token: str) -> bytes | None:
+        """What a token says, if one of the keys signed it.
+
+        A token is taken in one spelling only.  The key, and not the token, says which algorithm it must be.
+        """
+        found = COMPACT.fullmatch(token) if len(token) <= LARGEST else None
+        if found is None or len(found[1]) > LARGEST_HEADER or not is_canonical(found[2]):
+            return None
+        try:
+            header = _decode_header(base64.urlsafe_b64decode(padded(found[1])))
+            key = self._believed.get(header.kid)
+            if key is None or header.alg != key.algorithm:
+                return None
+            claims: bytes = self._signatures.decode(token, key.public, [key.algorithm])
+        except (PyJWTError, ValueError, RecursionError):
+            return None
+        return claims
+
+    @property
+    def algorithms(self) -> list[str]:
+        return sorted({key.algorithm for key in self._believed.values()})
+
+    def described(self) -> Obj:
+        """As a JSON Web Key Set, from which anybody can tell whose a token is."""
+        return {"keys": [key.described() for key in self._believed.values()]}
+
+
+def algorithm_of(public: PublicKey) -> str:
+    """Raises ValueError for a key that cannot or should not be used."""
+    if isinstance(public, rsa.RSAPublicKey):
+        if public.key_size < SMALLEST_RSA:
+            raise ValueError(f"an RSA key of {public.key_size} bits is too small")
+        return "RS256"
+    if public.curve.name not in CURVES:
+        raise ValueError(f"the curve {public.curve.name} is of no use")
+    return CURVES[public.curve.name]
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def ensure_keys(path: Path) -> SigningKeys:
+    """The keys of a file, which is made if it is not there.  Raises Unusable rather than replace one."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return SigningKeys(key)
+    try:
+        return parse_keys(content)
+    except (ValueError, TypeError) as error:
+        raise Unusable(f"{path} is damaged ({error}): restore it, or move it away to get a new key") from None
+
+
+def parse_keys(content: bytes) -> SigningKeys:
+    """PEM blocks: first the private key that signs, then keys that are believed, private or public.  Raises ValueError
+    or TypeError."""
+    keys = [_parse_block(block[0], block[1]) for block in PEM_BLOCK.finditer(content)]
+    if not keys or not isinstance(keys[0], PrivateKey):
+        raise ValueError("it must begin with a private key in PEM")
+    return SigningKeys(keys[0], [key.public_key() if isinstance(key, PrivateKey) else key for key in keys[1:]])
+
+
+def _parse_block(block: bytes, label: bytes) -> PrivateKey | PublicKey:
+    key = load_pem_private_key(block, None) if label.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
+    if not isinstance(key, PrivateKey | PublicKey):
+        raise ValueError("a key is neither RSA nor of an elliptic curve")
+    return key
+
+
+# --- base64 ---------------------------------------------------------------------------------------
+
+
+def unpadded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def padded(text: str) -> str:
+    return text + "=" * (-len(text) % 4)
+
+
+def is_canonical(text: str) -> bool:
+    """Whether nobody would write the same bytes in another way: unused bits at the end are zero."""
+    try:
+        return unpadded(base64.urlsafe_b64decode(padded(text))) == text
+    except ValueError:
+        return False
