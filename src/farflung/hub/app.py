@@ -17,7 +17,7 @@ import orjson
 from farflung import __version__
 from farflung.hub import metrics
 from farflung.hub.audit import UNANSWERED, Audit, Trail
-from farflung.hub.auth import attributes
+from farflung.hub.auth import attributes, openid
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.impersonate import impersonated
 from farflung.hub.auth.user import User
@@ -193,6 +193,8 @@ class Hub:
                 return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
             case "metrics":
                 return Response(200, self.metrics.text(), content_type=metrics.CONTENT_TYPE)
+            case ".well-known" | "openid":
+                return openid.answer(request, path, self._tools.accounts.keys) or page_not_found()
             case "openapi":
                 return self._kinds.of(cluster).openapi.answer(request, path) or page_not_found()
         return self._kinds.of(cluster).documents.answer(request, path) or page_not_found()

@@ -8,11 +8,12 @@ from typing import Final
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.user import User, is_administrator
 from farflung.hub.bodies import decode_object
-from farflung.hub.http.messages import Answer, Request
+from farflung.hub.http.messages import Answer
 from farflung.hub.options import write_options
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
-from farflung.machinery.errors import ApiError, Obj, no_such_path
+from farflung.hub.verbs.token_review import token_status, user_info
+from farflung.machinery.errors import Obj, no_such_path
 
 EVERYTHING: Final = {
     "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -31,11 +32,10 @@ class Reviews:
             "SelfSubjectRulesReview": lambda user, spec: EVERYTHING if is_administrator(user) else NOTHING,
             "SubjectAccessReview": lambda user, spec: access(subject(spec)),
             "LocalSubjectAccessReview": lambda user, spec: access(subject(spec)),
-            "TokenReview": lambda user, spec: self._token(spec),
         }
 
     def answer(self, call: Call) -> Answer:
-        answer = self._answers.get(call.resource.kind)
+        answer = self._token(call) if call.resource.kind == "TokenReview" else self._answers.get(call.resource.kind)
         if answer is None:
             raise no_such_path()
         options = write_options("CreateOptions", call.request.query)
@@ -45,20 +45,12 @@ class Reviews:
         review["status"] = answer(call.user, review.get("spec") or {})
         return respond.json_response(201, review)
 
-    def _token(self, spec: Obj) -> Obj:
-        request = Request("GET", "/", headers={"authorization": f"Bearer {spec.get('token', '')}"})
-        try:
-            user = self._authenticator.user_of(request)
-        except ApiError:
-            return {"user": {}, "error": "the token is not known here"}
-        return {"authenticated": True, "user": who(user, {})["userInfo"]}
+    def _token(self, call: Call) -> Callable[[User, Obj], Obj]:
+        return lambda user, spec: token_status(self._authenticator, spec, call.target.cluster)
 
 
 def who(user: User, spec: Obj) -> Obj:
-    info: Obj = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    return {"userInfo": info | {"groups": list(user.groups)}}
+    return {"userInfo": user_info(user)}
 
 
 def subject(spec: Obj) -> User:

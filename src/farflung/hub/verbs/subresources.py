@@ -12,7 +12,7 @@ from farflung.hub.bodies import decode_object
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
-from farflung.hub.verbs import patch, read, respond, update
+from farflung.hub.verbs import patch, read, respond, token_request, update
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import manager_of
 from farflung.hub.verbs.update import Change, change_object
@@ -48,8 +48,7 @@ def dispatch(call: Call) -> Answer | Awaitable[Answer]:
 def not_here(call: Call) -> ApiError:
     """Discovery lists it, as every client expects, but there is nothing behind it."""
     what = f"{call.resource.plural}/{call.target.subresource}"
-    why = "tokens are not issued here" if call.target.subresource == "token" else "it needs nodes, and there are none"
-    return ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
+    return ApiError(501, "NotImplemented", f"{what} is not served: it needs nodes, and there are none", {})
 
 
 # --- /scale ---------------------------------------------------------------------------------------
@@ -103,6 +102,7 @@ DOORS: Final[Mapping[tuple[str, str], Door]] = {
     **{(name, "get"): read.get for name in ("status", *update.PARTS)},
     **{(name, "update"): update.update for name in ("status", *update.PARTS)},
     **{(name, "patch"): patch.patch for name in ("status", *update.PARTS)},
+    ("token", "create"): token_request.create_token,
     ("scale", "get"): get_scale,
     ("scale", "update"): update_scale,
     ("scale", "patch"): patch_scale,
