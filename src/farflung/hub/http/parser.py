@@ -33,6 +33,9 @@ NAMES: Final = {spelling.encode(): name for name in COMMON_HEADERS for spelling 
 #: Headers whose repetition has no one meaning.  A repeated framing header is refused by llhttp already.
 SINGLE: Final = frozenset({"host", "authorization", "content-type", "content-length", "transfer-encoding", "expect"})
 
+#: How headers begin whose values may contain commas: when one is repeated, each value is a line of its own.
+EXACT: Final = "impersonate-"
+
 
 class Exchange:
     """A complete request, and what its answer must know of the client."""
@@ -268,7 +271,8 @@ class RequestParser:
             elif name in SINGLE:
                 self._refuse(bad_request(f"repeated header: {name}"))
             else:
-                headers[name] = f"{headers[name]}, {value}"
+                between = "\n" if name.startswith(EXACT) else ", "
+                headers[name] = f"{headers[name]}{between}{value}"
         if size > self._limits.header_bytes or len(self._fields) > self._limits.header_count:
             self._refuse(headers_too_large())
         return headers

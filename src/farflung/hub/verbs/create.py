@@ -8,6 +8,7 @@ import orjson
 
 from farflung.hub import objects
 from farflung.hub.admission.metadata import validate_metadata
+from farflung.hub.auth.rbac.escalation import check_no_escalation
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.namespaces import check_open
@@ -50,6 +51,7 @@ async def create_object(
     for field in SERVER_SET:
         metadata.pop(field, None)
     rules.default(obj)
+    check_no_escalation(call.tools.authorizer, call.user, call.target, obj, None)
     if owner is not None:
         own(call, obj, None, owner)
     await arrival.furnish(call, obj)

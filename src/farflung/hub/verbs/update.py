@@ -11,6 +11,9 @@ import orjson
 from farflung.hub import objects
 from farflung.hub.admission import certificates, core
 from farflung.hub.admission.metadata import validate_metadata, validate_metadata_update
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.rbac.escalation import check_no_escalation
+from farflung.hub.auth.signers import check_signer
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
@@ -19,7 +22,7 @@ from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, distinct_owners, set_namespace
 from farflung.hub.verbs.ownership import manager_of, own, set_owners
 from farflung.machinery import managed
-from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, go_quote, invalid, invalid_value
+from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, forbidden, go_quote, invalid, invalid_value
 from farflung.store.base import Conflict, Entry
 
 ATTEMPTS: Final = 8  #: how often a change that does not insist on a resourceVersion is tried
@@ -80,12 +83,23 @@ async def create_or_change(
     Returns the HTTP status as well."""
     for _ in range(ATTEMPTS):
         there = call.store.get(call.key) is not None
+        if not there:
+            check_may_create(call)
         try:
             return (await change_object(call, change, options), 200) if there else (await create(), 201)
         except ApiError as error:
             if (error.code, error.reason) != ((404, "NotFound") if there else (409, "AlreadyExists")):
                 raise
     raise modified(call)
+
+
+def check_may_create(call: Call) -> None:
+    """Whoever may change objects may not make them by that."""
+    _, group, _, plural, namespace, name, _, _ = call.target
+    asked = Attributes("create", group, plural, "", namespace, name)
+    decision = call.tools.authorizer.decide(call.target.cluster, call.user, asked)
+    if not decision.allowed:
+        raise forbidden(group, plural, name, decision.reason)
 
 
 async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
@@ -200,6 +214,7 @@ def prepare_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
 
 def check_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
     rules = call.kind.rules
+    check_no_escalation(call.tools.authorizer, call.user, call.target, new, old)
     errors = validate_metadata_update(new, old) * 2  # upstream says it twice: for every object, and for this kind
     errors += validate_metadata(new, rules, namespaced=call.resource.namespaced)
     match change.subresource:
@@ -215,6 +230,7 @@ def check_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
             errors += rules.validate(new) + rules.validate_update(new, old)
     if errors:
         raise call.invalid(call.target.name, errors)
+    check_signer(call.tools.authorizer, call.user, call.target, new, old)
     change.warnings += rules.warnings(new, old)
     set_owners(new, managed.settle(new, old))
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
