@@ -1,0 +1,86 @@
+"""What expressions may refer to, and how a text becomes a checked expression.
+
+Environment({"self": STRING}, FUNCTIONS).compile("self.size() < 10", BOOL)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from farflung.machinery.cel import types
+from farflung.machinery.cel.ast import Expression
+from farflung.machinery.cel.checker import Checker
+from farflung.machinery.cel.declarations import Functions
+from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
+from farflung.machinery.cel.inference import Inference, TooComplexError
+from farflung.machinery.cel.parser import parse
+from farflung.machinery.cel.types import DYN, Type
+
+__all__ = ["Checked", "CompileError", "Environment"]
+
+#: comparisons of types that a check may take: a number for any expression, and more for each of its characters
+STEPS: Final = 5_000
+STEPS_PER_CHARACTER: Final = 150
+
+#: what expressions may call a type; an object of it is what `type(x)` gives
+NAMED: Final[Mapping[str, Type]] = {
+    "bool": types.BOOL,
+    "int": types.INT,
+    "uint": types.UINT,
+    "double": types.DOUBLE,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+    "null_type": types.NULL,
+    "dyn": types.DYN,
+    "list": types.list_of(DYN),
+    "map": types.map_of(DYN, DYN),
+    "type": types.type_of(DYN),
+    "google.protobuf.Timestamp": types.TIMESTAMP,
+    "google.protobuf.Duration": types.DURATION,
+    types.OPTIONAL_NAME: types.optional_of(DYN),
+    **{
+        opaque.name: opaque
+        for opaque in (types.URL, types.IP, types.CIDR, types.QUANTITY, types.SEMVER, types.NAMED_FORMAT)
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An expression that can be evaluated: all nodes have types, all calls overloads."""
+
+    text: str
+    tree: Expression
+    type: Type
+    references: frozenset[str]  #: the variables of the environment that it uses
+
+
+class Environment:
+    def __init__(self, variables: Mapping[str, Type], functions: Functions, *, homogeneous: bool = True) -> None:
+        """`homogeneous` refuses lists and maps of mixed types, as Kubernetes does."""
+        self._variables = variables
+        self._functions = functions
+        self._homogeneous = homogeneous
+
+    def compile(self, text: str, expected: Type | None = None) -> Checked:
+        """The checked expression.  CompileError if it is none, or not of the expected type."""
+        try:
+            checked = self._check(text)
+        except TooComplexError:
+            raise CompileError(text, [Issue(NOWHERE, "the types of the expression are too complex")]) from None
+        except RecursionError:
+            raise CompileError(text, [Issue(NOWHERE, "max recursion depth exceeded")]) from None
+        if expected is not None and checked.type != expected:
+            raise CompileError(text, [Issue(NOWHERE, f"must evaluate to {expected}")])
+        return checked
+
+    def _check(self, text: str) -> Checked:
+        tree = parse(text)
+        inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
+        checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
+        root = checker.check(tree)
+        if checker.issues:
+            raise CompileError(text, checker.issues)
+        return Checked(text, root, root.type, frozenset(checker.references))

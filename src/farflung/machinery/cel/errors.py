@@ -1,0 +1,51 @@
+"""What is wrong with an expression, shown as cel-go shows it: a line of text, the source, and a mark below it."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MOST_ISSUES: Final = 100  #: said of one expression
+MOST_SNIPPET: Final = 16_384  #: bytes of a source line that is still shown
+NOWHERE: Final = -1  #: the offset of an issue with the expression as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    offset: int  #: into the text, in characters; or NOWHERE
+    message: str
+
+
+class CompileError(Exception):
+    """An expression that cannot be used.  Its text is what Kubernetes shows after `compilation failed: `."""
+
+    def __init__(self, text: str, issues: Iterable[Issue]) -> None:
+        self.issues = sorted(issues, key=lambda issue: issue.offset)
+        super().__init__(_display(text, self.issues))
+
+
+def _display(text: str, issues: list[Issue]) -> str:
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    shown = [_shown(issue, lines, starts) for issue in issues[:MOST_ISSUES]]
+    if len(issues) > MOST_ISSUES:
+        shown.append(f"{len(issues) - MOST_ISSUES} more errors were truncated")
+    return "\n".join(shown)
+
+
+def _shown(issue: Issue, lines: list[str], starts: list[int]) -> str:
+    if issue.offset == NOWHERE:
+        return f"ERROR: <input>:-1:0: {issue.message}"
+    row = min(bisect.bisect_right(starts, issue.offset), len(lines)) - 1
+    column = issue.offset - starts[row]
+    head = f"ERROR: <input>:{row + 1}:{column + 1}: {issue.message}"
+    line = lines[row].replace("\t", " ")
+    if len(line.encode(errors="replace")) > MOST_SNIPPET:
+        return head
+    dots = "".join("." if char.isascii() else "\uff0e" for char in line[:column])
+    mark = "^" if column >= len(line) or line[column].isascii() else "\uff3e"
+    return f"{head}\n | {line}\n | {dots}{mark}"

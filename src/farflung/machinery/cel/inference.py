@@ -1,0 +1,167 @@
+"""What types the parameters of generic overloads stand for, found by assigning types to one another.
+
+The number of steps is limited: types can grow with two to the power of the length of an expression
+(`[1].map(a, {a: a}).map(b, {b: b})` and so on), and comparing them must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from farflung.machinery.cel.types import DYN, Kind, Type, parameter
+
+NULLABLE: Final = frozenset({Kind.OPAQUE, Kind.OBJECT, Kind.NULL, Kind.TIMESTAMP, Kind.DURATION})
+ANYTHING: Final = frozenset({Kind.DYN, Kind.ERROR})
+
+
+class TooComplexError(Exception):
+    """The types of an expression are too large to be compared."""
+
+
+class Inference:
+    def __init__(self, most_steps: int) -> None:
+        self._bound: dict[str, Type] = {}
+        self._trail: list[tuple[str, Type | None]] = []  #: what was bound before, to take assignments back
+        self._fresh = 0
+        self._steps = most_steps
+
+    def variable(self) -> Type:
+        """A type that is not known yet."""
+        self._fresh += 1
+        return parameter(f"_var{self._fresh}")
+
+    def assign(self, source: Type, target: Type) -> bool:
+        """Whether a value of type `source` may be where a `target` is wanted.  If not, nothing has changed."""
+        return self.assign_all((source,), (target,))
+
+    def assign_all(self, sources: Sequence[Type], targets: Sequence[Type]) -> bool:
+        if len(sources) != len(targets):
+            return False
+        mark = len(self._trail)
+        if all(self._assign(source, target) for source, target in zip(sources, targets, strict=True)):
+            return True
+        while len(self._trail) > mark:
+            name, before = self._trail.pop()
+            if before is None:
+                del self._bound[name]
+            else:
+                self._bound[name] = before
+        return False
+
+    def instantiate(self, types: Sequence[Type]) -> list[Type]:
+        """The types with variables of their own instead of their parameters."""
+        variables: dict[str, Type] = {}
+        return [self._instantiate(each, variables) for each in types]
+
+    def _instantiate(self, of: Type, variables: dict[str, Type]) -> Type:
+        if of.kind is Kind.PARAMETER:
+            if of.name not in variables:
+                variables[of.name] = self.variable()
+            return variables[of.name]
+        if not of.parameters:
+            return of
+        return _with(of, tuple(self._instantiate(each, variables) for each in of.parameters))
+
+    def resolve(self, of: Type, *, final: bool = False) -> Type:
+        """The type with all that is known put in; `final` makes dyn of the rest."""
+        self._step()
+        while of.kind is Kind.PARAMETER:
+            if of.name not in self._bound:
+                return DYN if final else of
+            of = self._bound[of.name]
+        if not of.parameters:
+            return of
+        parameters = tuple(self.resolve(each, final=final) for each in of.parameters)
+        same = all(new is old for new, old in zip(parameters, of.parameters, strict=True))
+        return of if same else _with(of, parameters)
+
+    def same(self, one: Type, other: Type) -> bool:
+        self._step()
+        if one is other:
+            return True
+        if one.kind is not other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
+            return False
+        return all(self.same(*pair) for pair in zip(one.parameters, other.parameters, strict=True))
+
+    def more_general(self, one: Type, other: Type) -> Type:
+        return one if self._covers(one, other) else other
+
+    def _covers(self, one: Type, other: Type) -> bool:
+        """Whether the first type is the same, or says less."""
+        self._step()
+        if one.kind in (Kind.DYN, Kind.PARAMETER):
+            return True
+        if other.kind in (Kind.DYN, Kind.PARAMETER) or one.kind is not other.kind or one.name != other.name:
+            return False
+        if one.kind is Kind.TYPE or len(one.parameters) != len(other.parameters):
+            return one.kind is Kind.TYPE
+        return all(self._covers(*pair) for pair in zip(one.parameters, other.parameters, strict=True))
+
+    def _assign(self, source: Type, target: Type) -> bool:
+        self._step()
+        if target.kind is Kind.PARAMETER:
+            valid, known = self._substitute(source, target)
+            if valid or known:
+                return valid
+        if source.kind is Kind.PARAMETER:
+            return self._substitute(target, source)[0]
+        if source.kind in ANYTHING or target.kind in ANYTHING:
+            return True
+        if source.kind is Kind.NULL:
+            return target.kind in NULLABLE
+        if target.kind is Kind.NULL:
+            return source.kind in NULLABLE
+        if source.kind is not target.kind:
+            return False
+        if source.kind is Kind.TYPE:
+            return True
+        if source.name != target.name or len(source.parameters) != len(target.parameters):
+            return False
+        return all(self._assign(*pair) for pair in zip(source.parameters, target.parameters, strict=True))
+
+    def _substitute(self, value: Type, variable: Type) -> tuple[bool, bool]:
+        """Whether the variable may be this type, and whether it was something already."""
+        if value.kind is Kind.PARAMETER and value.name == variable.name:
+            return True, True
+        bound = self._bound.get(variable.name)
+        if bound is None:
+            if self._occurs(variable, value):
+                return False, False
+            self._bind(variable, value)
+            return True, False
+        if self.same(value, bound):
+            return True, True
+        if not self._assign(value, bound):
+            return False, True
+        general = self.more_general(value, bound)
+        if not self._occurs(variable, general):
+            self._bind(variable, general)
+        return True, True
+
+    def _bind(self, variable: Type, value: Type) -> None:
+        self._trail.append((variable.name, self._bound.get(variable.name)))
+        self._bound[variable.name] = value
+
+    def _occurs(self, variable: Type, within: Type) -> bool:
+        self._step()
+        if within.kind is Kind.PARAMETER:
+            if within.name == variable.name:
+                return True
+            bound = self._bound.get(within.name)
+            return bound is not None and self._occurs(variable, bound)
+        return any(self._occurs(variable, each) for each in within.parameters)
+
+    def _step(self) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            raise TooComplexError
+
+
+def _with(of: Type, parameters: tuple[Type, ...]) -> Type:
+    return Type(of.kind, of.name, parameters, of.fields, of.max_size, of.list_type, of.list_keys)
+
+
+def is_generic(types: Sequence[Type]) -> bool:
+    """Whether any of them has a type parameter."""
+    return any(each.kind is Kind.PARAMETER or is_generic(each.parameters) for each in types)
