@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, Self
 
 from hub_harness import builtin
@@ -17,11 +18,12 @@ from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
+from farflung.hub.http.certificates import Certificates, new_authority, new_key
 from farflung.hub.pools import Pools
-from farflung.hub.served import Kinds
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -42,6 +44,13 @@ KINDS = {
 }
 
 
+@lru_cache
+def authority() -> Certificates:
+    """A certificate authority without files."""
+    key = new_key()
+    return Certificates(Path("/nowhere"), new_authority(key, datetime.now(UTC)), key)
+
+
 class House:
     """The store outlives the hub: `restart` is a crash and a new start."""
 
@@ -52,7 +61,7 @@ class House:
         self._build()
 
     def _build(self) -> None:
-        kinds = Kinds(builtin())
+        kinds = kinds_in(self.store, builtin())
         clock, authorizer = partial(datetime.now, UTC), Authorizer(self.store)
         accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
         pools, uids = Pools(self.store), ids.Uids()
@@ -67,6 +76,8 @@ class House:
             authorization=f"Bearer {TOKEN}",
             authority=AUTHORITY,
             clock=tools.clock,
+            tokens=accounts,
+            signer=authority(),
             pace=self._pace,
         )
         self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")

@@ -21,9 +21,10 @@ from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.custom.registry import kinds_in
 from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.pools import Pools
-from farflung.hub.served import Kinds, Served
+from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -188,7 +189,7 @@ class LocalHub:
         self.store = store
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
-        kinds = Kinds(builtin())
+        kinds = kinds_in(store, builtin())
         clock, suffix, authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
         self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
         tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), suffix, authorizer, self.accounts)

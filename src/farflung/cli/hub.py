@@ -31,11 +31,12 @@ from farflung.hub.auth.keys import ensure_keys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve
 from farflung.hub.pools import Pools
-from farflung.hub.served import Kinds, Served
+from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -120,7 +121,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     lines = logs.Lines(sys.stderr)
     try:
         admin_token = ensure_admin_token(directory, now)
-        kinds = Kinds(Served(BUILTIN))
+        kinds = kinds_in(store, Served(BUILTIN))
         authorizer = Authorizer(store)
         clock = partial(datetime.now, UTC)
         accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
@@ -137,6 +138,8 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             authorization=f"Bearer {own_token}",
             authority=certificates.ca_pem.decode(),
             clock=tools.clock,
+            tokens=accounts,
+            signer=certificates,
         )
         await housekeeping.start()
         try:

@@ -57,6 +57,10 @@ def name_in(key: str) -> tuple[str, str]:
     return (parts[4], parts[5]) if len(parts) == 6 else ("", parts[4])
 
 
+def cluster_in(key: str) -> str:
+    return key.split("/", 4)[3]
+
+
 # --- encoding -------------------------------------------------------------------------------------
 
 

@@ -1,22 +1,111 @@
-"""A CustomResourceDefinition that is established, as the hub serves it."""
+"""A CustomResourceDefinition that is established, as the hub serves it.
+
+Its objects are stored in one version and served in any.  Reading one drops what the served version does not know and
+fills in its defaults, whatever was true when the object was written.  The bytes of an object that was written under
+the definition as it is now, in its only version, need none of that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
 
+from farflung.apis import custom, definitions
 from farflung.apis.resource import Resource
+from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.catalog.openapi.schemas import Own
-from farflung.hub.kinds import Kind
+from farflung.hub.custom.conform import CustomConformer
+from farflung.hub.custom.rules import rules_of
+from farflung.hub.kinds import NEVER, Conversion, Kind, same
+from farflung.hub.shapes import Shape
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.model import Schema
+from farflung.machinery.schema.structural.structural import Structural, compile_structural
+from farflung.store.base import Revision
+
+ANYTHING: Final[Obj] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-class Definition(Protocol):
-    @property
-    def resources(self) -> Sequence[Resource]:
-        """One for each version that is served."""
+def is_established(definition: Obj) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+
+
+class Version:
+    """One version, compiled when first used."""
+
+    def __init__(self, described: Obj) -> None:
+        self.name: str = described["name"]
+        self.schema: Obj = described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
+
+    @cached_property
+    def structural(self) -> Structural:
+        return compile_structural(self.schema, OBJECT_META)
+
+
+class Definition:
+    def __init__(self, definition: Obj, settled: Revision) -> None:
+        """`settled`: what was written later was written under this definition."""
+        spec = definition["spec"]
+        self._said = (spec, definition["status"]["acceptedNames"])
+        self._settled = settled
+        self.group: str = spec["group"]
+        self.plural: str = spec["names"]["plural"]
+        self.resources = tuple(custom.resources_of(definition))
+        self._stored: str = custom.stored_version(definition)
+        self._versions: Mapping[str, Version] = {one["name"]: Version(one) for one in spec["versions"]}
+        self._scales = {one.version: custom.scale_paths(definition, one.version) for one in self.resources}
+        self._kinds: dict[str, Kind] = {}
+
+    def says_the_same(self, other: Definition) -> bool:
+        return self._said == other._said
 
     def kind(self, version: str) -> Kind:
         """Everything that is needed to serve a version."""
+        kind = self._kinds.get(version)
+        if kind is None:
+            resource = next(one for one in self.resources if one.version == version)
+            kind = self._kinds[version] = self._made(resource)
+        return kind
+
+    def _made(self, resource: Resource) -> Kind:
+        version = self._versions[resource.version]
+        schema = Schema(with_metadata(version.schema), definitions.schema)
+        conformer = CustomConformer(version.structural)
+        shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
+        rules = rules_of(resource, version.structural, None)
+        stored = replace(resource, version=self._stored)
+        return Kind(resource, shape, rules, stored, schema, self._conversion(resource))
+
+    def _conversion(self, resource: Resource) -> Conversion:
+        served, stored = self._versions[resource.version], self._versions[self._stored]
+        api_version = resource.api_version
+
+        def read(obj: Obj) -> Obj:
+            obj["apiVersion"] = api_version
+            served.structural.conform(obj)
+            return obj
+
+        def leave(obj: Obj) -> Obj:
+            if stored is not served:
+                stored.structural.prune(obj)
+            return obj
+
+        only = len(self._versions) == 1
+        settled = self._settled if only else NEVER
+        return Conversion(
+            self.group, self._stored, read, present=read, leave=leave, renew=read if only else same, settled=settled
+        )
 
     def openapi(self, version: str) -> Own:
         """The definitions that describe a version to clients, by name."""
+        return {}
+
+
+def with_metadata(schema: Obj) -> Obj:
+    """The schema as field ownership needs it: with the type of metadata."""
+    properties = {**schema.get("properties", {}), "metadata": {"$ref": f"#/definitions/{definitions.META}ObjectMeta"}}
+    properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+    return {**schema, "properties": properties}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.objects import cluster_in
 from farflung.hub.served import Changed, Kinds
 from farflung.store.base import Store, Subscription, Watcher
 from farflung.store.keys import resource_prefix
@@ -20,10 +21,6 @@ from farflung.store.keys import resource_prefix
 def home_of(resource: Resource) -> str:
     """The prefix under which all objects of a resource are, in every cluster."""
     return objects.prefix(resource, "").removesuffix("/")
-
-
-def cluster_in(key: str) -> str:
-    return key.split("/", 4)[3]
 
 
 class Turnover(NamedTuple):

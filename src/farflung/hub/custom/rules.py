@@ -1,0 +1,91 @@
+"""The rules of a custom resource: those of every object, those of its schema, and its schema's own expressions."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from farflung.apis.resource import Resource
+from farflung.hub.admission.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, invalid_value
+from farflung.machinery.schema.structural.structural import Structural
+
+STATUS: Final = "status"
+
+
+class Validations(Protocol):
+    """The `x-kubernetes-validations` of a schema."""
+
+    def check(self, new: Obj, old: Obj | None) -> list[FieldError]: ...
+
+
+def rules_of(resource: Resource, structural: Structural, validations: Validations | None) -> Rules:
+    """Defaults are in when these rules are asked: they belong to decoding."""
+    has_status = resource.subresource(STATUS) is not None
+
+    def checked(errors: list[FieldError], new: Obj, old: Obj | None) -> list[FieldError]:
+        if validations is None:
+            return errors
+        if errors:
+            return [*errors, UNCHECKED]
+        return validations.check(new, old)
+
+    return Rules(
+        name=names.dns_subdomain,
+        prepare_create=drop_status if has_status else nothing,
+        prepare_update=keep_status if has_status else nothing_of,
+        prepare_status=keep_all_but_status,
+        validate_create=lambda new: checked(structural.validate(new), new, None),
+        validate_update=lambda new, old: checked(structural.validate(new, old), new, old),
+        validate_status=lambda new, old: checked(structural.validate_status(new, old), new, old),
+        unconditional_update=False,
+        generation=True,
+        another_generation=None if has_status else differs,
+        short_finalizers=True,
+    )
+
+
+#: said once when an expression might trip over what is wrong already
+UNCHECKED: Final = invalid_value(
+    "",
+    None,
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation",
+)
+
+
+def nothing(obj: Obj) -> None:
+    pass
+
+
+def nothing_of(new: Obj, old: Obj) -> None:
+    pass
+
+
+def drop_status(obj: Obj) -> None:
+    obj.pop(STATUS, None)
+
+
+def keep_status(new: Obj, old: Obj) -> None:
+    if STATUS in old:
+        new[STATUS] = old[STATUS]
+    else:
+        new.pop(STATUS, None)
+
+
+def keep_all_but_status(new: Obj, old: Obj) -> None:
+    """Of the metadata, only who owns what may change with the status."""
+    for name in new.keys() - old.keys() - {STATUS}:
+        del new[name]
+    for name, value in old.items():
+        if name not in (STATUS, "metadata"):
+            new[name] = value
+    owners = new["metadata"].get("managedFields")
+    new["metadata"] = {name: value for name, value in old["metadata"].items() if name != "managedFields"}
+    if owners:
+        new["metadata"]["managedFields"] = owners
+
+
+def differs(new: Obj, old: Obj) -> bool:
+    """In anything but metadata."""
+    return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - {"metadata"})
