@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from farflung.hub.auth.user import ADMINISTRATORS
 from farflung.hub.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
 from farflung.hub.request import DEFAULT_CLUSTER
+from farflung.machinery.errors import Obj
 
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -96,6 +97,14 @@ def alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlterna
         return x509.SubjectAlternativeName([])
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         raise Unsigned("x509: the extensions of the request cannot be read") from None
+
+
+def asks_for_everything(spec: Obj) -> bool:
+    """Whether a request is for a certificate of an administrator.  Those are not to be had in this way."""
+    try:
+        return spec.get("signerName") == CLIENT and ADMINISTRATORS in organizations(parse_request(spec["request"]))
+    except (Unsigned, KeyError):
+        return False
 
 
 # --- what each signer signs -----------------------------------------------------------------------

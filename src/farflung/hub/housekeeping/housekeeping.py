@@ -4,6 +4,8 @@
     accounts     the ServiceAccount and the CA's ConfigMap of every namespace
     namespaces   the end of a namespace
     collector    the end of objects whose owners are gone
+    secrets      the tokens in Secrets of ServiceAccounts
+    signing      certificates for those who ask
 
 Each part listens to the store, so nothing is polled, and acts through the hub's front door, so that what it does is
 checked and shown like anybody's requests.  On start it looks at everything again: what was under way goes on.
@@ -17,12 +19,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.housekeeping.accounts import Accounts
 from farflung.hub.housekeeping.collector import Collector
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
+from farflung.hub.housekeeping.signing import Signing
 from farflung.hub.housekeeping.system import SystemObjects
+from farflung.hub.housekeeping.token_secrets import TokenSecrets
+from farflung.hub.http.certificates import Certificates
 from farflung.hub.http.messages import Handler
 from farflung.hub.request import DEFAULT_CLUSTER
 from farflung.hub.served import Kinds
@@ -46,6 +52,8 @@ class Housekeeping:
         authorization: str,
         authority: str,
         clock: Callable[[], datetime],
+        tokens: AccountTokens,
+        signer: Certificates,
         pace: Pace = USUAL_PACE,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
@@ -56,7 +64,9 @@ class Housekeeping:
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
         self._collector = Collector(store, kept, inside)
-        self._parts = (self._system, self._accounts, self._namespaces, self._collector)
+        secrets = TokenSecrets(store, kept, inside, tokens, authority)
+        signing = Signing(store, kept, inside, signer, clock)
+        self._parts = (self._system, self._accounts, self._namespaces, self._collector, secrets, signing)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -10,8 +10,11 @@ from typing import Final
 from farflung.hub import objects
 from farflung.hub.admission import pod_admission
 from farflung.hub.admission.services import allocate_service, give_back
+from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything
+from farflung.hub.auth.user import ADMINISTRATORS
 from farflung.hub.verbs.call import Call
-from farflung.machinery.errors import Obj
+from farflung.hub.verbs.token_review import user_info
+from farflung.machinery.errors import Obj, forbidden
 
 PATIENCE: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccount
 
@@ -25,7 +28,16 @@ async def furnish(call: Call, obj: Obj) -> None:
 def sign(call: Call, obj: Obj) -> None:
     """A new object, after it is prepared: who asks for a certificate is not for the client to say."""
     if (call.resource.group, call.resource.kind) == ("certificates.k8s.io", "CertificateSigningRequest"):
-        obj["spec"] |= {"username": call.user.name, "groups": list(call.user.groups)}
+        sign_certificate_request(call, obj)
+
+
+def sign_certificate_request(call: Call, obj: Obj) -> None:
+    info = user_info(call.user)
+    obj["spec"] |= {"username": call.user.name, "groups": list(call.user.groups)}
+    obj["spec"] |= {name: info[name] for name in ("uid", "extra") if name in info}
+    if asks_for_everything(obj["spec"]):
+        why = f"use of {CLIENT} signer with {ADMINISTRATORS} group is not allowed"
+        raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
 
 
 def reserve(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:

@@ -1,0 +1,150 @@
+"""The ClusterRoles and ClusterRoleBindings that every cluster of Kubernetes has, those for its nodes and controllers
+aside: there are none here.
+
+A rule is a line: verbs, groups, resources and perhaps names, or verbs and paths, each a list with commas.  `core` is
+the group without a name; `read` and `write` are the usual verbs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.hub.auth.rbac.policy import GROUP
+from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, UNAUTHENTICATED
+from farflung.machinery.errors import Obj
+
+API_VERSION: Final = f"{GROUP}/v1"
+AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
+
+VERBS: Final = {"read": "get,list,watch", "write": "create,delete,deletecollection,patch,update"}
+
+RULES: Final[dict[str, str]] = {
+    "cluster-admin": """
+        * * *
+        * *
+    """,
+    "system:aggregate-to-admin": """
+        create authorization.k8s.io localsubjectaccessreviews
+        create,delete,deletecollection,get,list,patch,update,watch rbac.authorization.k8s.io rolebindings,roles
+    """,
+    "system:aggregate-to-edit": """
+        read core pods/attach,pods/exec,pods/portforward,pods/proxy,secrets,services/proxy
+        impersonate core serviceaccounts
+        write core pods,pods/attach,pods/exec,pods/portforward,pods/proxy
+        create core pods/eviction
+        write core configmaps,events,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale
+        write core secrets,serviceaccounts,services,services/proxy
+        create core serviceaccounts/token
+        write apps daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale
+        write apps statefulsets,statefulsets/scale
+        write autoscaling horizontalpodautoscalers
+        write batch cronjobs,jobs
+        write policy poddisruptionbudgets
+        write networking.k8s.io ingresses,networkpolicies
+        create,delete,deletecollection,get,list,patch,update,watch coordination.k8s.io leases
+        write resource.k8s.io resourceclaims,resourceclaimtemplates
+    """,
+    "system:aggregate-to-view": """
+        read core configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods
+        read core replicationcontrollers,replicationcontrollers/scale,serviceaccounts,services,services/status
+        read core bindings,events,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status
+        read core resourcequotas,resourcequotas/status
+        read core namespaces
+        read discovery.k8s.io endpointslices
+        read apps controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status
+        read apps replicasets,replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status
+        read autoscaling horizontalpodautoscalers,horizontalpodautoscalers/status
+        read batch cronjobs,cronjobs/status,jobs,jobs/status
+        read policy poddisruptionbudgets,poddisruptionbudgets/status
+        read networking.k8s.io ingresses,ingresses/status,networkpolicies
+        read resource.k8s.io resourceclaims,resourceclaims/status,resourceclaimtemplates
+    """,
+    "system:auth-delegator": """
+        create authentication.k8s.io tokenreviews
+        create authorization.k8s.io subjectaccessreviews
+    """,
+    "system:basic-user": """
+        create authorization.k8s.io selfsubjectaccessreviews,selfsubjectrulesreviews
+        create authentication.k8s.io selfsubjectreviews
+    """,
+    "system:certificates.k8s.io:kube-apiserver-client-approver": """
+        approve certificates.k8s.io signers kubernetes.io/kube-apiserver-client
+    """,
+    "system:certificates.k8s.io:legacy-unknown-approver": """
+        approve certificates.k8s.io signers kubernetes.io/legacy-unknown
+    """,
+    "system:discovery": """
+        get /api,/api/*,/apis,/apis/*,/healthz,/livez,/openapi,/openapi/*,/readyz,/version,/version/
+    """,
+    "system:monitoring": """
+        get /healthz,/healthz/*,/livez,/livez/*,/metrics,/metrics/slis,/readyz,/readyz/*
+    """,
+    "system:public-info-viewer": """
+        get /healthz,/livez,/readyz,/version,/version/
+    """,
+    "system:service-account-issuer-discovery": """
+        get /.well-known/openid-configuration,/.well-known/openid-configuration/,/openid/v1/jwks,/openid/v1/jwks/
+    """,
+}
+#: the role → the one it is a part of
+PARTS: Final = {
+    "system:aggregate-to-admin": "admin",
+    "edit": "admin",
+    "system:aggregate-to-edit": "edit",
+    "view": "edit",
+    "system:aggregate-to-view": "view",
+}
+#: the role → groups that have it
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "cluster-admin": (ADMINISTRATORS,),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:monitoring": ("system:monitoring",),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+    "system:service-account-issuer-discovery": ("system:serviceaccounts",),
+}
+
+
+def default_roles() -> list[Obj]:
+    """Roles first that others are made of."""
+    return [_role(name, rules=_rules(text)) for name, text in RULES.items()] + [
+        _role(name, rules=None, selectors=[{"matchLabels": {f"{AGGREGATE}{name}": "true"}}])
+        for name in ("view", "edit", "admin")
+    ]
+
+
+def default_bindings() -> list[Obj]:
+    return [
+        _object("ClusterRoleBinding", name, {})
+        | {
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups],
+        }
+        for name, groups in GROUPS.items()
+    ]
+
+
+def _role(name: str, *, rules: list[Obj] | None, selectors: list[Obj] | None = None) -> Obj:
+    role = _object("ClusterRole", name, {f"{AGGREGATE}{PARTS[name]}": "true"} if name in PARTS else {})
+    role["rules"] = rules
+    return role | {"aggregationRule": {"clusterRoleSelectors": selectors}} if selectors else role
+
+
+def _object(kind: str, name: str, labels: dict[str, str]) -> Obj:
+    metadata = {"name": name, "labels": LABELS | labels, "annotations": {AUTO_UPDATE: "true"}}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata}
+
+
+def _rules(text: str) -> list[Obj]:
+    return [_rule(*line.split()) for line in text.split("\n") if line.strip()]
+
+
+def _rule(verbs: str, *about: str) -> Obj:
+    rule: Obj = {"verbs": VERBS.get(verbs, verbs).split(",")}
+    if len(about) == 1:
+        return rule | {"nonResourceURLs": about[0].split(",")}
+    group, resources, *names = about
+    rule |= {"apiGroups": ["" if group == "core" else group], "resources": resources.split(",")}
+    return rule | {"resourceNames": names[0].split(",")} if names else rule
