@@ -12,6 +12,7 @@ from farflung.hub import objects
 from farflung.hub.admission import autoscaling, events
 from farflung.hub.admission.builtin import rules_for
 from farflung.hub.admission.rules import Rules
+from farflung.hub.admission.scale import BuiltinScaling, Scaling
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large
@@ -63,6 +64,7 @@ class Kind:
     stored_as: Resource  #: the resource whose form is stored; nearly always the kind's own
     schema: Schema  #: of the form of the rules
     conversion: Conversion | None = None
+    scaling: Scaling | None = None  #: of a kind that has /scale
 
     def enter(self, obj: Obj) -> Obj:
         """What a client sent, in the form of the rules."""
@@ -111,7 +113,8 @@ def builtin_kind(resource: Resource, catalog: Catalog) -> Kind:
     rules = rules_for(resource.group, resource.kind)
     conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if conversion is None:
-        return Kind(resource, shape, rules, resource, shape.schema)
+        scaling = BuiltinScaling(resource.group, resource.kind) if resource.subresource("scale") else None
+        return Kind(resource, shape, rules, resource, shape.schema, scaling=scaling)
     stored = catalog.find(conversion.group, conversion.version, resource.plural)
     assert stored is not None, "what shares another resource's storage is served together with it"
     schema = shape.schema if conversion.enter is same else shape_of(stored).schema

@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from farflung.hub.admission.fields import NOT_NEGATIVE, Errors
 from farflung.machinery.errors import Obj, invalid, invalid_value
+from farflung.machinery.fields.sets import Fields, path
 
 API_VERSION: Final = "autoscaling/v1"
 KIND: Final = "Scale"
 SHARED_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
+class Scaling(Protocol):
+    """How the objects of a kind are scaled."""
+
+    replicas: Fields  #: where the wanted number is
+
+    def scale(self, obj: Obj) -> Obj:
+        """An object's Scale."""
+
+    def apply(self, obj: Obj, scale: Obj) -> None:
+        """Give an object the replicas of a Scale; its resourceVersion is for the caller to compare.
+        Raises a 422 for a number of replicas that cannot be."""
+
+
+class BuiltinScaling:
+    replicas = path("spec", "replicas")
+
+    def __init__(self, group: str, kind: str) -> None:
+        self._group = group
+        self._kind = kind
+
+    def scale(self, obj: Obj) -> Obj:
+        return scale_of(obj, self._group, self._kind)
+
+    def apply(self, obj: Obj, scale: Obj) -> None:
+        apply_scale(obj, scale)
+
+
 def scale_of(obj: Obj, group: str, kind: str) -> Obj:
     """The Scale of a built-in object."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    metadata = obj.get("metadata") or {}
     replicas = spec.get("replicas", 1)
     selector = spec.get("selector")
     shown: Obj = {"replicas": status.get("replicas", 0)}
     text = _labels(selector or {}) if (group, kind) == ("", "ReplicationController") else selector_text(selector)
     if text:
         shown["selector"] = text
+    return a_scale(obj, replicas, shown)
+
+
+def a_scale(obj: Obj, replicas: int, status: Obj) -> Obj:
+    metadata = obj.get("metadata") or {}
     return {
         "kind": KIND,
         "apiVersion": API_VERSION,
         "metadata": {member: metadata[member] for member in SHARED_METADATA if member in metadata},
         "spec": {"replicas": replicas} if replicas else {},
-        "status": shown,
+        "status": status,
     }
 
 

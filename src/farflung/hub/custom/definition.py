@@ -18,6 +18,7 @@ from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.custom.conform import CustomConformer
 from farflung.hub.custom.rules import rules_of
+from farflung.hub.custom.scale import CustomScaling
 from farflung.hub.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.shapes import Shape
 from farflung.machinery.errors import Obj
@@ -77,7 +78,9 @@ class Definition:
         shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
         rules = rules_of(resource, version.structural, None)
         stored = replace(resource, version=self._stored)
-        return Kind(resource, shape, rules, stored, schema, self._conversion(resource))
+        paths = self._scales[version.name]
+        scaling = None if paths is None else CustomScaling(resource, paths)
+        return Kind(resource, shape, rules, stored, schema, self._conversion(resource), scaling)
 
     def _conversion(self, resource: Resource) -> Conversion:
         served, stored = self._versions[resource.version], self._versions[self._stored]

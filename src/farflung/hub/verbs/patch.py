@@ -16,7 +16,7 @@ from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, set_namespace
 from farflung.hub.verbs.ownership import dropped_by_server, manager_of
 from farflung.hub.verbs.update import Change, change_object, check_name, create_or_change
-from farflung.machinery.errors import ApiError, Obj, bad_request, conflict
+from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
 from farflung.machinery.patch import apply as server_side_apply
 from farflung.machinery.patch import json as json_patch
 from farflung.machinery.patch import merge, strategic
@@ -44,6 +44,8 @@ async def patch(call: Call) -> Answer:
 def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Body]:
     """How the request's patch changes a document of a shape."""
     media = media_type(call.request)
+    if media == STRATEGIC_PATCH and shape.custom:
+        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     body, problems = parse_patch(call.request, strategic=media == STRATEGIC_PATCH, operations=media == JSON_PATCH)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from farflung.apis.autoscaling.printers import SCALES
-from farflung.hub import objects, shapes
-from farflung.hub.admission.scale import apply_scale, scale_of
+from farflung.hub import shapes
+from farflung.hub.admission.scale import Scaling
 from farflung.hub.bodies import decode_object
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer
@@ -35,14 +35,21 @@ def dispatch(call: Call) -> Answer | Awaitable[Answer]:
     name = call.target.subresource
     described = call.resource.subresource(name)
     if described is None:
-        raise no_such_path()
+        raise call.not_found() if call.resource.custom else no_such_path()
     verb = METHODS.get(call.request.method, "")
     if verb not in described.verbs:
-        raise method_not_allowed()
+        raise unsupported(call, verb) if call.resource.custom else method_not_allowed()
     door = DOORS.get((name, verb))
     if door is None:
         raise not_here(call)
     return door(call)
+
+
+def unsupported(call: Call, verb: str) -> ApiError:
+    """A verb that a custom resource's subresource does not have, in upstream's words."""
+    resource = call.resource
+    message = f'{verb} is not supported on resources of kind "{resource.qualified}"'
+    return ApiError(405, "MethodNotAllowed", message, {"group": resource.group, "kind": resource.plural})
 
 
 def not_here(call: Call) -> ApiError:
@@ -58,8 +65,13 @@ def get_scale(call: Call) -> Answer:
     return scale_answer(call, respond.negotiated(call, many=False), call.found())
 
 
+def scaling_of(call: Call) -> Scaling:
+    assert call.kind.scaling is not None, f"{call.resource.plural}/scale is served and cannot be scaled"
+    return call.kind.scaling
+
+
 def scale_answer(call: Call, representation: Representation, entry: Entry) -> Answer:
-    scale = scale_of(call.kind.served(objects.decode(entry)), call.resource.group, call.resource.kind)
+    scale = scaling_of(call).scale(call.kind.read(entry))
     if representation.as_ == "Table":
         include = table.included(call.query.get("includeObject", ""))
         row = table.row(SCALES, scale, call.tools.clock(), include, representation.version)
@@ -86,8 +98,8 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
     representation = respond.negotiated(call, many=False)
 
     def new(present: Obj) -> Obj:
-        scale = wanted(scale_of(present, call.resource.group, call.resource.kind))
-        apply_scale(present, scale)
+        scale = wanted(scaling_of(call).scale(present))
+        scaling_of(call).apply(present, scale)
         present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
         return present
 

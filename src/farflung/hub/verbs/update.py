@@ -268,9 +268,9 @@ def own_change(call: Call, new: Obj, old: Obj, owner: str) -> None:
         own(call, new, old, owner)
         return
     entries = old["metadata"].get("managedFields") or []
-    if new.get("spec") != old.get("spec"):
-        api_version = call.resource.api_version
-        entries = managed.after_scale(entries, manager=owner, api_version=api_version)
+    if new.get("spec") != old.get("spec") and call.kind.scaling is not None:
+        api_version, replicas = call.resource.api_version, call.kind.scaling.replicas
+        entries = managed.after_scale(entries, manager=owner, api_version=api_version, replicas=replicas)
     set_owners(new, entries)
 
 

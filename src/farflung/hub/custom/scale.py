@@ -1,0 +1,60 @@
+"""The `scale` subresource of custom resources: where the numbers are, the definition says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farflung.apis.custom import ScalePaths
+from farflung.apis.resource import Resource
+from farflung.hub.admission.scale import a_scale
+from farflung.machinery.errors import Obj, bad_request, invalid, invalid_value
+from farflung.machinery.fields.sets import path
+
+
+class CustomScaling:
+    def __init__(self, resource: Resource, paths: ScalePaths) -> None:
+        self._resource = resource
+        self._paths = paths
+        self._wanted = names_of(paths.spec_replicas)
+        self._present = names_of(paths.status_replicas)
+        self._selector = names_of(paths.selector)
+        self.replicas = path(*self._wanted)
+
+    def scale(self, obj: Obj) -> Obj:
+        wanted = value_at(obj, self._wanted)
+        if type(wanted) is not int:
+            raise bad_request(f'the spec replicas field "{self._paths.spec_replicas}" does not exist')
+        present = value_at(obj, self._present)
+        status: Obj = {"replicas": present if type(present) is int else 0}
+        selector = value_at(obj, self._selector) if self._selector else None
+        if selector and isinstance(selector, str):
+            status["selector"] = selector
+        return a_scale(obj, wanted, status)
+
+    def apply(self, obj: Obj, scale: Obj) -> None:
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            wrong = invalid_value(self._paths.spec_replicas, replicas, "should be a non-negative integer")
+            raise invalid(self._resource.group, self._resource.kind, obj["metadata"]["name"], [wrong])
+        *parents, last = self._wanted
+        place = obj
+        for name in parents:
+            below = place.get(name)
+            if type(below) is not dict:
+                below = place[name] = {}
+            place = below
+        place[last] = replicas
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """`.spec.replicas` → its names."""
+    return tuple(filter(None, text.split(".")))
+
+
+def value_at(obj: Obj, names: tuple[str, ...]) -> Any:
+    value: Any = obj
+    for name in names:
+        if type(value) is not dict:
+            return None
+        value = value.get(name)
+    return value
