@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from farflung.machinery.errors import go_quote
 
@@ -62,3 +64,11 @@ def type_name(value: Any) -> str:
             return "map[string]interface {}"
         case _:
             return "[]interface {}"
+
+
+_HTML: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def encoded(value: Any, *, ordered: bool = False) -> str:
+    """Compact JSON, with escapes for what HTML would read.  Maps are sorted; the fields of structs are in order."""
+    return orjson.dumps(value, option=0 if ordered else orjson.OPT_SORT_KEYS).decode().translate(_HTML)

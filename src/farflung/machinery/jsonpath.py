@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-import orjson
+from farflung.machinery import go_text
 
 MOST_STEPS: Final = 100  #: of one path
 MOST_WORK: Final = 50_000  #: values looked at on one path in one object
@@ -29,7 +29,6 @@ _COMPARISON: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+)").fullmatch
 _NUMBER: Final = re.compile(r"[+-]?[0-9.]*", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII).fullmatch
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)", re.ASCII).fullmatch
-_HTML: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 
 
@@ -104,13 +103,7 @@ def printed(value: Any) -> str:
         case int():
             return str(value)
         case _:
-            return go_json(value)
-
-
-def go_json(value: Any) -> str:
-    """Compact JSON as Go's encoder writes it, which escapes what HTML would read."""
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    return text.translate(_HTML)
+            return go_text.encoded(value)
 
 
 def _float_text(value: float) -> str:

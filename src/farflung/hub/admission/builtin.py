@@ -21,6 +21,7 @@ from farflung.hub.admission import (
     storage,
     workloads,
 )
+from farflung.hub.admission.definitions import rules as definitions
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
 
@@ -34,6 +35,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
     **coordination.RULES,
     **certificates.RULES,
     **registration.RULES,
+    **definitions.RULES,
     **storage.RULES,
     **priorities.RULES,
     **networks.RULES,

@@ -1,0 +1,265 @@
+"""JSON schemas as definitions have them: how to walk them, how large they may be, and their Go form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from farflung.machinery import go_text
+from farflung.machinery.errors import Obj
+
+MOST_PARTS: Final = 50_000  #: schemas in the schemas of one definition
+DEEPEST: Final = 100  #: schemas in each other
+MOST_SHOWN: Final = 500  #: schemas that a message shows
+
+
+def as_schema(value: Any) -> Obj:
+    """What ought to be a schema; anything else has no members."""
+    return value if type(value) is dict else {}
+
+
+def schema_of(version: Obj) -> Obj | None:
+    """The schema of a version, None if it has none."""
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema if type(schema) is dict else None
+
+
+def members(schema: Obj, member: str) -> dict[str, Obj]:
+    """`properties` and what else has schemas by name."""
+    return {name: as_schema(value) for name, value in (schema.get(member) or {}).items()}
+
+
+def choices(schema: Obj, member: str) -> list[Obj]:
+    """`allOf`, `anyOf`, `oneOf`."""
+    return [as_schema(choice) for choice in schema.get(member) or ()]
+
+
+def items_of(schema: Obj) -> Obj | None:
+    """The schema of the items; None if there is none, or not just one."""
+    items = schema.get("items")
+    return items if type(items) is dict else None
+
+
+def additional_of(schema: Obj) -> Obj | None:
+    """The schema of additional properties, None if it is a boolean or absent."""
+    additional = schema.get("additionalProperties")
+    return additional if type(additional) is dict else None
+
+
+def parts(schema: Obj) -> Iterator[Obj]:
+    """The schemas right inside a schema."""
+    for member in ("properties", "patternProperties", "definitions", "dependencies"):
+        yield from (value for value in (schema.get(member) or {}).values() if type(value) is dict)
+    for member in ("allOf", "anyOf", "oneOf"):
+        yield from choices(schema, member)
+    for member in ("items", "additionalProperties", "additionalItems", "not"):
+        value = schema.get(member)
+        if type(value) is dict:
+            yield value
+        elif type(value) is list:
+            yield from (one for one in value if type(one) is dict)
+
+
+def everything_in(schema: Obj) -> Iterator[Obj]:
+    """A schema and all schemas in it; raises TooDeep."""
+    level, depth = [schema], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise TooDeep
+        yield from level
+        level = [part for one in level for part in parts(one)]
+
+
+class TooDeep(Exception):
+    """Schemas in schemas, beyond all reason."""
+
+
+def too_large(versions: Sequence[Obj]) -> str:
+    """Why the schemas of a definition are more than can be looked at in good time; empty if they are not."""
+    count = 0
+    for version in versions:
+        try:
+            for _ in everything_in(schema_of(version) or {}):
+                count += 1
+                if count > MOST_PARTS:
+                    return f"schemas of more than {MOST_PARTS} parts are not supported"
+        except TooDeep:
+            return f"schemas that nest more than {DEEPEST} levels deep are not supported"
+    return ""
+
+
+# --- as messages show them -------------------------------------------------------------------------
+
+
+def shown_versions(versions: Sequence[Obj] | None, *, hoisted: Callable[[str], bool]) -> Any:
+    """`spec.versions` with the names of Go's fields.  What all versions have in common is not in them."""
+    if versions is None:
+        return None
+    several = sum(1 for version in versions for _ in everything_in(schema_of(version) or {})) > MOST_SHOWN
+    without = (lambda member: member == "schema" or hoisted(member)) if several else hoisted
+    return orjson.Fragment(go_text.encoded([_version(version, without) for version in versions], ordered=True))
+
+
+def shown_schema(schema: Obj) -> Any:
+    if sum(1 for _ in everything_in(schema)) > MOST_SHOWN:
+        return None
+    return orjson.Fragment(go_text.encoded(_schema(schema), ordered=True))
+
+
+def _version(version: Obj, hoisted: Callable[[str], bool]) -> Obj:
+    def own(member: str) -> Any:
+        return None if hoisted(member) else version.get(member)
+
+    validation, subresources = own("schema"), own("subresources")
+    return {
+        "Name": version.get("name", ""),
+        "Served": version.get("served", False),
+        "Storage": version.get("storage", False),
+        "Deprecated": version.get("deprecated", False),
+        "DeprecationWarning": version.get("deprecationWarning"),
+        "Schema": None if validation is None else {"OpenAPIV3Schema": _optional(validation.get("openAPIV3Schema"))},
+        "Subresources": None if subresources is None else _subresources(subresources),
+        "AdditionalPrinterColumns": _list(own("additionalPrinterColumns"), _column),
+        "SelectableFields": _list(own("selectableFields"), lambda field: {"JSONPath": field.get("jsonPath", "")}),
+    }
+
+
+def _list(values: Sequence[Obj] | None, show: Callable[[Obj], Obj]) -> list[Obj] | None:
+    return [show(value) for value in values] if values else None
+
+
+def _column(column: Obj) -> Obj:
+    texts = {name.title(): column.get(name, "") for name in ("name", "type", "format", "description")}
+    return {**texts, "Priority": column.get("priority", 0), "JSONPath": column.get("jsonPath", "")}
+
+
+def _subresources(subresources: Obj) -> Obj:
+    scale = subresources.get("scale")
+    return {
+        "Status": subresources.get("status"),
+        "Scale": None
+        if scale is None
+        else {
+            "SpecReplicasPath": scale.get("specReplicasPath", ""),
+            "StatusReplicasPath": scale.get("statusReplicasPath", ""),
+            "LabelSelectorPath": scale.get("labelSelectorPath"),
+        },
+    }
+
+
+def _optional(value: Any) -> Obj | None:
+    return _schema(value) if type(value) is dict else None
+
+
+def _schemas(values: Sequence[Any] | None) -> list[Obj] | None:
+    return [_schema(as_schema(value)) for value in values] if values else None
+
+
+def _named(values: Obj | None) -> Obj | None:
+    return {name: _schema(as_schema(values[name])) for name in sorted(values)} if values else None
+
+
+def _or_array(value: Any) -> Obj | None:
+    if value is None:
+        return None
+    return {"Schema": _optional(value), "JSONSchemas": _schemas(value) if type(value) is list else None}
+
+
+def _or_bool(value: Any) -> Obj | None:
+    return None if value is None else {"Allows": value is not False, "Schema": _optional(value)}
+
+
+def _or_texts(values: Obj | None) -> Obj | None:
+    if not values:
+        return None
+    return {
+        name: {"Schema": _optional(values[name]), "Property": values[name] if type(values[name]) is list else None}
+        for name in sorted(values)
+    }
+
+
+def _documents(value: Obj | None) -> Obj | None:
+    return None if value is None else {"Description": value.get("description", ""), "URL": value.get("url", "")}
+
+
+def _rules(values: Sequence[Obj] | None) -> list[Obj] | None:
+    return [_rule(value or {}) for value in values] if values else None
+
+
+def _rule(rule: Obj) -> Obj:
+    return {
+        "Rule": rule.get("rule", ""),
+        "Message": rule.get("message", ""),
+        "MessageExpression": rule.get("messageExpression", ""),
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath", ""),
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> Any:
+    return value or ""
+
+
+def _flag(value: Any) -> Any:
+    return bool(value)
+
+
+#: Go's fields in their order: name, member, how it is shown
+FIELDS: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
+    ("ID", "id", _text),
+    ("Schema", "$schema", _text),
+    ("Ref", "$ref", _same),
+    ("Description", "description", _text),
+    ("Type", "type", _text),
+    ("Nullable", "nullable", _flag),
+    ("Format", "format", _text),
+    ("Title", "title", _text),
+    ("Default", "default", _same),
+    ("Maximum", "maximum", _same),
+    ("ExclusiveMaximum", "exclusiveMaximum", _flag),
+    ("Minimum", "minimum", _same),
+    ("ExclusiveMinimum", "exclusiveMinimum", _flag),
+    ("MaxLength", "maxLength", _same),
+    ("MinLength", "minLength", _same),
+    ("Pattern", "pattern", _text),
+    ("MaxItems", "maxItems", _same),
+    ("MinItems", "minItems", _same),
+    ("UniqueItems", "uniqueItems", _flag),
+    ("MultipleOf", "multipleOf", _same),
+    ("Enum", "enum", _same),
+    ("MaxProperties", "maxProperties", _same),
+    ("MinProperties", "minProperties", _same),
+    ("Required", "required", _same),
+    ("Items", "items", _or_array),
+    ("AllOf", "allOf", _schemas),
+    ("OneOf", "oneOf", _schemas),
+    ("AnyOf", "anyOf", _schemas),
+    ("Not", "not", _optional),
+    ("Properties", "properties", _named),
+    ("AdditionalProperties", "additionalProperties", _or_bool),
+    ("PatternProperties", "patternProperties", _named),
+    ("Dependencies", "dependencies", _or_texts),
+    ("AdditionalItems", "additionalItems", _or_bool),
+    ("Definitions", "definitions", _named),
+    ("ExternalDocs", "externalDocs", _documents),
+    ("Example", "example", _same),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", _same),
+    ("XEmbeddedResource", "x-kubernetes-embedded-resource", _flag),
+    ("XIntOrString", "x-kubernetes-int-or-string", _flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", _same),
+    ("XListType", "x-kubernetes-list-type", _same),
+    ("XMapType", "x-kubernetes-map-type", _same),
+    ("XValidations", "x-kubernetes-validations", _rules),
+)
+
+
+def _schema(schema: Obj) -> Obj:
+    return {name: show(schema.get(member)) for name, member, show in FIELDS}
