@@ -1,0 +1,44 @@
+"""The functions of CEL, and those that Kubernetes 1.34 adds: what they are called, take, do, and cost.
+
+STANDARD      what every CEL has
+KUBERNETES    all of it, as the rules of CustomResourceDefinitions may use it
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.machinery.cel.declarations import Functions, functions
+from farflung.machinery.cel.library import (
+    addresses,
+    conversions,
+    formats,
+    lists,
+    moments,
+    operators,
+    optionals,
+    quantities,
+    regexes,
+    semvers,
+    sets,
+    strings,
+    urls,
+)
+
+STANDARD: Final[Functions] = functions(operators.LIBRARY, conversions.LIBRARY, moments.LIBRARY)
+KUBERNETES: Final[Functions] = functions(
+    operators.LIBRARY,
+    conversions.LIBRARY,
+    moments.LIBRARY,
+    urls.LIBRARY,
+    regexes.LIBRARY,
+    lists.LIBRARY,
+    optionals.LIBRARY,
+    quantities.LIBRARY,
+    strings.LIBRARY,
+    sets.LIBRARY,
+    addresses.LIBRARY,
+    formats.LIBRARY,
+    semvers.LIBRARY,
+    lists.EXTENSION,
+)

@@ -1,0 +1,167 @@
+"""`matches`, `find` and `findAll`, in time that is linear in the text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import re2
+
+from farflung.machinery.cel.budget import Meter, Metered
+from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.library import costs
+from farflung.machinery.cel.library.strings import LIST_OF_STRING
+from farflung.machinery.cel.types import BOOL, INT, STRING
+from farflung.machinery.cel.values import EvaluationError
+
+_MEMORY: Final = 2 << 20  #: of one compiled pattern
+_LONGEST_CACHED: Final = 1000
+_INSTRUCTIONS_A_BYTE: Final = 64  #: steps of RE2's slowest machine that count as one byte of work
+
+
+class Match(Protocol):
+    def group(self, index: int = 0) -> str: ...
+
+
+class Pattern(Protocol):
+    programsize: int
+
+    def search(self, text: str) -> Match | None: ...
+    def finditer(self, text: str) -> Any: ...
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = _MEMORY
+    return options
+
+
+_OPTIONS: Final = _options()
+
+#: RE2's words for what is wrong with a pattern → Go's
+_COMPLAINTS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def compiled(pattern: str) -> Pattern:
+    """Raises EvaluationError with Go's words."""
+    return _cached(pattern) if len(pattern) <= _LONGEST_CACHED else _compiled(pattern)
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        compiled: Pattern = re2._Regexp(pattern, _OPTIONS)
+    except re2.error as error:
+        raise EvaluationError(f"error parsing regexp: {_in_words_of_go(error)}") from None
+    except UnicodeEncodeError:
+        raise EvaluationError(f"error parsing regexp: invalid UTF-8: `{ascii(pattern)[:100]}`") from None
+    return compiled
+
+
+_cached: Final = lru_cache(maxsize=256)(_compiled)
+
+
+def _in_words_of_go(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    complaint, _, rest = (said.decode(errors="replace") if isinstance(said, bytes) else str(said)).partition(": ")
+    return f"{_COMPLAINTS.get(complaint, complaint)}: `{rest}`"
+
+
+def searched(meter: Meter, text: str, pattern: Pattern) -> bool:
+    """Whether the pattern is anywhere in the text."""
+    meter.work(len(text) * pattern.programsize // _INSTRUCTIONS_A_BYTE)
+    try:
+        return pattern.search(text) is not None
+    except UnicodeEncodeError:
+        raise EvaluationError("invalid UTF-8 in string") from None
+
+
+def found(meter: Meter, text: str, pattern: Pattern) -> str:
+    meter.work(len(text) * pattern.programsize // _INSTRUCTIONS_A_BYTE)
+    match = pattern.search(text)
+    return match.group() if match else ""
+
+
+def all_found(meter: Meter, text: str, pattern: Pattern, most: int = -1) -> list[str]:
+    """All matches that do not overlap, or the first so many."""
+    if most == 0:
+        return []
+    matches: list[str] = []
+    end = -1
+    for match in pattern.finditer(text):
+        meter.work(200 + pattern.programsize)
+        start, stop = match.span()
+        if start == stop == end:
+            continue  # Go allows no empty match right behind another one
+        matches.append(match.group())
+        end = stop
+        if len(matches) == most:
+            break
+    return matches
+
+
+def matches(meter: Meter, text: str, pattern: str) -> bool:
+    return searched(meter, text, compiled(pattern))
+
+
+def find(meter: Meter, text: str, pattern: str) -> str:
+    return found(meter, text, _legal(pattern))
+
+
+def find_all(meter: Meter, text: str, pattern: str, most: int = -1) -> list[str]:
+    return all_found(meter, text, _legal(pattern), most)
+
+
+def _legal(pattern: str) -> Pattern:
+    try:
+        return compiled(pattern)
+    except EvaluationError as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
+
+
+#: overload → what it does with a pattern that is compiled already, because it is written in the expression
+WITH_COMPILED: Final = {
+    "matches_string": searched,
+    "matches": searched,
+    "string_find_string": found,
+    "string_find_all_string": all_found,
+    "string_find_all_string_int": all_found,
+}
+
+_MATCHES: Final = Metered(matches)
+_TWO: Final = (STRING, STRING)
+
+LIBRARY: Final[tuple[Function, ...]] = (
+    Function(
+        "matches",
+        (
+            Overload("matches", _TWO, BOOL, False, _MATCHES, costs.of_match),
+            Overload("matches_string", _TWO, BOOL, True, _MATCHES, costs.of_match),
+        ),
+    ),
+    Function("find", (Overload("string_find_string", _TWO, STRING, True, Metered(find), costs.of_match),)),
+    Function(
+        "findAll",
+        (
+            Overload("string_find_all_string", _TWO, LIST_OF_STRING, True, Metered(find_all), costs.of_match),
+            Overload(
+                "string_find_all_string_int",
+                (STRING, STRING, INT),
+                LIST_OF_STRING,
+                True,
+                Metered(find_all),
+                costs.of_match,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""`sets.contains` and its like: lists as sets, with the equality of CEL."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from farflung.machinery.cel.budget import STEP, Meter, Metered
+from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.equality import is_member
+from farflung.machinery.cel.library import costs
+from farflung.machinery.cel.types import BOOL, LIST_OF_A
+
+
+def contains(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    """Whether all others are among the elements."""
+    for other in others:
+        meter.work(STEP + 8 * len(elements))
+        if not is_member(meter, other, elements):
+            return False
+    return True
+
+
+def equivalent(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    return contains(meter, elements, others) and contains(meter, others, elements)
+
+
+def intersects(meter: Meter, elements: list[Any], others: list[Any]) -> bool:
+    for other in others:
+        meter.work(STEP + 8 * len(elements))
+        if is_member(meter, other, elements):
+            return True
+    return False
+
+
+_TWO: Final = (LIST_OF_A, LIST_OF_A)
+
+LIBRARY: Final[tuple[Function, ...]] = (
+    Function(
+        "sets.contains", (Overload("list_sets_contains_list", _TWO, BOOL, False, Metered(contains), costs.of_sets),)
+    ),
+    Function(
+        "sets.equivalent",
+        (Overload("list_sets_equivalent_list", _TWO, BOOL, False, Metered(equivalent), costs.of_sets_both_ways),),
+    ),
+    Function(
+        "sets.intersects",
+        (Overload("list_sets_intersects_list", _TWO, BOOL, False, Metered(intersects), costs.of_sets),),
+    ),
+)

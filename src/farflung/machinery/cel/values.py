@@ -1,0 +1,226 @@
+"""The values of CEL at run time.
+
+Python's own wherever they fit: bool, int (64 bits, checked by the operators), float, str, bytes, list, dict and None.
+The rest is here.  Nothing ever changes a value once it is made, so values are shared freely.
+
+    EvaluationError     what an expression does instead of having a value; the texts are cel-go's
+    UInt                an unsigned integer of 64 bits
+    Timestamp, Duration nanoseconds since 1970, nanoseconds
+    OptionalValue       `optional.of(x)`, NONE
+    TypeValue           `int` in `type(x) == int`
+    SetList, MapList    lists of x-kubernetes-list-type set and map, which are equal in any order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any, Final
+
+from farflung.machinery.cel.types import Kind, Type
+from farflung.machinery.quantity import Quantity
+
+LEAST_INT: Final = -(1 << 63)
+MOST_INT: Final = (1 << 63) - 1
+MOST_UINT: Final = (1 << 64) - 1
+
+NANOS: Final = 1_000_000_000  #: in a second
+FIRST_NANO: Final = -62_135_596_800 * NANOS  #: 0001-01-01T00:00:00Z
+LAST_NANO: Final = 253_402_300_800 * NANOS - 1  #: 9999-12-31T23:59:59.999999999Z
+
+NO_SUCH_OVERLOAD: Final = "no such overload"
+
+
+class EvaluationError(Exception):
+    """An expression has no value; `&&`, `||` and the conditional may do without it."""
+
+
+def no_such_overload() -> EvaluationError:
+    return EvaluationError(NO_SUCH_OVERLOAD)
+
+
+def no_such_key(key: Any) -> EvaluationError:
+    return EvaluationError(f"no such key: {shown_key(key)}")
+
+
+def shown_key(key: Any) -> str:
+    """A key or index as Go prints it."""
+    return str(key).lower() if key is True or key is False else str(key)
+
+
+class UInt(int):
+    """An unsigned integer.  Arithmetic on it gives plain ints: operators check the range and wrap the result."""
+
+    __slots__ = ()
+
+
+class Moment:
+    """Nanoseconds, ordered and hashed as their number."""
+
+    __slots__ = ("nanos",)
+
+    def __init__(self, nanos: int) -> None:
+        self.nanos = nanos
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __lt__(self, other: Moment) -> bool:
+        return self.nanos < other.nanos
+
+    def __le__(self, other: Moment) -> bool:
+        return self.nanos <= other.nanos
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.nanos})"
+
+
+class Timestamp(Moment):
+    __slots__ = ()
+
+
+class Duration(Moment):
+    __slots__ = ()
+
+
+def checked_timestamp(nanos: int) -> Timestamp:
+    if not FIRST_NANO <= nanos <= LAST_NANO:
+        raise EvaluationError("timestamp overflow")
+    return Timestamp(nanos)
+
+
+def checked_duration(nanos: int) -> Duration:
+    if not LEAST_INT <= nanos <= MOST_INT:
+        raise EvaluationError("duration overflow")
+    return Duration(nanos)
+
+
+class OptionalValue:
+    """A value that may be missing; NONE is the one that is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "optional.none()" if self is NONE else f"optional.of({self.value!r})"
+
+
+NONE: Final = OptionalValue(None)
+
+
+class TypeValue:
+    """A type as a value; two are equal if their names are."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is TypeValue and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"TypeValue({self.name!r})"
+
+
+class SetList(list[Any]):
+    """A list of scalars without order."""
+
+    __slots__ = ()
+
+
+class MapList(list[Any]):
+    """A list of objects that some of their properties tell apart, without order."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, elements: Iterable[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(elements)
+        self.keys = keys
+
+    def key_of(self, element: Any) -> Any:
+        """What tells an element apart, hashable if the schema was obeyed."""
+        if not isinstance(element, dict):
+            raise EvaluationError("unexpected data format for element of array with x-kubernetes-list-type=map")
+        return tuple(map(element.get, self.keys))
+
+
+# --- the type of a value --------------------------------------------------------------------------
+
+#: names of types at run time where they are not those of the checker
+RUN_TIME_NAMES: Final = {
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "null": "null_type",
+}
+
+KINDS: Final[dict[type, Kind]] = {
+    NoneType: Kind.NULL,
+    bool: Kind.BOOL,
+    int: Kind.INT,
+    UInt: Kind.UINT,
+    float: Kind.DOUBLE,
+    str: Kind.STRING,
+    bytes: Kind.BYTES,
+    Timestamp: Kind.TIMESTAMP,
+    Duration: Kind.DURATION,
+    TypeValue: Kind.TYPE,
+    list: Kind.LIST,
+    SetList: Kind.LIST,
+    MapList: Kind.LIST,
+    dict: Kind.MAP,
+    OptionalValue: Kind.OPAQUE,
+}
+
+LISTS: Final = frozenset({list, SetList, MapList})
+NUMBERS: Final = frozenset({int, UInt, float})
+
+_NAMES_OF_KINDS: Final = {
+    Kind.NULL: "null_type",
+    Kind.BOOL: "bool",
+    Kind.INT: "int",
+    Kind.UINT: "uint",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BYTES: "bytes",
+    Kind.TIMESTAMP: "google.protobuf.Timestamp",
+    Kind.DURATION: "google.protobuf.Duration",
+    Kind.TYPE: "type",
+    Kind.LIST: "list",
+    Kind.MAP: "map",
+    Kind.OPAQUE: "optional_type",
+}
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type.  A class of Kubernetes' own values has it as TYPE_NAME."""
+    kind = KINDS.get(type(value))
+    if kind is not None:
+        return _NAMES_OF_KINDS[kind]
+    return "kubernetes.Quantity" if type(value) is Quantity else str(type(value).TYPE_NAME)
+
+
+def type_value(of: Type) -> TypeValue:
+    """What an identifier that denotes a type stands for; objects are maps at run time."""
+    if of.kind is Kind.OBJECT:
+        return TypeValue("map")
+    return TypeValue(RUN_TIME_NAMES.get(of.name, of.name))
+
+
+def has_type(value: Any, of: Type) -> bool:
+    """Whether a value fits a declared type, looking no deeper than its outside."""
+    expected = of.kind
+    if expected is Kind.DYN or expected is Kind.PARAMETER:
+        return True
+    kind = KINDS.get(type(value))
+    if kind is None or kind is Kind.OPAQUE:
+        return expected is Kind.OPAQUE and type_name(value) == of.name
+    return kind is expected or (kind is Kind.MAP and expected is Kind.OBJECT)
