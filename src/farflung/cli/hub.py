@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 #: New objects between collections.  What a write leaves is no garbage, and looking for some took a tenth of its time.
 COLLECT = (20_000, 20, 50)
+FOLLOW = 1.0  #: seconds between two looks whether tokens were revoked
 STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
 HOUSEKEEPER = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: the hub itself; its token is never written
 
@@ -108,6 +109,13 @@ def _stop(stopped: asyncio.Event) -> None:
     stopped.set()
 
 
+async def follow_tokens(authenticator: Authenticator) -> None:
+    """A token that is handed out counts at once, because it is looked for; one that is revoked must be missed."""
+    while True:
+        await asyncio.sleep(FOLLOW)
+        authenticator.refresh()
+
+
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Server]:
     """A hub that serves as long as the block lasts."""
@@ -142,6 +150,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             signer=certificates,
         )
         await housekeeping.start()
+        following = asyncio.create_task(follow_tokens(authenticator), name="tokens")
         try:
             gc.collect()
             gc.freeze()
@@ -154,6 +163,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             finally:
                 await server.stop(STOP_GRACE)
         finally:
+            following.cancel()
             await housekeeping.stop()
     finally:
         await store.close()

@@ -50,3 +50,60 @@ def hub(
     from farflung.cli.hub import Settings, run
 
     run(Settings(root_directory, bind_address, port, hostnames, history, verbose))
+
+
+@main.group()
+def token() -> None:
+    """Hand out tokens to users, and take them back.
+
+    The hub may run or not: it follows at once, and refuses a revoked token within seconds.
+    """
+
+
+root_directory = click.option(
+    "--root-directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".farflung"),
+    show_default=True,
+    help="The hub's directory.",
+)
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--group", "groups", multiple=True, help="A group of the user; may be given several times.")
+@click.option("--expires", "lasting", metavar="DURATION", help="When it ends, like 12h or 30d; by default never.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["token", "kubeconfig"]),
+    default="token",
+    show_default=True,
+    help="What to print.",
+)
+@root_directory
+def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output: str, root_directory: Path) -> None:
+    """Print a new token for the user NAME.  It is kept nowhere, so it cannot be shown again."""
+    from farflung.cli import tokens
+
+    click.echo(tokens.create(root_directory, name, groups, tokens.duration(lasting), output), nl=False)
+
+
+@token.command("list")
+@root_directory
+def list_tokens(root_directory: Path) -> None:
+    """List whose tokens there are, by an id that says nothing about the token."""
+    from farflung.cli import tokens
+
+    click.echo(tokens.table(tokens.listed(root_directory)))
+
+
+@token.command("revoke")
+@click.argument("which", nargs=-1, required=True, metavar="ID|NAME…")
+@root_directory
+def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
+    """Revoke a token by its ID, or all tokens of a user by their NAME."""
+    from farflung.cli import tokens
+
+    count = tokens.revoke(root_directory, which)
+    click.echo(f"{count} token{'' if count == 1 else 's'} revoked")

@@ -1,0 +1,116 @@
+"""Tokens for users: handed out, listed and revoked by whoever may write to the hub's directory.
+
+The hub may run meanwhile: it follows the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
+from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.hub.http.certificates import locked
+from farflung.lib.ids import new_token
+from farflung.machinery.times import human
+from farflung.store.base import Unusable
+
+ID_LENGTH: Final = 12  #: characters of a hash that are shown and asked for
+UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LONGEST: Final = timedelta(days=36525)
+
+
+def duration(text: str | None) -> timedelta | None:
+    """`30d`"""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([smhdw])", text)
+    lasting = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else timedelta(0)
+    if not timedelta(0) < lasting <= LONGEST:
+        raise click.BadParameter(f"{text!r} is no duration: write a number and s, m, h, d or w, like 30d")
+    return lasting
+
+
+@contextmanager
+def hub_directory(directory: Path) -> Iterator[Path]:
+    """The file of tokens, which nobody else changes meanwhile."""
+    path = directory / TOKENS
+    if not path.exists():
+        raise click.ClickException(
+            f"{directory} is no hub's directory; start a hub in it, or give another --root-directory"
+        )
+    try:
+        with locked(directory):
+            yield path
+    except Unusable as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"cannot use {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta | None, output: str) -> str:
+    """The token, or a kubeconfig with it: shown now, and never again."""
+    for text in (name, *groups):
+        if not text or not text.isprintable():
+            raise click.ClickException(f"{text!r} is no name for a user or a group")
+    cluster = known_cluster(directory / KUBECONFIG) if output == "kubeconfig" else {}
+    now = datetime.now(UTC).replace(microsecond=0)
+    with hub_directory(directory) as path:
+        token = new_token()
+        handed_out = HandedOut(name, tuple(groups), now, now + lasting if lasting else None)
+        write_tokens(path, read_tokens(path) | {token_hash(token): handed_out})
+    return kubeconfig(cluster, name, token) if output == "kubeconfig" else f"{token}\n"
+
+
+def known_cluster(path: Path) -> dict[str, Any]:
+    """Where the hub is and whom to trust, as the administrator's kubeconfig says."""
+    try:
+        cluster: dict[str, Any] = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, IndexError):
+        raise click.ClickException(f"{path} does not say where the hub is; start the hub to get a new one") from None
+    return cluster
+
+
+def listed(directory: Path) -> Iterator[list[str]]:
+    """Rows of a table, its head first."""
+    now = datetime.now(UTC)
+    with hub_directory(directory) as path:
+        tokens = read_tokens(path)
+    yield ["ID", "NAME", "GROUPS", "AGE", "EXPIRES"]
+    for hashed, token in sorted(tokens.items(), key=lambda item: (item[1].name, item[0])):
+        age = human(now - token.created) if token.created else "<unknown>"
+        yield [hashed[:ID_LENGTH], token.name, ",".join(token.groups) or "<none>", age, expiry(token, now)]
+
+
+def expiry(token: HandedOut, now: datetime) -> str:
+    if token.expires is None:
+        return "never"
+    return f"in {human(token.expires - now)}" if token.expires > now else "expired"
+
+
+def revoke(directory: Path, which: Sequence[str]) -> int:
+    """How many were revoked, by the id of a token or the name of a user.  All of them, or an error and none."""
+    with hub_directory(directory) as path:
+        tokens = read_tokens(path)
+        doomed: set[str] = set()
+        for one in which:
+            found = {hashed for hashed, token in tokens.items() if one in (token.name, hashed[:ID_LENGTH])}
+            if not found:
+                raise click.ClickException(f"there is no token with the id {one}, and no user {one} has one")
+            doomed |= found
+        write_tokens(path, {hashed: token for hashed, token in tokens.items() if hashed not in doomed})
+    return len(doomed)
+
+
+def table(rows: Iterator[list[str]]) -> str:
+    kept = list(rows)
+    widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
+    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in kept)
+    return "\n".join(lines)
