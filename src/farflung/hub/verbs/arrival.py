@@ -12,6 +12,7 @@ from farflung.hub.admission import pod_admission
 from farflung.hub.admission.services import allocate_service, give_back
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything
 from farflung.hub.auth.user import ADMINISTRATORS
+from farflung.hub.custom.establish import establish
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.token_review import user_info
 from farflung.machinery.errors import Obj, forbidden
@@ -47,6 +48,12 @@ def reserve(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
     pool = call.tools.pools.of(call.target.cluster)
     taken = allocate_service(obj, old, pool)
     return lambda: give_back(taken, pool)
+
+
+def settle(call: Call, obj: Obj) -> None:
+    """A valid object, before it is written."""
+    if (call.resource.group, call.resource.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition"):
+        establish(call, obj)
 
 
 def nothing() -> None:

@@ -46,8 +46,7 @@ async def create_object(
     distinct_owners(metadata, warnings)
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    if call.resource.namespaced:
-        check_open(call, metadata.get("name", ""))
+    check_open(call, metadata.get("name", ""))
     for field in SERVER_SET:
         metadata.pop(field, None)
     rules.default(obj)
@@ -65,6 +64,7 @@ async def create_object(
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
         warnings += rules.warnings(obj, None)
+        arrival.settle(call, obj)
         entry = await insert(call, obj, options, generated=generated)
     except BaseException:
         give_back()
@@ -135,8 +135,10 @@ async def insert(call: Call, obj: Obj, options: WriteOptions, *, generated: bool
         if call.store.get(key) is None:
             if options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(obj)), 0)
+            value = call.kind.encode(obj)
+            check_open(call, metadata["name"])  # it may have closed while something was awaited
             try:
-                return await call.store.put(key, call.kind.encode(obj), expect=ABSENT)
+                return await call.store.put(key, value, expect=ABSENT)
             except Conflict:
                 pass
         taken = metadata["name"]

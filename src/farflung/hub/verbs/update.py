@@ -232,6 +232,8 @@ def check_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
         raise call.invalid(call.target.name, errors)
     check_signer(call.tools.authorizer, call.user, call.target, new, old)
     change.warnings += rules.warnings(new, old)
+    if not change.subresource:
+        arrival.settle(call, new)
     set_owners(new, managed.settle(new, old))
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
 
