@@ -1,0 +1,195 @@
+"""What an object becomes before it is looked at: unknown fields go, nulls go, defaults come.
+
+Kubernetes prunes, drops nulls and defaults one after the other.  All three go from the root to the leaves and look at
+one object at a time, so here each object meets all three before its fields do.
+
+    prune      fields that the schema does not know
+    nulls      of fields that may not be null and have no default; the others get their default
+    default    fields that are not there
+
+A node is compiled to a function that changes a value in place.  Nodes at which nothing can happen have none.  Values
+that are not of their schema's type are left alone: they will be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.structural.fitting import LARGEST_PLAN, MOST_PLANS
+from farflung.machinery.schema.structural.node import IDENTITY, Node
+
+Unknown = list[tuple[Any, str]]  #: objects, and the names of fields in them that are not known
+Change = Callable[[Any, Unknown], None]  #: changes a dict or a list in place, but for what is unknown in it
+
+
+class Steps(NamedTuple):
+    """Which of the three are done."""
+
+    prune: bool
+    default: bool  #: and nulls
+
+
+class Plan(NamedTuple):
+    """What happens to an object that has a certain set of fields."""
+
+    unknown: list[str]
+    missing: list[tuple[str, Callable[[], Any]]]  #: fields, and what makes their defaults
+    below: list[tuple[str, type, Change]]  #: fields to go on with if they are of a type
+
+
+def compiled(node: Node, steps: Steps) -> Change | None:
+    """Of a whole object: its apiVersion, kind and metadata stay, whatever the schema says of them."""
+    return _Compiler(steps).objects(node, root=True, kept=False)
+
+
+def changes(node: Node, steps: Steps) -> list[tuple[type, Change]]:
+    """Of any value, by its type."""
+    return _Compiler(steps).changes(node)
+
+
+class _Compiler:
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def changes(self, node: Node, *, kept: bool = False) -> list[tuple[type, Change]]:
+        """What happens to values of a node, by their type.  `kept`: what is unknown stays, because of a list around
+        that says so."""
+        found: list[tuple[type, Change]] = []
+        if not node.types or "object" in node.types:
+            in_object = self.objects(node, root=False, kept=kept)
+            found += [(dict, in_object)] if in_object is not None else []
+        if not node.types or "array" in node.types:
+            in_list = self._lists(node, kept=kept)
+            found += [(list, in_list)] if in_list is not None else []
+        return found
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def objects(self, node: Node, *, root: bool, kept: bool) -> Change | None:
+        fields = _Fields(self, node, root=root, kept=kept)
+        return fields.change if fields.does_something else None
+
+    def below(self, node: Node, name: str, *, root: bool) -> list[tuple[type, Change]]:
+        """Of a property.  Identity is not pruned, but may have defaults."""
+        if name in IDENTITY and (root or node.embedded):
+            return _Compiler(Steps(prune=False, default=self._steps.default)).changes(node.properties[name])
+        return self.changes(node.properties[name])
+
+    def rest(self, node: Node) -> list[tuple[type, Change]]:
+        """Of fields that are no properties.  If nothing is known of them but that they may be there, they are empty."""
+        if node.values is not None:
+            return self.changes(node.values)
+        return [(dict, _emptied), (list, _emptied)] if node.open and self._steps.prune else []
+
+    @property
+    def steps(self) -> Steps:
+        return self._steps
+
+    # --- lists ------------------------------------------------------------------------------------
+
+    def _lists(self, node: Node, *, kept: bool) -> Change | None:
+        kept = kept or node.preserving
+        if node.items is None:
+            return _emptied if self._steps.prune and not kept else None
+        changes = self.changes(node.items, kept=kept)
+        default = copier(node.items.default) if self._fills(node.items) else None
+        if not changes and default is None:
+            return None
+
+        def change(value: list[Any], unknown: Unknown) -> None:
+            if default is not None and None in value:
+                value[:] = [default() if item is None else item for item in value]
+            for exact, deeper in changes:
+                for item in value:
+                    if item.__class__ is exact:
+                        deeper(item, unknown)
+
+        return change
+
+    def _fills(self, node: Node) -> bool:
+        """Whether nulls get the default."""
+        return self._steps.default and node.has_default and not node.nullable
+
+
+class _Fields:
+    """What happens to an object.  Few sets of fields are ever used together; each has its plan."""
+
+    def __init__(self, compiler: _Compiler, node: Node, *, root: bool, kept: bool) -> None:
+        steps = compiler.steps
+        self._node = node
+        self._below = {name: compiler.below(node, name, root=root) for name in node.properties}
+        self._rest = compiler.rest(node)
+        self._defaults = {
+            name: copier(one.default) for name, one in node.properties.items() if one.has_default and steps.default
+        }
+        self._closed = steps.prune and not (kept or node.preserving or node.open)
+        self._known = frozenset(node.properties) | (IDENTITY if root or node.embedded else frozenset())
+        self._drops_nulls = steps.default and bool(node.properties or node.values)
+        self._plans: dict[tuple[str, ...], Plan] = {}
+
+    @property
+    def does_something(self) -> bool:
+        return bool(
+            self._closed or self._defaults or self._drops_nulls or self._rest or any(map(bool, self._below.values()))
+        )
+
+    def change(self, value: Obj, unknown: Unknown) -> None:
+        if self._drops_nulls and None in value.values():
+            self._drop_nulls(value)
+        names = tuple(value)
+        plan = self._plans.get(names)
+        if plan is None:
+            plan = self._planned(names)
+            if len(self._plans) < MOST_PLANS and len(names) <= LARGEST_PLAN and self._known.issuperset(names):
+                self._plans[names] = plan
+        for name in plan.unknown:
+            unknown.append((value, name))
+        for name, default in plan.missing:
+            value[name] = default()
+        for name, exact, deeper in plan.below:
+            item = value[name]
+            if item.__class__ is exact:
+                deeper(item, unknown)
+
+    def _planned(self, names: tuple[str, ...]) -> Plan:
+        unknown = [name for name in names if name not in self._known] if self._closed else []
+        present = frozenset(names)
+        missing = [(name, default) for name, default in self._defaults.items() if name not in present]
+        there = [*names, *(name for name, _ in missing)]
+        below = [(name, *change) for name in there for change in self._below.get(name, self._rest)]
+        return Plan(unknown, missing, below)
+
+    def _drop_nulls(self, value: Obj) -> None:
+        """Where none may be; a default will take the place of some."""
+        for name in [name for name, item in value.items() if item is None]:
+            one = self._node.field(name)
+            if one is None or one.nullable:
+                continue
+            if name not in self._node.properties and one.has_default:
+                value[name] = copier(one.default)()
+            else:
+                del value[name]
+
+
+def _emptied(value: Any, unknown: Unknown) -> None:
+    """Nothing is known of what is in here.  Lists stay, however deep, but the objects in them are emptied."""
+    rest = [value]
+    for item in rest:
+        if type(item) is dict:
+            unknown += [(item, name) for name in item]
+        elif type(item) is list:
+            rest += item
+
+
+def copier(value: Any) -> Callable[[], Any]:
+    """A function that gives a fresh copy of a default."""
+    if type(value) in (dict, list) and not value:
+        return type(value)
+    if type(value) not in (dict, list):
+        return lambda: value
+    encoded = orjson.dumps(value)
+    return lambda: orjson.loads(encoded)

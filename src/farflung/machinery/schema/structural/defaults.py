@@ -1,0 +1,112 @@
+"""Whether the defaults of a schema may stay: pruned, and valid by the schema they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from farflung.machinery.errors import FieldError, Obj, invalid_value
+from farflung.machinery.schema.structural import conforming, fitting
+from farflung.machinery.schema.structural.arrangement import ordered
+from farflung.machinery.schema.structural.conforming import Steps, Unknown
+from farflung.machinery.schema.structural.embedded import Metadata, Unreadable, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.node import IDENTITY, Node, read
+from farflung.machinery.schema.structural.places import finder
+from farflung.machinery.schema.structural.report import Report
+
+Wrap = Callable[[Any], Any]  #: a value at some place of an object → the object around it
+
+PLAIN: Final[Obj] = {"apiVersion": "validation/v1", "kind": "Validation"}
+
+
+def check_default(schema: Any, field: str, metadata: Metadata) -> list[FieldError]:
+    """What is wrong with the default of one node of a schema; `field` is where the default is."""
+    node = read(schema)
+    return _wrong(node, field, metadata) if node.has_default else []
+
+
+def check_defaults(schema: Any, field: str, metadata: Metadata) -> list[FieldError]:
+    """What is wrong with the defaults of a version's schema, which is at `field` of its definition."""
+    return list(_below(replace(read(schema), embedded=True), field, metadata, None))
+
+
+def _below(node: Node, field: str, metadata: Metadata, inside: tuple[Node, Wrap] | None) -> Iterator[FieldError]:
+    """`inside` the identity of an object, a default is looked at together with the object around it."""
+    if node.embedded:
+        inside = None
+    if node.has_default:
+        found = _wrong(node, f"{field}.default", metadata)
+        yield from _wrong_identity(node, f"{field}.default", metadata, *inside) if inside else found
+    if node.items is not None:
+        yield from _below(node.items, f"{field}.items", metadata, _wrapped(inside, lambda value: [value]))
+    for name, one in node.properties.items():
+        around = inside
+        if node.embedded and name in IDENTITY:
+            around = (node, lambda value: value)
+        deeper = _wrapped(around, _as_field(name))
+        yield from _below(one, f"{field}.properties[{name}]", metadata, deeper)
+
+
+def _as_field(name: str) -> Wrap:
+    return lambda value: {name: value}
+
+
+def _wrapped(inside: tuple[Node, Wrap] | None, wrap: Wrap) -> tuple[Node, Wrap] | None:
+    if inside is None:
+        return None
+    root, around = inside
+    return root, lambda value: around(wrap(value))
+
+
+def _wrong(node: Node, field: str, metadata: Metadata) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not _is_pruned(node):
+        errors.append(invalid_value(field, ordered(node.default), "must not have unknown fields"))
+    try:
+        value = _copy(node.default)
+        find = finder(node, lambda one: one.embedded)
+        places = list(find(value, field)) if find is not None else []
+        for place in places:
+            conform_embedded(place, metadata)
+        wrong = [error for place in places for error in embedded_errors(place, metadata)]
+    except Unreadable as unreadable:
+        return [*errors, unreadable.error]
+    return [*errors, *(wrong or _invalid(node, field))]
+
+
+def _wrong_identity(node: Node, field: str, metadata: Metadata, root: Node, wrap: Wrap) -> list[FieldError]:
+    obj = {**PLAIN, **wrap(_copy(node.default))}
+    find = finder(root, lambda one: one is root)
+    assert find is not None, "a node finds itself"
+    why = ""
+    try:
+        for place in find(obj, ""):
+            conform_embedded(place, metadata)
+            wrong = embedded_errors(place, metadata)
+            why = ", ".join(map(str, wrong)) if len(wrong) < 2 else f"[{', '.join(map(str, wrong))}]"
+    except Unreadable as unreadable:
+        why = str(unreadable.error)
+    if why:
+        return [invalid_value(field, ordered(node.default), f"must result in valid metadata: {why}")]
+    return _invalid(node, field)
+
+
+def _invalid(node: Node, field: str) -> list[FieldError]:
+    if fitting.compiled_for(node, type(node.default))(node.default):
+        return []
+    return Report(field).errors(node, node.default)
+
+
+def _is_pruned(node: Node) -> bool:
+    unknown: Unknown = []
+    for exact, change in conforming.changes(node, Steps(prune=True, default=False)):
+        if type(node.default) is exact:
+            change(_copy(node.default), unknown)
+    return not unknown
+
+
+def _copy(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value))

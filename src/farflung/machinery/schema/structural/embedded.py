@@ -1,0 +1,108 @@
+"""Objects within objects: what their apiVersion, kind and metadata must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from farflung.machinery import names
+from farflung.machinery.codec.json import NAMES
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import FieldError, Obj, go_quote, invalid_value, required
+from farflung.machinery.schema.conform import Conformed
+from farflung.machinery.schema.structural.places import Place, below
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What is known of the metadata of every object."""
+
+    conform: Callable[[Obj], Conformed]  #: as the type ObjectMeta; raises Malformed
+    validate: Callable[[Obj], list[FieldError]]  #: what is wrong with it; fields are `metadata.labels` and so on
+
+
+class Unreadable(Malformed):
+    """The identity of an embedded object is not what every object's is."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def conform_embedded(place: Place, metadata: Metadata) -> list[str]:
+    """Bring the metadata into the form of its type.  Tells what was dropped; raises Unreadable."""
+    _, value, path = place
+    if type(value) is not dict:
+        return []
+    for name in ("apiVersion", "kind"):
+        if name in value and type(value[name]) is not str:
+            raise Unreadable(invalid_value(below(path, name), value[name], "must be a string"))
+    if "metadata" not in value:
+        return []
+    given = value["metadata"]
+    where = below(path, "metadata")
+    try:
+        conformed = metadata.conform({} if given is None else given)
+    except Malformed as error:
+        raise Unreadable(invalid_value(where, given, error.why)) from None
+    value["metadata"] = conformed.obj
+    if conformed.obj.get("creationTimestamp", "") is None:
+        del conformed.obj["creationTimestamp"]
+    return [_moved(problem, where) for problem in conformed.problems]
+
+
+def _moved(problem: str, path: str) -> str:
+    """`unknown field "x"` → `unknown field "spec.emb.metadata.x"`"""
+    what, _, field = problem.partition('"')
+    return f"{what}{go_quote(path)[:-1]}.{field}"
+
+
+def embedded_errors(place: Place, metadata: Metadata) -> list[FieldError]:
+    _, value, path = place
+    if type(value) is not dict:
+        return []
+    missing = [required(below(path, name)) for name in ("apiVersion", "kind") if name not in value]
+    wrong = [error for name, item in value.items() if name in CHECKS for error in CHECKS[name](item, path)]
+    return [*missing, *wrong, *_metadata_errors(value, path, metadata)]
+
+
+def _version_errors(value: Any, path: str) -> list[FieldError]:
+    field = below(path, "apiVersion")
+    if type(value) is not str:
+        return [invalid_value(field, value, "must be a string")]
+    if not value:
+        return [required(field)]
+    if value.count("/") > 1:
+        return [invalid_value(field, value, f"unexpected GroupVersion string: {value}")]
+    return []
+
+
+def _kind_errors(value: Any, path: str) -> list[FieldError]:
+    field = below(path, "kind")
+    if type(value) is not str:
+        return [invalid_value(field, value, "must be a string")]
+    if not value:
+        return [required(field)]
+    wrong = names.dns_1035_label(value.lower())
+    if not wrong:
+        return []
+    return [invalid_value(field, value, "may have mixed case, but should otherwise match: " + ",".join(wrong))]
+
+
+CHECKS = {"apiVersion": _version_errors, "kind": _kind_errors}
+
+
+def _metadata_errors(value: Obj, path: str, metadata: Metadata) -> list[FieldError]:
+    given = value.get("metadata")
+    if given is None:
+        return []
+    field = below(path, "metadata")
+    if type(given) is not dict:
+        why = f"json: cannot unmarshal {NAMES[type(given)]} into Go value of type v1.ObjectMeta"
+        return [invalid_value(field, given, why)]
+    try:
+        errors = metadata.validate(metadata.conform(given).obj)
+    except Malformed as error:
+        return [invalid_value(field, given, error.why)]
+    return [replace(error, field=below(path, error.field)) for error in errors]

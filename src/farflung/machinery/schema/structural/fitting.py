@@ -1,0 +1,292 @@
+"""Whether a value fits its schema: the question that every write asks, and nearly always answers with yes.
+
+A node is compiled to a table: from the Python type of a value to a function that tells whether a value of this type
+fits.  Most are `always` or `never`, which need not be called.  Few sets of fields of few types are ever used together
+in an object; each has its plan, the checks that are left to do.
+
+A refusal is a suspicion: `report.py` and `arrangement.py` find out what is wrong.  What is not refused is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from farflung.machinery.schema.structural import formats
+from farflung.machinery.schema.structural.identity import identical, same
+from farflung.machinery.schema.structural.node import Node
+from farflung.machinery.schema.structural.numbers import LEAST, MOST, is_multiple, is_whole
+
+Fits = Callable[[Any], bool]
+Table = dict[type, Fits]
+
+CLASSES: Final[dict[type, tuple[str, ...]]] = {
+    str: ("string",),
+    bool: ("boolean",),
+    int: ("integer", "number"),
+    float: ("number", "integer"),
+    dict: ("object",),
+    list: ("array",),
+}
+MOST_PLANS: Final = 128  #: of one object …
+LARGEST_PLAN: Final = 64  #: … with so many fields, all of them known: clients must not fill the memory
+
+
+def always(value: Any) -> bool:
+    return True
+
+
+def never(value: Any) -> bool:
+    return False
+
+
+def compiled(node: Node) -> Fits:
+    """Whether a whole object fits, and has no duplicates in lists of type set or map."""
+    return compiled_for(node, dict)
+
+
+def compiled_for(node: Node, exact: type) -> Fits:
+    """The same for a value of a Python type."""
+    return _table(node, True)[exact]
+
+
+def _table(node: Node, structural: bool) -> Table:
+    """`structural`: not one of the alternatives of another node, which say nothing of the types of lists."""
+    table: Table = {
+        str: _of(node, str, _strings(node)),
+        bool: _of(node, bool, ()),
+        int: _of(node, int, _integers(node)),
+        float: _of(node, float, _floats(node)),
+        list: _of(node, list, _lists(node, structural)),
+        dict: _of(node, dict, _objects(node, structural)),
+    }
+    allowed = (node.nullable or not node.types) and (node.enum is None or None in node.enum)
+    table[type(None)] = always if allowed else never
+    return table
+
+
+def _of(node: Node, exact: type, checks: Iterable[Fits]) -> Fits:
+    """Of values of one Python type."""
+    if node.types and not any(name in node.types for name in CLASSES[exact]):
+        return never
+    if node.format and not node.types and exact not in (str, list):
+        return never
+    return conjunction([*_junctors(node, exact), *checks, *_enumerated(node, exact)])
+
+
+def conjunction(checks: Sequence[Fits]) -> Fits:
+    checks = [check for check in checks if check is not always]
+    if never in checks:
+        return never
+    match checks:
+        case []:
+            return always
+        case [one]:
+            return one
+        case [one, two]:
+            return lambda value: one(value) and two(value)
+        case [one, two, three]:
+            return lambda value: one(value) and two(value) and three(value)
+        case _:
+            return lambda value: all(check(value) for check in checks)
+
+
+# --- junctors ---------------------------------------------------------------------------------------
+
+
+def _junctors(node: Node, exact: type) -> Iterable[Fits]:
+    if node.any_of:
+        yield _any([_table(one, False)[exact] for one in node.any_of])
+    if node.one_of:
+        yield _one([_table(one, False)[exact] for one in node.one_of])
+    for one in node.all_of:
+        yield _table(one, False)[exact]
+    if node.none_of is not None:
+        yield _negation(_table(node.none_of, False)[exact])
+
+
+def _any(alternatives: list[Fits]) -> Fits:
+    return always if always in alternatives else lambda value: any(fits(value) for fits in alternatives)
+
+
+def _one(alternatives: list[Fits]) -> Fits:
+    return lambda value: sum(fits(value) for fits in alternatives) == 1
+
+
+def _negation(excluded: Fits) -> Fits:
+    if excluded is always:
+        return never
+    return always if excluded is never else lambda value: not excluded(value)
+
+
+# --- scalars ----------------------------------------------------------------------------------------
+
+
+def _strings(node: Node) -> Iterable[Fits]:
+    yield _sized(node.min_length, node.max_length)
+    if node.pattern is not None:
+        yield node.pattern.matches
+    if node.format:
+        yield formats.check_of(node.format)
+
+
+def _sized(least: int | None, most: int | None) -> Fits:
+    low = least or 0
+    if most is None:
+        return always if low <= 0 else lambda value: len(value) >= low
+    high = most
+    return lambda value: low <= len(value) <= high
+
+
+def _integers(node: Node) -> Iterable[Fits]:
+    """Whatever does not fit into 64 bits is a float to the API."""
+    if "number" not in node.types and node.types:
+        yield lambda value: LEAST <= value <= MOST
+    yield from _numbers(node)
+
+
+def _floats(node: Node) -> Iterable[Fits]:
+    if "number" not in node.types and node.types:
+        yield is_whole
+    yield from _numbers(node)
+
+
+def _numbers(node: Node) -> Iterable[Fits]:
+    least, most, step = node.minimum, node.maximum, node.multiple_of
+    if least is not None:
+        low = least
+        yield (lambda value: value > low) if node.exclusive_minimum else (lambda value: value >= low)
+    if most is not None:
+        high = most
+        yield (lambda value: value < high) if node.exclusive_maximum else (lambda value: value <= high)
+    if step is not None:
+        factor = step
+        yield lambda value: is_multiple(value, factor)
+
+
+def _enumerated(node: Node, exact: type) -> Iterable[Fits]:
+    """Kubernetes compares numbers by value, so 1 is 1.0; nothing else is equal to what it is not."""
+    if node.enum is None:
+        return
+    if exact is str:
+        texts = frozenset(one for one in node.enum if type(one) is str)
+        yield lambda value: value in texts
+    else:
+        allowed = node.enum
+        yield lambda value: any(same(value, one) for one in allowed)
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+
+def _lists(node: Node, structural: bool) -> Iterable[Fits]:
+    yield _sized(node.min_items, node.max_items)
+    if node.items is not None:
+        yield _all(_table(node.items, structural))
+    if node.unique_items or (structural and node.list_type == "set"):
+        yield _distinct
+    if structural and node.list_type == "map":
+        yield _distinct_by(node.list_keys)
+
+
+def _all(table: Table) -> Fits:
+    if all(check is always for check in table.values()):
+        return always
+
+    def fits(value: Iterable[Any]) -> bool:
+        classes = set(map(type, value))
+        if len(classes) == 1:
+            check = table[classes.pop()]
+            return check is always or all(map(check, value))
+        return all(table[item.__class__](item) for item in value)
+
+    return fits
+
+
+def _distinct(value: list[Any]) -> bool:
+    try:
+        if len(set(value)) == len(value):
+            return True
+    except TypeError:
+        pass  # not all of them are scalars
+    return len({identical(item) for item in value}) == len(value)
+
+
+def _distinct_by(keys: Sequence[str]) -> Fits:
+    """Suspicious of everything but scalars that differ."""
+    if not keys:
+        return lambda value: len(value) < 2
+    [first, *others] = keys
+
+    def differ(value: list[Any]) -> bool:
+        try:
+            if not others:
+                return len({item[first] for item in value}) == len(value)
+            return len({tuple(item[key] for key in keys) for item in value}) == len(value)
+        except (TypeError, KeyError):
+            return False
+
+    return differ
+
+
+# --- objects ----------------------------------------------------------------------------------------
+
+
+def _objects(node: Node, structural: bool) -> Iterable[Fits]:
+    yield _sized(node.min_properties, node.max_properties)
+    known = {name: _table(one, structural) for name, one in node.properties.items()}
+    rest = _table(node.values, structural) if node.values is not None else None
+    if rest is None:
+        if node.required or any(not _is_open(table) for table in known.values()):
+            yield _fields(known, frozenset(node.required))
+        return
+    if node.required:
+        required = frozenset(node.required)
+        yield lambda value: value.keys() >= required
+    yield _entries(known, rest)
+
+
+def _is_open(table: Table) -> bool:
+    return all(check is always for check in table.values())
+
+
+def _fields(known: dict[str, Table], required: frozenset[str]) -> Fits:
+    """An object whose fields are told by their names."""
+    plans: dict[tuple[tuple[str, ...], tuple[type, ...]], Sequence[tuple[str, Fits]]] = {}
+
+    def planned(value: dict[str, Any]) -> Sequence[tuple[str, Fits]]:
+        if not value.keys() >= required:
+            return REFUSED
+        checks = [(name, known[name][item.__class__]) for name, item in value.items() if name in known]
+        if any(check is never for _, check in checks):
+            return REFUSED
+        return [(name, check) for name, check in checks if check is not always]
+
+    def fits(value: dict[str, Any]) -> bool:
+        signature = tuple(value), tuple(map(type, value.values()))
+        plan = plans.get(signature)
+        if plan is None:
+            plan = planned(value)
+            if len(plans) < MOST_PLANS and len(value) <= LARGEST_PLAN and value.keys() <= known.keys():
+                plans[signature] = plan
+        if plan is REFUSED:
+            return False
+        for name, check in plan:
+            if not check(value[name]):
+                break
+        else:
+            return True
+        return False
+
+    return fits
+
+
+REFUSED: Final[Sequence[tuple[str, Fits]]] = ((("", never)),)
+
+
+def _entries(known: dict[str, Table], rest: Table) -> Fits:
+    """An object that is a map."""
+    if not known:
+        fits_all = _all(rest)
+        return fits_all if fits_all is always else lambda value: fits_all(value.values())
+    return lambda value: all(known.get(name, rest)[item.__class__](item) for name, item in value.items())

@@ -1,0 +1,40 @@
+"""When two JSON values are the same.  Python's `==` is not it: 1 equals True there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+
+def identical(value: Any) -> str | bytes:
+    """A key: two values have the same one if and only if they are the same, 1 and 1.0 being two."""
+    if type(value) is str:
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):  # an integer beyond 64 bits, nested too deeply
+        return _spelt(value)
+
+
+def _spelt(value: Any) -> bytes:
+    try:
+        return repr(value).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return b"%d" % id(value)
+
+
+def unchanged(old: Any, new: Any) -> bool:
+    """Whether nothing happened between two values."""
+    return old is new or (old == new and identical(old) == identical(new))
+
+
+def same(value: Any, other: Any) -> bool:
+    """Equal, numbers by their value."""
+    if _is_number(value) and _is_number(other):
+        return bool(value == other)
+    return type(value) is type(other) and unchanged(value, other)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float

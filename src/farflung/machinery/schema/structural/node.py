@@ -1,0 +1,190 @@
+"""A structural schema, read once: what pruning, defaulting and validation need to know of every place in an object.
+
+Schemas are checked when their CustomResourceDefinition is admitted.  Reading one never fails all the same: a keyword
+of the wrong type is a keyword that is not there, and what is nested deeper than `DEEPEST` is anything at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.structural import formats
+from farflung.machinery.schema.structural.patterns import Pattern
+
+DEEPEST: Final = 120  #: nodes below each other; a body has 254 levels, and a schema needs two for a node
+TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean"})
+IDENTITY: Final = frozenset({"apiVersion", "kind", "metadata"})  #: what every object has, whatever its schema says
+NO_DEFAULT: Final = object()
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Node:
+    """One schema.  Limits that are not there are None."""
+
+    types: tuple[str, ...]  #: empty: any type
+    nullable: bool
+    properties: Mapping[str, Node]
+    values: Node | None  #: of the keys that are no properties, if the schema speaks of them
+    open: bool  #: it speaks of them at all: `additionalProperties`
+    items: Node | None
+    required: tuple[str, ...]
+    preserving: bool  #: fields that are not known stay
+    embedded: bool  #: an object with apiVersion, kind and metadata of its own
+    list_type: str
+    list_keys: tuple[str, ...]
+    default: Any  #: NO_DEFAULT if there is none
+    format: str  #: empty if the API does not know it
+    pattern: Pattern | None
+    enum: Sequence[Any] | None
+    multiple_of: Number | None
+    minimum: Number | None
+    maximum: Number | None
+    exclusive_minimum: bool
+    exclusive_maximum: bool
+    min_length: int | None
+    max_length: int | None
+    min_items: int | None
+    max_items: int | None
+    unique_items: bool
+    min_properties: int | None
+    max_properties: int | None
+    any_of: tuple[Node, ...]
+    one_of: tuple[Node, ...]
+    all_of: tuple[Node, ...]
+    none_of: Node | None
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not NO_DEFAULT
+
+    @property
+    def type_text(self) -> str:
+        """As messages have it."""
+        return ",".join(self.types)
+
+    @cached_property
+    def branches(self) -> tuple[Node, ...]:
+        """The schemas of the junctors."""
+        return (*self.any_of, *self.one_of, *self.all_of, *((self.none_of,) if self.none_of else ()))
+
+    def field(self, name: str) -> Node | None:
+        """The schema of a field, if there is one."""
+        return self.properties.get(name, self.values)
+
+
+def read(schema: Any, depth: int = DEEPEST) -> Node:
+    """A node of an OpenAPI schema."""
+    if not isinstance(schema, dict) or not depth:
+        return ANYTHING
+    get = schema.get
+    additional = get("additionalProperties")
+    integer_or_string = get("x-kubernetes-int-or-string") is True
+    list_keys = get("x-kubernetes-list-map-keys")
+    return Node(
+        types=("integer", "string") if integer_or_string else _types(get("type")),
+        nullable=get("nullable") is True,
+        properties={name: read(one, depth - 1) for name, one in _mapping(get("properties")).items()},
+        values=read(additional, depth - 1) if isinstance(additional, dict) else None,
+        open=isinstance(additional, dict) or additional is True,
+        items=read(get("items"), depth - 1) if isinstance(get("items"), dict) else None,
+        required=tuple(one for one in _sequence(get("required")) if isinstance(one, str)),
+        preserving=get("x-kubernetes-preserve-unknown-fields") is True,
+        embedded=get("x-kubernetes-embedded-resource") is True,
+        list_type=str(get("x-kubernetes-list-type") or ""),
+        list_keys=tuple(one for one in _sequence(list_keys) if isinstance(one, str)),
+        default=NO_DEFAULT if get("default") is None else get("default"),
+        format=formats.known(get("format")),
+        pattern=_pattern(get("pattern")),
+        enum=list(_sequence(get("enum"))) or None,
+        multiple_of=_positive(get("multipleOf")),
+        minimum=_number(get("minimum")),
+        maximum=_number(get("maximum")),
+        exclusive_minimum=get("exclusiveMinimum") is True,
+        exclusive_maximum=get("exclusiveMaximum") is True,
+        min_length=_count(get("minLength")),
+        max_length=_count(get("maxLength")),
+        min_items=_count(get("minItems")),
+        max_items=_count(get("maxItems")),
+        unique_items=get("uniqueItems") is True,
+        min_properties=_count(get("minProperties")),
+        max_properties=_count(get("maxProperties")),
+        any_of=_nodes(schema, "anyOf", depth),
+        one_of=_nodes(schema, "oneOf", depth),
+        all_of=_nodes(schema, "allOf", depth),
+        none_of=read(get("not"), depth - 1) if isinstance(get("not"), dict) else None,
+    )
+
+
+def _nodes(schema: Obj, junctor: str, depth: int) -> tuple[Node, ...]:
+    return tuple(read(one, depth - 1) for one in _sequence(schema.get(junctor)))
+
+
+def _types(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) and value in TYPES else ()
+
+
+def _mapping(value: Any) -> Obj:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _pattern(value: Any) -> Pattern | None:
+    return Pattern(value) if value and isinstance(value, str) else None
+
+
+def _number(value: Any) -> Number | None:
+    return value if type(value) is int or type(value) is float else None
+
+
+def _positive(value: Any) -> Number | None:
+    number = _number(value)
+    return number if number is not None and number > 0 else None
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+ANYTHING: Final = Node(
+    types=(),
+    nullable=True,
+    properties={},
+    values=None,
+    open=False,
+    items=None,
+    required=(),
+    preserving=True,
+    embedded=False,
+    list_type="",
+    list_keys=(),
+    default=NO_DEFAULT,
+    format="",
+    pattern=None,
+    enum=None,
+    multiple_of=None,
+    minimum=None,
+    maximum=None,
+    exclusive_minimum=False,
+    exclusive_maximum=False,
+    min_length=None,
+    max_length=None,
+    min_items=None,
+    max_items=None,
+    unique_items=False,
+    min_properties=None,
+    max_properties=None,
+    any_of=(),
+    one_of=(),
+    all_of=(),
+    none_of=None,
+)

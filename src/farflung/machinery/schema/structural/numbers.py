@@ -1,0 +1,125 @@
+"""The types of JSON as the API sees them: integers of 64 bits and floats above all; and how Go prints numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+LEAST: Final = -(2**63)
+MOST: Final = 2**63 - 1
+SAFE: Final = 2**53 - 1  #: integers up to here are exact as floats
+TOLERANCE: Final = 1e-9
+
+
+def is_integer(value: Any) -> bool:
+    """Whether it counts as an integer: `1.0` does, and what does not fit into 64 bits does not."""
+    if type(value) is int:
+        return LEAST <= value <= MOST
+    return type(value) is float and is_whole(value)
+
+
+def is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def is_whole(number: float) -> bool:
+    """Nearly without a fraction, and small enough to say so."""
+    if not -SAFE <= number <= SAFE:
+        return False
+    whole = float(int(number))
+    distance = abs(number - whole)
+    return not distance or distance / (abs(number) + abs(whole)) < TOLERANCE
+
+
+def is_multiple(value: int | float, factor: int | float) -> bool:
+    if type(value) is int and float(factor).is_integer():
+        return value % int(factor) == 0
+    try:
+        return is_whole(1 / factor * value if factor < 1 else value / factor)
+    except OverflowError:
+        return False
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value, as messages call it."""
+    if type(value) is int:
+        return "integer" if LEAST <= value <= MOST else "number"
+    return KINDS[type(value)]
+
+
+KINDS: Final = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    float: "number",
+    type(None): "null",
+}
+
+
+def _of_class(exact: type) -> Callable[[Any], bool]:
+    return lambda value: value.__class__ is exact
+
+
+#: the name of a type → whether a value is of it
+OF_TYPE: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "object": _of_class(dict),
+    "array": _of_class(list),
+    "string": _of_class(str),
+    "boolean": _of_class(bool),
+    "integer": is_integer,
+    "number": is_number,
+}
+
+
+def limit_text(limit: int | float, value: int | float) -> str:
+    """A limit as it is said of a value: as an integer of an integer, if it is one."""
+    if type(value) is int and float(limit).is_integer():
+        return str(int(limit))
+    return float_text(float(limit))
+
+
+def float_text(number: float) -> str:
+    """Go's %v: the shortest digits, and an exponent from a million on."""
+    if number == 0:
+        return "0"
+    mantissa, _, exponent = f"{number!r}".partition("e")
+    if not exponent and 1e-4 <= abs(number) < 1e21:
+        digits = mantissa.removesuffix(".0")
+        if abs(number) < 1e6:
+            return digits
+        mantissa, exponent = _scientific(number)
+    elif not exponent:
+        mantissa, exponent = _scientific(number)
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+
+
+def _scientific(number: float) -> tuple[str, str]:
+    digits = f"{number!r}".lstrip("-").replace(".", "").strip("0")
+    mantissa, _, exponent = f"{number:.{max(len(digits) - 1, 0)}e}".partition("e")
+    return mantissa, exponent
+
+
+def plain(value: Any) -> Any:
+    """A number for people: whole floats without a fraction."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) < 1e6 else value
+
+
+def settle(value: Any) -> Any:
+    """The value with whole floats made integers, in place: Go writes 1.0 as 1, and its clients read no other."""
+    if type(value) is float:
+        return _settled(value)
+    rest = [value]
+    for container in rest:
+        if type(container) is not dict and type(container) is not list:
+            continue
+        for place, item in container.items() if type(container) is dict else enumerate(container):
+            if type(item) is float:
+                container[place] = _settled(item)
+            elif type(item) is dict or type(item) is list:
+                rest.append(item)
+    return value
+
+
+def _settled(number: float) -> int | float:
+    return int(number) if number.is_integer() and LEAST <= number < MOST else number

@@ -1,0 +1,263 @@
+"""What is wrong with a value that does not fit its schema, in Kubernetes' words and order.
+
+Slow and thorough, for values that `fitting.py` has refused.  Kubernetes lists the fields of an object in no order;
+here they come in the object's own.
+
+An update is not refused for what was there before: a part that did not change is not looked at (`old`).  Parts are
+told from each other by the names of fields and by the keys of lists of type map; the items of other lists stand and
+fall together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from farflung.machinery.errors import FieldError, go_quote, not_supported, required, too_long, too_many
+from farflung.machinery.patch.apply import go_json
+from farflung.machinery.schema.structural import formats
+from farflung.machinery.schema.structural.identity import identical, same, unchanged
+from farflung.machinery.schema.structural.keyed import by_key, key_of
+from farflung.machinery.schema.structural.node import Node
+from farflung.machinery.schema.structural.numbers import (
+    OF_TYPE,
+    is_multiple,
+    is_number,
+    kind_of,
+    limit_text,
+    plain,
+)
+
+UNKNOWN: Final = object()  #: what was there before cannot be told
+NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
+MOST: Final = 1000  #: errors of one value; nobody reads more, and a hostile object has millions
+
+
+class Found(NamedTuple):
+    """What a schema says of a value: the errors, by their text, and how much of it fits."""
+
+    errors: dict[str, FieldError]
+    matches: int  #: decides which of several alternatives is the one that was meant
+
+
+class Report:
+    """The errors of one value.  `base` is where the value is, if it is not the whole object."""
+
+    def __init__(self, base: str = "") -> None:
+        self._base = base
+
+    def errors(self, node: Node, value: Any, old: Any = UNKNOWN) -> list[FieldError]:
+        return list(self._found(node, value, "", old).errors.values())
+
+    # --- places and errors ------------------------------------------------------------------------
+
+    def _field(self, name: str) -> str:
+        name = name.removeprefix(".")
+        return ".".join(filter(None, (self._base, name))) or NOWHERE
+
+    def _invalid(self, name: str, value: Any, what: str) -> tuple[str, FieldError]:
+        text = f"{name} in body {what}"
+        return text, FieldError("Invalid value", self._field(name), value, text)
+
+    def _wrong_type(self, name: str, expected: str, actual: str) -> tuple[str, FieldError]:
+        text = f"{name} in body must be of type {expected}: {go_quote(actual)}"
+        return text, FieldError("Invalid value", self._field(name), actual, text, "FieldValueTypeInvalid")
+
+    def _about_all(self, name: str, what: str) -> tuple[str, FieldError]:
+        text = f"{go_quote(name)} {what}"
+        return text, FieldError("Invalid value", self._base or NOWHERE, "", text)
+
+    # --- the steps of a schema ----------------------------------------------------------------------
+
+    def _found(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        if old is not UNKNOWN and unchanged(old, value):
+            return Found({}, 1)
+        if value is None:
+            return Found(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
+        errors: dict[str, FieldError] = {}
+        matches = 1
+        if node.types or node.format:
+            wrong = dict(self._types(node, value, name))
+            errors |= wrong
+            matches += 1 if wrong else 2
+        for step in self._steps(node, value, name, old):
+            errors = {**errors, **step.errors} if step.errors else errors
+            matches += step.matches
+        return Found(errors, matches)
+
+    def _steps(self, node: Node, value: Any, name: str, old: Any) -> Iterator[Found]:
+        yield self._junctors(node, value, name, old)
+        if type(value) is str:
+            yield Found(dict(self._strings(node, value, name)), 1)
+            if node.format:
+                yield Found(dict(self._formats(node, value, name)), 1)
+        if is_number(value):
+            yield Found(dict(self._numbers(node, value, name)), 2)
+        if type(value) is list:
+            yield self._lists(node, value, name, old)
+        yield Found(dict(self._enumerated(node, value, name)), 1)
+        if type(value) is dict:
+            yield self._objects(node, value, name, old)
+
+    # --- types ------------------------------------------------------------------------------------
+
+    def _types(self, node: Node, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
+        if value is None:
+            if node.types and not node.nullable:
+                yield self._wrong_type(name, node.type_text, "null")
+        elif any(OF_TYPE[one](value) for one in node.types):
+            return
+        elif node.format and type(value) not in (str, list):
+            yield self._wrong_type(name, node.format, NUMBER_FORMATS.get(kind_of(value), ""))
+        elif node.types:
+            yield self._wrong_type(name, node.type_text, kind_of(value))
+
+    # --- junctors ---------------------------------------------------------------------------------
+
+    def _junctors(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        errors: dict[str, FieldError] = {}
+        matches = 2
+        for step in (self._any_of, self._one_of, self._all_of, self._none_of):
+            found = step(node, value, name, old)
+            errors |= found.errors
+            matches += found.matches
+        return Found(errors, matches)
+
+    def _any_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        best: Found | None = None
+        for one in node.any_of:
+            found = self._found(one, value, name, old)
+            if not found.errors:
+                return found
+            if best is None or found.matches > best.matches:
+                best = found
+        if best is None:
+            return NOTHING
+        said = self._about_all(name, "must validate at least one schema (anyOf)")
+        return Found(dict([said, *best.errors.items()]), best.matches)
+
+    def _one_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        if not node.one_of:
+            return NOTHING
+        found = [self._found(one, value, name, old) for one in node.one_of]
+        good = [one for one in found if not one.errors]
+        if len(good) == 1:
+            return good[0]
+        what = "must validate one and only one schema (oneOf). "
+        if good:
+            return Found(dict([self._about_all(name, f"{what}Found {len(good)} valid alternatives")]), 0)
+        best = max(found, key=lambda one: one.matches)
+        return Found(dict([self._about_all(name, f"{what}Found none valid"), *best.errors.items()]), best.matches)
+
+    def _all_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        if not node.all_of:
+            return NOTHING
+        found = [self._found(one, value, name, old) for one in node.all_of]
+        errors = {text: error for one in found for text, error in one.errors.items()}
+        if errors:
+            none = "" if any(not one.errors for one in found) else ". None validated"
+            errors |= dict([self._about_all(name, f"must validate all the schemas (allOf){none}")])
+        return Found(errors, sum(one.matches for one in found))
+
+    def _none_of(self, node: Node, value: Any, name: str, old: Any) -> Found:
+        if node.none_of is None or self._found(node.none_of, value, name, old).errors:
+            return NOTHING
+        return Found(dict([self._about_all(name, "must not validate the schema (not)")]), 0)
+
+    # --- scalars ----------------------------------------------------------------------------------
+
+    def _strings(self, node: Node, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
+        """At most one of these is said of a string."""
+        if node.max_length is not None and len(value) > node.max_length:
+            yield f"{name} in body should be at most", too_long(self._field(name), node.max_length)
+        elif node.min_length is not None and len(value) < node.min_length:
+            yield self._invalid(name, value, f"should be at least {node.min_length} chars long")
+        elif node.pattern is not None and not node.pattern.matches(value):
+            why = f", but pattern is invalid: {node.pattern.why}" if node.pattern.why else ""
+            yield self._invalid(name, value, f"should match '{node.pattern.text}{why}'")
+
+    def _formats(self, node: Node, value: str, name: str) -> Iterator[tuple[str, FieldError]]:
+        if not formats.check_of(node.format)(value):
+            yield self._wrong_type(name, node.format, value)
+
+    def _numbers(self, node: Node, value: int | float, name: str) -> Iterator[tuple[str, FieldError]]:
+        step, least, most = node.multiple_of, node.minimum, node.maximum
+        if step is not None and not is_multiple(value, step):
+            yield self._invalid(name, plain(value), f"should be a multiple of {limit_text(step, value)}")
+        if least is not None and (value < least or (node.exclusive_minimum and value == least)):
+            how = "greater than" if node.exclusive_minimum else "greater than or equal to"
+            yield self._invalid(name, plain(value), f"should be {how} {limit_text(least, value)}")
+        if most is not None and (value > most or (node.exclusive_maximum and value == most)):
+            how = "less than" if node.exclusive_maximum else "less than or equal to"
+            yield self._invalid(name, plain(value), f"should be {how} {limit_text(most, value)}")
+
+    def _enumerated(self, node: Node, value: Any, name: str) -> Iterator[tuple[str, FieldError]]:
+        if node.enum is None or any(same(value, one) for one in node.enum):
+            return
+        allowed = [one if isinstance(one, str) else go_json(one) for one in node.enum]
+        shown = "null" if value is None else plain(value)
+        yield f"{name} in body should be one of", not_supported(self._field(name), shown, allowed)
+
+    # --- containers -------------------------------------------------------------------------------
+
+    def _lists(self, node: Node, value: list[Any], name: str, old: Any) -> Found:
+        errors: dict[str, FieldError] = {}
+        matches = 2
+        if node.items is not None:
+            before = _items_before(node, value, old)
+            for index, item in enumerate(value):
+                found = self._found(node.items, item, f"{name}[{index}]", before(item))
+                errors |= found.errors
+                matches += found.matches
+                if len(errors) > MOST:
+                    break
+        if node.min_items is not None and len(value) < node.min_items:
+            errors |= [self._invalid(name, len(value), f"should have at least {node.min_items} items")]
+        if node.max_items is not None and len(value) > node.max_items:
+            error = too_many(self._field(name), len(value), node.max_items)
+            errors[f"{name} in body should have at most items"] = error
+        if node.unique_items and len({identical(item) for item in value}) < len(value):
+            errors |= [self._invalid(name, "", "shouldn't contain duplicates")]
+        return Found(errors, matches)
+
+    def _objects(self, node: Node, value: dict[str, Any], name: str, old: Any) -> Found:
+        size, least, most = len(value), node.min_properties, node.max_properties
+        if least is not None and size < least:
+            return Found(dict([self._invalid(name, size, f"should have at least {least} properties")]), 1)
+        if most is not None and size > most:
+            return Found({f"{name} in body should have at most": too_many(self._field(name), size, most)}, 1)
+        errors: dict[str, FieldError] = {}
+        matches = 1
+        for found in self._fields(node, value, name, old):
+            errors |= found.errors
+            matches += found.matches
+            if len(errors) > MOST:
+                break
+        for key in node.required:
+            if key not in value:
+                errors[f"{name}.{key} in body is required"] = required(self._field(f"{name}.{key}"))
+        return Found(errors, matches)
+
+    def _fields(self, node: Node, value: dict[str, Any], name: str, old: Any) -> Iterator[Found]:
+        before = old if type(old) is dict else {}
+        for key, item in value.items():
+            one = node.properties.get(key)
+            if one is not None:
+                fixed = not name and key in ("apiVersion", "kind")
+                inner = f"{name}.{key}" if name else key
+                yield self._found(one, item, inner, UNKNOWN if fixed else before.get(key, UNKNOWN))
+            elif node.values is not None:
+                yield self._found(node.values, item, f"{name}.{key}", before.get(key, UNKNOWN))
+
+
+NOTHING: Final = Found({}, 0)
+#: what a value that has a format, but is no string, is called in messages
+NUMBER_FORMATS: Final = {"integer": "int64", "number": "float64"}
+
+
+def _items_before(node: Node, value: list[Any], old: Any) -> Callable[[Any], Any]:
+    """From an item of a list to what it was before, where lists can be compared item by item."""
+    if type(old) is not list or node.list_type != "map":
+        return lambda item: UNKNOWN
+    index = by_key(old, node.list_keys)
+    return lambda item: index.get(key_of(item, node.list_keys), UNKNOWN)

@@ -1,0 +1,120 @@
+"""The schema of one version of a custom resource, compiled once.
+
+    structural = compile_structural(schema, metadata)
+    problems = structural.conform(obj)      unknown fields and nulls go, defaults come, in place
+    errors = structural.validate(obj, old)
+
+Nothing here fails or recurses without bound, whatever the object: what is followed is the schema.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from farflung.machinery.errors import FieldError, Obj, go_quote
+from farflung.machinery.schema.structural import conforming, fitting
+from farflung.machinery.schema.structural.arrangement import duplicates, is_arranged
+from farflung.machinery.schema.structural.conforming import Change, Steps, Unknown
+from farflung.machinery.schema.structural.embedded import Metadata, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.node import ANYTHING, Node, read
+from farflung.machinery.schema.structural.places import below, finder, paths_of
+from farflung.machinery.schema.structural.report import UNKNOWN, Report
+
+STATUS: Final = "status"
+MOST_PROBLEMS: Final = 100
+
+
+class Structural:
+    """One version's schema."""
+
+    def __init__(self, node: Node, metadata: Metadata) -> None:
+        self._node = node
+        self._status = node.properties.get(STATUS, ANYTHING)
+        self._metadata = metadata
+        self._conform = conforming.compiled(node, Steps(prune=True, default=True))
+        self._prune = conforming.compiled(node, Steps(prune=True, default=False))
+        self._default = conforming.compiled(node, Steps(prune=False, default=True))
+        self._fits = fitting.compiled(node)
+        self._embedded = finder(node, lambda one: one.embedded)
+        self._arranged = finder(node, is_arranged)
+        self.has_defaults: Final = _has_defaults(node)  #: objects written before may lack fields
+
+    # --- what an object becomes -------------------------------------------------------------------
+
+    def conform(self, obj: Obj) -> list[str]:
+        """Prune, drop nulls and default, in place.  Tells what was pruned, `unknown field "spec.x"`; raises Malformed
+        if an embedded object's metadata cannot be read.  The object's own metadata is not looked at."""
+        return self._changed(self._conform, obj)
+
+    def prune(self, obj: Obj) -> list[str]:
+        """The first third of `conform`."""
+        return self._changed(self._prune, obj)
+
+    def default(self, obj: Obj) -> None:
+        """Drop nulls and default, in place: what objects need that were stored under an older schema."""
+        if self._default is not None:
+            self._default(obj, [])
+
+    def _changed(self, change: Change | None, obj: Obj) -> list[str]:
+        unknown: Unknown = []
+        if change is not None:
+            change(obj, unknown)
+        problems = removed(obj, unknown) if unknown else []
+        if self._embedded is not None:
+            for place in self._embedded(obj, ""):
+                problems += conform_embedded(place, self._metadata)
+        return problems
+
+    # --- what is wrong with it --------------------------------------------------------------------
+
+    def validate(self, new: Obj, old: Obj | None = None) -> list[FieldError]:
+        """What is wrong with a new object, or with the change of an old one.  Its metadata is checked elsewhere, but
+        for what the schema says of it."""
+        if self._fits(new):
+            return self._embedded_errors(new)
+        errors = Report().errors(self._node, new, UNKNOWN if old is None else old)
+        return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
+
+    def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
+        """The same for a change of the status alone: of the schema, only what it says of the status counts."""
+        if self._fits(new):
+            return self._embedded_errors(new)
+        errors: list[FieldError] = []
+        if STATUS in new:
+            errors = Report(STATUS).errors(self._status, new[STATUS], old.get(STATUS, UNKNOWN))
+        return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
+
+    def _embedded_errors(self, obj: Obj) -> list[FieldError]:
+        """Kubernetes makes no difference between new and changed ones."""
+        if self._embedded is None:
+            return []
+        return [error for place in self._embedded(obj, "") for error in embedded_errors(place, self._metadata)]
+
+    def _duplicates(self, new: Obj, old: Obj | None) -> list[FieldError]:
+        """None are new if there were some before."""
+        found = self._duplicates_in(new)
+        return [] if found and old is not None and self._duplicates_in(old) else found
+
+    def _duplicates_in(self, obj: Obj) -> list[FieldError]:
+        if self._arranged is None:
+            return []
+        return [error for place in self._arranged(obj, "") for error in duplicates(place)]
+
+
+def compile_structural(schema: Any, metadata: Metadata) -> Structural:
+    """`schema` is the openAPIV3Schema of a version; `metadata` is what is known of all objects' metadata."""
+    return Structural(read(schema), metadata)
+
+
+def removed(obj: Obj, unknown: Unknown) -> list[str]:
+    """Remove unknown fields, and name them in Kubernetes' order."""
+    paths = paths_of(obj, (container for container, _ in unknown))
+    names = sorted({below(paths[id(container)], name) for container, name in unknown})
+    for container, name in unknown:
+        container.pop(name, None)
+    return [f"unknown field {go_quote(name)}" for name in names[:MOST_PROBLEMS]]
+
+
+def _has_defaults(node: Node) -> bool:
+    below = (*node.properties.values(), *filter(None, (node.values, node.items)))
+    return node.has_default or any(_has_defaults(one) for one in below)
