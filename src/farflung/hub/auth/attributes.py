@@ -21,7 +21,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 class Attributes(NamedTuple):
-    """A verb on a resource, or on a path that is none: then only `verb` and `path` are set."""
+    """A verb on a resource; or on a path that is none, and then only `verb` and `path` are set."""
 
     verb: str
     group: str = ""
@@ -29,7 +29,7 @@ class Attributes(NamedTuple):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    path: str = ""
+    path: str | None = None
 
 
 def of_path(method: str, path: str) -> Attributes:

@@ -47,7 +47,7 @@ class Authorizer:
             return DENIED
         verb, group, resource, subresource, namespace, name, path = attributes
         policy = self._policies.get(cluster) or self._load(cluster)
-        if not resource:
+        if path is not None:
             return YES if path[1:].partition("/")[0] in PUBLIC else policy.decide_path(user, verb, path)
         key = (policy.generation, user.name, user.groups, verb, group, resource, subresource, namespace)
         grant = self._grants.get(key)
@@ -109,7 +109,7 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     """403, as Kubernetes says it."""
     verb, group, resource, subresource, namespace, name, path = attributes
     why = f": {reason}" if reason else ""
-    if not resource:
+    if path is not None:
         message = f'forbidden: User "{user.name}" cannot {verb} path "{path}"{why}'
         return ApiError(403, "Forbidden", message, {})
     what = f"{resource}/{subresource}" if subresource else resource

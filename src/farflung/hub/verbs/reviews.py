@@ -5,58 +5,121 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farflung.hub.admission.access_reviews import validate_local_review, validate_review, validate_self_review
+from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
+from farflung.hub.auth.rbac.policy import aggregate
 from farflung.hub.auth.user import User, is_administrator
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import write_options
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.create import set_namespace
+from farflung.hub.verbs.ownership import manager_of, own
 from farflung.hub.verbs.token_review import token_status, user_info
-from farflung.machinery.errors import Obj, no_such_path
+from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, no_such_path
 
-EVERYTHING: Final = {
-    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    "incomplete": False,
-}
-NOTHING: Final = {"resourceRules": [], "nonResourceRules": [], "incomplete": False}
+#: reviews that say who somebody is; of what was sent nothing comes back
+PLAIN: Final = frozenset({"SelfSubjectReview", "SelfSubjectRulesReview"})
 
 
 class Reviews:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        self._answers: Mapping[str, Callable[[User, Obj], Obj]] = {
+        self._answers: Mapping[str, Callable[[Call, Obj], Obj]] = {
             "SelfSubjectReview": who,
-            "SelfSubjectAccessReview": lambda user, spec: access(user),
-            "SelfSubjectRulesReview": lambda user, spec: EVERYTHING if is_administrator(user) else NOTHING,
-            "SubjectAccessReview": lambda user, spec: access(subject(spec)),
-            "LocalSubjectAccessReview": lambda user, spec: access(subject(spec)),
+            "SelfSubjectRulesReview": rules,
+            "SelfSubjectAccessReview": own_access,
+            "SubjectAccessReview": access,
+            "LocalSubjectAccessReview": local_access,
+            "TokenReview": self._token,
         }
 
     def answer(self, call: Call) -> Answer:
-        answer = self._token(call) if call.resource.kind == "TokenReview" else self._answers.get(call.resource.kind)
+        answer = self._answers.get(call.resource.kind)
         if answer is None:
             raise no_such_path()
         options = write_options("CreateOptions", call.request.query)
         review = decode_object(call.request, call.kind.shape, options, call.shape).obj
-        review |= {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
-        review["metadata"] = {"creationTimestamp": call.now() if call.resource.kind == "SelfSubjectReview" else None}
-        review["status"] = answer(call.user, review.get("spec") or {})
-        return respond.json_response(201, review)
+        metadata = review.setdefault("metadata", {})
+        set_namespace(call, metadata)
+        status = answer(call, review)
+        if call.resource.kind in PLAIN:
+            review = {"metadata": {"creationTimestamp": call.now()}} if "userInfo" in status else EMPTY
+        else:
+            own(call, review, None, manager_of(call, options))
+        identity = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
+        return respond.json_response(201, identity | review | {"status": status})
 
-    def _token(self, call: Call) -> Callable[[User, Obj], Obj]:
-        return lambda user, spec: token_status(self._authenticator, spec, call.target.cluster)
+    def _token(self, call: Call, review: Obj) -> Obj:
+        return token_status(self._authenticator, review.get("spec") or {}, call.target.cluster)
 
 
-def who(user: User, spec: Obj) -> Obj:
-    return {"userInfo": user_info(user)}
+EMPTY: Final[Obj] = {"metadata": {}, "spec": {}}
+
+
+def who(call: Call, review: Obj) -> Obj:
+    return {"userInfo": user_info(call.user)}
+
+
+# --- access ---------------------------------------------------------------------------------------
+
+
+def own_access(call: Call, review: Obj) -> Obj:
+    refuse(validate_self_review(review))
+    return decided(call, call.user, review["spec"])
+
+
+def access(call: Call, review: Obj) -> Obj:
+    refuse(validate_review(review))
+    return decided(call, subject(review["spec"]), review["spec"])
+
+
+def local_access(call: Call, review: Obj) -> Obj:
+    refuse(validate_local_review(review))
+    return decided(call, subject(review["spec"]), review["spec"])
+
+
+def refuse(errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid("authorization.k8s.io", "", "", errors)
 
 
 def subject(spec: Obj) -> User:
-    return User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+    return User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
 
 
-def access(user: User) -> Obj:
-    """Whoever is an administrator may do everything; nobody else may do anything."""
-    return {"allowed": True} if is_administrator(user) else {"allowed": False, "reason": "not an administrator"}
+def decided(call: Call, user: User, spec: Obj) -> Obj:
+    decision = call.tools.authorizer.decide(call.target.cluster, user, asked(spec))
+    status: Obj = {"allowed": decision.allowed}
+    return status | {"reason": decision.reason} if decision.reason else status
+
+
+def asked(spec: Obj) -> Attributes:
+    about = spec.get("resourceAttributes")
+    if about is None:
+        about = spec["nonResourceAttributes"]
+        return Attributes(about.get("verb", ""), path=about.get("path", ""))
+    parts = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return Attributes(*(about.get(part, "") for part in parts))
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def rules(call: Call, review: Obj) -> Obj:
+    """All that the sender may do in a namespace."""
+    namespace = (review.get("spec") or {}).get("namespace", "")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    found, errors = call.tools.authorizer.rules_of(call.target.cluster, call.user, namespace)
+    if is_administrator(call.user):
+        found = [*FULL_AUTHORITY, *found]
+    status: Obj = {
+        "resourceRules": [rule.as_resource_rule() for rule in found if rule.resources],
+        "nonResourceRules": [rule.as_path_rule() for rule in found if rule.paths],
+        "incomplete": False,
+    }
+    return status | {"evaluationError": aggregate(errors)} if errors else status
