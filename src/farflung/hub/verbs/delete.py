@@ -33,6 +33,8 @@ from farflung.store.base import Conflict, Entry, Page
 POLICIES: Final = ("Foreground", "Background", "Orphan")
 TOGETHER: Final = 64  #: objects of a collection that are deleted at a time
 UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
+#: core kinds whose deletion is answered with what was deleted, as those of Namespaces and Pods are
+SHOWN: Final = {"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota", "ServiceAccount"}
 LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
 
 
@@ -93,10 +95,14 @@ async def delete(call: Call) -> Answer:
     representation = respond.negotiated(call, many=False)
     entry = call.found()
     removed = await remove(call, entry, options)
-    answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call)
+    answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call) or _is_shown(call)
     if removed.gone and not answers_itself:
         return _success(call, entry)
     return respond.with_entry(call, representation, removed.entry)
+
+
+def _is_shown(call: Call) -> bool:
+    return not call.resource.group and call.resource.kind in SHOWN
 
 
 def _success(call: Call, entry: Entry) -> Response:
