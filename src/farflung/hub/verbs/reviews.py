@@ -45,6 +45,7 @@ class Reviews:
         review = decode_object(call.request, call.kind.shape, options, call.shape).obj
         metadata = review.setdefault("metadata", {})
         set_namespace(call, metadata)
+        review.pop("status", None)
         status = answer(call, review)
         if call.resource.kind in PLAIN:
             review = {"metadata": {"creationTimestamp": call.now()}} if "userInfo" in status else EMPTY
