@@ -1,41 +1,47 @@
-"""Namespaces, as far as other objects depend on them."""
+"""Namespaces and definitions, as far as other objects depend on them: nothing is created in what is going away."""
 
 from __future__ import annotations
 
-import msgspec
+from typing import Final
 
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import ApiError, forbidden, not_found
 from farflung.store.base import Entry
 
-
-class _Metadata(msgspec.Struct, gc=False):
-    deletionTimestamp: str | None = None
-
-
-class _Namespace(msgspec.Struct, gc=False):
-    metadata: _Metadata
-
-
-_decode = msgspec.json.Decoder(_Namespace).decode
+_CREATED: Final = b'"creationTimestamp":"'
+_DELETED: Final = b'"deletionTimestamp"'
+_STAMP: Final = len("2006-01-02T15:04:05Z") + len('",')
 
 
 def namespace_key(cluster: str, name: str) -> str:
     return f"/core/namespaces/{cluster}/{name}"
 
 
+def definition_key(cluster: str, group: str, plural: str) -> str:
+    return f"/apiextensions.k8s.io/customresourcedefinitions/{cluster}/{plural}.{group}"
+
+
 def is_terminating(entry: Entry) -> bool:
-    return _decode(entry.value).metadata.deletionTimestamp is not None
+    """Whether a stored object is being deleted.  Of an encoded object's metadata this comes right after its
+    creationTimestamp, and before that nothing can be mistaken for it."""
+    value = entry.value
+    return value.startswith(_DELETED, value.index(_CREATED) + len(_CREATED) + _STAMP)
 
 
 def check_open(call: Call, name: str = "") -> None:
-    """Objects are created only in a namespace that exists and is not going away."""
-    namespace = call.target.namespace
-    entry = call.store.get(namespace_key(call.target.cluster, namespace))
-    if entry is None:
-        raise not_found("", "namespaces", namespace)
-    if is_terminating(entry):
-        raise terminating(call, namespace, name)
+    """Objects are created only in a namespace that exists and is not going away, and of a kind that is not either."""
+    resource, cluster, namespace = call.resource, call.target.cluster, call.target.namespace
+    if resource.namespaced:
+        entry = call.store.get(namespace_key(cluster, namespace))
+        if entry is None:
+            raise not_found("", "namespaces", namespace)
+        if is_terminating(entry):
+            raise terminating(call, namespace, name)
+    if resource.custom:
+        definition = call.store.get(definition_key(cluster, resource.group, resource.plural))
+        if definition is not None and is_terminating(definition):
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource.group, resource.plural, name, why)
 
 
 def terminating(call: Call, namespace: str, name: str) -> ApiError:

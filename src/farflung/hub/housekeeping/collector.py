@@ -8,7 +8,7 @@ from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.housekeeping.inside import Inside, object_path
-from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover, cluster_in
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover
 from farflung.hub.housekeeping.ownership import (
     Action,
     Delete,
@@ -29,6 +29,8 @@ from farflung.hub.housekeeping.ownership import (
     uid_of,
 )
 from farflung.hub.housekeeping.work import Work
+from farflung.hub.namespaces import is_terminating
+from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Change, Entry, Store
@@ -190,6 +192,23 @@ class Collector:
                 seen.add(owner)
                 ahead += self._dependents.held_by(owner)
         return False
+
+    def is_behind(self, prefix: str) -> bool:
+        """Whether somebody depends on an object that was under a prefix, is gone, and was not dealt with yet."""
+        for owner in self._dependents.places(prefix):
+            if self._store.get(owner.key) is None and any(
+                self._is_untouched(key) for key in self._dependents.of(owner)
+            ):
+                return True
+        return False
+
+    def _is_untouched(self, key: str) -> bool:
+        """Not even deleted yet: what is, may be held by finalizers for long."""
+        entry = self._store.get(key)
+        return entry is not None and not is_terminating(entry) and not self._has_unclear_owner(entry)
+
+    def _has_unclear_owner(self, entry: Entry) -> bool:
+        return any(self._owner(entry.key, one) is Owner.UNCLEAR for one in identity_of(entry).references)
 
     # --- what is done about it --------------------------------------------------------------------
 

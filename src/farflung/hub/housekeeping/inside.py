@@ -10,9 +10,9 @@ import orjson
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.housekeeping.kept import cluster_in
 from farflung.hub.http.messages import Handler, Request, Response
 from farflung.hub.media_types import JSON, MERGE_PATCH
+from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Revision
 

@@ -249,6 +249,10 @@ class Dependents:
         """The keys of an owner's dependents."""
         return self._dependents.get(owner, {}).keys()
 
+    def places(self, prefix: str) -> list[Place]:
+        """The owners that somebody depends on, and that are, or were, under a prefix."""
+        return [owner for owner in self._dependents if owner.key.startswith(prefix)]
+
     def block(self, owner: Place) -> bool:
         """Whether some of them hold it."""
         return owner in self._blocking

@@ -32,6 +32,7 @@ from farflung.store.base import Conflict, Entry, Page
 
 POLICIES: Final = ("Foreground", "Background", "Orphan")
 TOGETHER: Final = 64  #: objects of a collection that are deleted at a time
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 #: core kinds whose deletion is answered with what was deleted, as those of Namespaces and Pods are
 SHOWN: Final = {"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota", "ServiceAccount"}
@@ -183,6 +184,11 @@ def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
     if _is_namespace(call):
         metadata.setdefault("deletionTimestamp", call.now())
         call.kind.rules.prepare_delete(obj)
+        return obj
+    if call.resource.qualified == DEFINITIONS:
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = call.now()
+            call.kind.rules.prepare_delete(obj)
         return obj
     grace = _grace(call, obj, options)
     already = metadata.get("deletionGracePeriodSeconds")
