@@ -1,8 +1,11 @@
 """What the hub does by itself: the parts of a controller manager that every Kubernetes API needs.
 
     system       the namespaces and priority classes that are always there
+    roles        the roles and bindings that are there from the start
+    aggregation  the rules of ClusterRoles that are made of others
     accounts     the ServiceAccount and the CA's ConfigMap of every namespace
     namespaces   the end of a namespace
+    definitions  the end of a CustomResourceDefinition
     collector    the end of objects whose owners are gone
     secrets      the tokens in Secrets of ServiceAccounts
     signing      certificates for those who ask
@@ -21,10 +24,13 @@ from typing import Final
 
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.housekeeping.accounts import Accounts
+from farflung.hub.housekeeping.aggregation import Aggregation
 from farflung.hub.housekeeping.collector import Collector
+from farflung.hub.housekeeping.definitions import Definitions
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
+from farflung.hub.housekeeping.roles import DefaultRoles
 from farflung.hub.housekeeping.signing import Signing
 from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.housekeeping.token_secrets import TokenSecrets
@@ -61,12 +67,25 @@ class Housekeeping:
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
         self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._aggregation = Aggregation(store, kept, inside)
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
         self._collector = Collector(store, kept, inside)
+        definitions = Definitions(store, kept, inside, clock, self._collector)
         secrets = TokenSecrets(store, kept, inside, tokens, authority)
         signing = Signing(store, kept, inside, signer, clock)
-        self._parts = (self._system, self._accounts, self._namespaces, self._collector, secrets, signing)
+        self._parts = (
+            self._system,
+            self._roles,
+            self._aggregation,
+            self._accounts,
+            self._namespaces,
+            self._collector,
+            definitions,
+            secrets,
+            signing,
+        )
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -77,6 +96,8 @@ class Housekeeping:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._system.work.finished()
+                await self._roles.work.finished()
+                await self._aggregation.work.finished()
                 await self._accounts.work.finished()
         except TimeoutError:
             log.warning("the first namespaces are not complete yet")
