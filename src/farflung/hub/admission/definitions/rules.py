@@ -49,6 +49,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
         validate_status=validation.validate_status,
         warnings=warnings,
         unconditional_update=False,
+        short_finalizers=True,
         generation=True,
     )
 }
