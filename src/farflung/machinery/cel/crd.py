@@ -1,0 +1,321 @@
+"""The rules of a custom resource: `x-kubernetes-validations` of a schema, compiled, or what is wrong with them.
+
+    validations, errors = compile_validations(schema, "spec.validation.openAPIV3Schema")
+
+The schema must be structural.  Errors of a rule's form come before errors of its expressions, as Kubernetes has it, and
+expressions are compiled only where the form of all rules at that node and below is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from farflung.machinery.cel import field_paths
+from farflung.machinery.cel.bounds import INFINITE
+from farflung.machinery.cel.environment import Checked, CompileError, Environment
+from farflung.machinery.cel.estimate import estimate
+from farflung.machinery.cel.library import KUBERNETES
+from farflung.machinery.cel.schema_types import LARGEST_REQUEST, Declarations, Declared
+from farflung.machinery.cel.types import BOOL, DYN, STRING, Type, optional_of
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required
+
+MOST_PER_RULE: Final = 10_000_000
+MOST_PER_SCHEMA: Final = 100_000_000
+MOST_NAMED: Final = (
+    4  #: the most expensive rules of a schema that is too expensive, if each is a hundredth of the limit
+)
+LONGEST_MESSAGE: Final = 2048
+HINT: Final = (
+    "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+    "declared"
+)
+REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+
+_LINE_BREAK: Final = re.compile(r"[\n\r]")
+_HTML: Final = re.compile("[<>&\u2028\u2029]")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.  Its variables are `self` and `oldSelf`, both of the type of its node."""
+
+    program: Checked
+    message: str  #: empty if there is none
+    message_expression: Checked | None
+    reason: str  #: one of REASONS; FieldValueInvalid if none is given
+    field_path: str  #: of the field to blame, from the node on: `spec.labels[a]`; empty for the node itself
+    uses_old_self: bool  #: in the rule: it applies to changes only, unless `oldSelf` is optional
+    optional_old_self: bool  #: `oldSelf` is an optional value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of a schema that has rules, or has parts that have some."""
+
+    type: Type  #: of the values that rules see; dyn if CEL cannot see them, and there are no rules
+    schema_type: str  #: `object`, `string`; empty for an int-or-string
+    rules: tuple[Rule, ...]
+    properties: Mapping[str, Node]  #: by key in JSON
+    items: Node | None
+    additional: Node | None
+    list_keys: tuple[str, ...]  #: what makes an item the same one before and after a change; empty if nothing does
+
+
+Validations = Node
+
+
+def compile_validations(openapi_schema: Obj, path: str) -> tuple[Validations | None, list[FieldError]]:
+    """The tree of the rules, None if there are none, and what is wrong with them; `path` is where the schema is."""
+    compiler = _Compiler(openapi_schema)
+    try:
+        node = compiler.node(openapi_schema, _Place(path))
+    except RecursionError:
+        return None, [FieldError("Internal error", path, None, "the schema is nested too deeply")]
+    errors = [*compiler.form_errors, *compiler.expression_errors, *compiler.total_errors(path)]
+    return (None if errors else node), errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema a node is."""
+
+    path: str
+    cardinality: int | None = 1  #: how many of it an object has at most; None if there is no bound
+    uncorrelatable: str | None = None  #: the outermost list whose items have no identity
+
+
+class _Compiler:
+    def __init__(self, root: Obj) -> None:
+        self._root = root
+        self._types: Declarations | None = None
+        self.form_errors: list[FieldError] = []
+        self.expression_errors: list[FieldError] = []
+        self._total = 0
+        self._expensive: list[tuple[int, str]] = []
+
+    def node(self, schema: Any, place: _Place) -> Node | None:
+        if not isinstance(schema, dict):
+            return None
+        errors_before = len(self.form_errors)
+        additional = self.node(schema.get("additionalProperties"), _child(schema, place, "additionalProperties"))
+        properties = self._properties(schema, place)
+        items = self.node(schema.get("items"), _items(schema, place))
+        rules: list[Rule] = []
+        if schema.get("x-kubernetes-validations"):
+            self._check_forms(schema, place.path)
+            if len(self.form_errors) == errors_before:
+                rules = self._rules(schema, place)
+        if not (rules or properties or items or additional):
+            return None
+        declared = self._declared(schema, place)
+        of = declared.type if declared else DYN
+        schema_type = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
+        keys = schema.get("x-kubernetes-list-map-keys") or () if _is_map_list(schema) else ()
+        return Node(of, schema_type, tuple(rules), properties, items, additional, tuple(keys))
+
+    def _declared(self, schema: Obj, place: _Place) -> Declared | None:
+        if self._types is None:
+            self._types = Declarations(self._root)
+        return self._types.of(schema, f"selfType.{place.path}")
+
+    def _properties(self, schema: Obj, place: _Place) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for key, child in sorted((schema.get("properties") or {}).items()):
+            node = self.node(child, _child(schema, place, f"properties[{key}]"))
+            if node is not None:
+                found[key] = node
+        return found
+
+    # --- forms ------------------------------------------------------------------------------------
+
+    def _check_forms(self, schema: Obj, path: str) -> None:
+        for index, rule in enumerate(schema["x-kubernetes-validations"]):
+            at = f"{path}.x-kubernetes-validations[{index}]"
+            self.form_errors.extend(_message_errors(rule, at))
+            self.form_errors.extend(_other_form_errors(rule, schema, at))
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def _rules(self, schema: Obj, place: _Place) -> list[Rule]:
+        path = f"{place.path}.x-kubernetes-validations"
+        declared = self._declared(schema, place)
+        if declared is None:
+            why = "failed to construct type information for x-kubernetes-validations rules"
+            cause = "unable to convert structural schema to CEL declarations"
+            self.expression_errors.append(FieldError("Internal error", path, None, f"internal error: {why}: {cause}"))
+            return []
+        cardinality = place.cardinality
+        if cardinality is None:
+            cardinality = LARGEST_REQUEST // (declared.shortest + 1)
+        compiled = [
+            self._rule(rule, schema, declared.type, cardinality, place.uncorrelatable, f"{path}[{index}]")
+            for index, rule in enumerate(schema["x-kubernetes-validations"])
+        ]
+        return [rule for rule in compiled if rule is not None]
+
+    def _rule(
+        self, rule: Obj, schema: Obj, of: Type, cardinality: int, uncorrelatable: str | None, path: str
+    ) -> Rule | None:
+        optional = bool(rule.get("optionalOldSelf"))
+        environment = Environment({"self": of, "oldSelf": optional_of(of) if optional else of}, KUBERNETES)
+        program = self._program(environment, rule, f"{path}.rule")
+        if program is None:
+            return None
+        cost = min(estimate(program, of).high * cardinality, INFINITE)
+        self._observe(cost, "estimated rule cost", f"{path}.rule")
+        message = self._message_expression(environment, rule, of, f"{path}.messageExpression")
+        uses_old_self = "oldSelf" in program.references
+        if uses_old_self and uncorrelatable:
+            detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
+            self.expression_errors.append(invalid_value(f"{path}.rule", rule["rule"], detail))
+        elif not uses_old_self and rule.get("optionalOldSelf") is not None:
+            detail = "may not be set if oldSelf is not used in rule"
+            self.expression_errors.append(invalid_value(f"{path}.optionalOldSelf", optional, detail))
+        return Rule(
+            program,
+            (rule.get("message") or "").strip(),
+            message,
+            rule.get("reason") or "FieldValueInvalid",
+            field_paths.resolve(rule.get("fieldPath") or "", schema) or "",
+            uses_old_self,
+            optional,
+        )
+
+    def _program(self, environment: Environment, rule: Obj, path: str) -> Checked | None:
+        try:
+            program = environment.compile(rule["rule"])
+        except CompileError as error:
+            detail = f"compilation failed: {error}"
+        else:
+            if program.type == BOOL:
+                return program
+            detail = "cel expression must evaluate to a bool"
+        self.expression_errors.append(invalid_value(path, _shown_rule(rule), detail))
+        return None
+
+    def _message_expression(self, environment: Environment, rule: Obj, of: Type, path: str) -> Checked | None:
+        text = rule.get("messageExpression")
+        if not text:
+            return None
+        try:
+            program = environment.compile(text)
+        except CompileError as error:
+            detail = f"messageExpression compilation failed: {error}"
+        else:
+            if program.type == STRING:
+                self._observe(estimate(program, of).high, "estimated messageExpression cost", path)
+                return program
+            detail = "messageExpression must evaluate to a string"
+        self.expression_errors.append(invalid_value(path, _shown_rule(rule), detail))
+        return None
+
+    # --- costs ------------------------------------------------------------------------------------
+
+    def _observe(self, cost: int, name: str, path: str) -> None:
+        if cost > MOST_PER_RULE:
+            self.expression_errors.append(field_forbidden(path, _excess(name, cost, MOST_PER_RULE)))
+        self._total = min(self._total + cost, INFINITE)
+        if cost >= MOST_PER_SCHEMA // 100:
+            self._expensive.append((cost, path))
+
+    def total_errors(self, path: str) -> list[FieldError]:
+        if self._total <= MOST_PER_SCHEMA:
+            return []
+        detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        most = sorted(self._expensive, key=lambda each: -each[0])[:MOST_NAMED]
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        total = field_forbidden(path, _excess(name, self._total, MOST_PER_SCHEMA))
+        return [*(field_forbidden(where, detail) for _, where in most), total]
+
+
+def _is_map_list(schema: Obj) -> bool:
+    return schema.get("x-kubernetes-list-type") == "map"
+
+
+def _child(schema: Obj, place: _Place, part: str) -> _Place:
+    return _Place(f"{place.path}.{part}", _times(place.cardinality, _multiplicity(schema)), place.uncorrelatable)
+
+
+def _items(schema: Obj, place: _Place) -> _Place:
+    uncorrelatable = place.uncorrelatable
+    if uncorrelatable is None and not _is_map_list(schema):
+        uncorrelatable = place.path
+    return _Place(f"{place.path}.items", _times(place.cardinality, _multiplicity(schema)), uncorrelatable)
+
+
+def _times(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one * other, INFINITE)
+
+
+def _multiplicity(schema: Obj) -> int | None:
+    """How many children of a kind a value has at most."""
+    if schema.get("type") == "array":
+        limit = schema.get("maxItems")
+    elif schema.get("type") == "object" and schema.get("additionalProperties"):
+        limit = schema.get("maxProperties")
+    else:
+        return 1
+    return None if limit is None else max(int(limit), 0)
+
+
+def _message_errors(rule: Obj, path: str) -> list[FieldError]:
+    text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
+    trimmed = message.strip()
+    if not text:
+        return [required(f"{path}.rule", "rule is not specified")]
+    if message and not trimmed:
+        return [invalid_value(f"{path}.message", message, "must be non-empty if specified")]
+    if len(message.encode(errors="replace")) > LONGEST_MESSAGE:
+        detail = f"must have a maximum length of {LONGEST_MESSAGE} characters"
+        return [invalid_value(f"{path}.message", message[:10] + "...", detail)]
+    if _LINE_BREAK.search(trimmed):
+        return [invalid_value(f"{path}.message", message, "must not contain line breaks")]
+    if _LINE_BREAK.search(text) and not trimmed:
+        return [required(f"{path}.message", "must be specified if rule contains line breaks")]
+    return []
+
+
+def _other_form_errors(rule: Obj, schema: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    expression, field_path = rule.get("messageExpression") or "", rule.get("fieldPath") or ""
+    if expression and not expression.strip():
+        errors.append(required(f"{path}.messageExpression", "must be non-empty if specified"))
+    if rule.get("reason") is not None and rule["reason"] not in REASONS:
+        errors.append(not_supported(f"{path}.reason", rule["reason"], REASONS))
+    if field_path and not field_path.strip():
+        errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be non-empty if specified"))
+    if _LINE_BREAK.search(field_path):
+        errors.append(invalid_value(f"{path}.fieldPath", field_path, "must not contain line breaks"))
+    if field_path and field_paths.resolve(field_path, schema) is None:
+        errors.append(invalid_value(f"{path}.fieldPath", field_path, "must be a valid path"))
+    return errors
+
+
+def _shown_rule(rule: Obj) -> orjson.Fragment:
+    """The rule as Go's encoder shows its struct, with what HTML might misunderstand escaped."""
+    shown = {
+        "Rule": rule["rule"],
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+    text = orjson.dumps(shown).decode()
+    return orjson.Fragment(_HTML.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
+
+
+def _excess(name: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    if factor > 100:
+        by = "more than 100x"
+    elif factor < 1.5:
+        by = f"{factor:.6f}x"
+    else:
+        by = f"{factor:.1f}x"
+    return f"{name} exceeds budget by factor of {by} ({HINT})"
