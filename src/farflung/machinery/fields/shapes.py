@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from types import NoneType
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -95,6 +96,9 @@ OBJECT_META: Final[Schema] = Schema(
 )
 
 
+Emptied = list[tuple[Obj, str]]  #: an object, and a key of it whose value is a null that is to go
+
+
 class Unkeyed(ValueError):
     """An item of a list that must be known by its key has none."""
 
@@ -130,8 +134,12 @@ class Shape:
         """The applied value laid over the live one.  Parts of both are in it, not copies."""
         return applied
 
-    def pruned(self, value: Any, last: Fields, kept: Fields) -> Any:
-        """The value without fields that are in `last` and not in `kept`; None if nothing is left of it."""
+    def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
+        """The value without fields that are in `last` and not in `kept`; None if nothing is left of it.
+
+        What is emptied by this stays as a null while owners are computed, because it counts as still there then; those
+        nulls are added to `emptied`.
+        """
         return value
 
 
@@ -218,11 +226,10 @@ class Container(Shape):
             both[name] = self.child(name).merged(live[name], item) if name in live else item
         return both
 
-    def pruned(self, value: Any, last: Fields, kept: Fields) -> Any:
+    def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
         if type(value) is not dict:
             return value
         left = dict(value)
-        emptied = False
         for element, mine in last.items():
             name = element[2:]
             if element[0] != "f" or name not in left:
@@ -234,13 +241,10 @@ class Container(Shape):
             if _given_up(mine, others, named=field.named):
                 del left[name]
             elif mine:
-                rest = field.shape.pruned(left[name], mine, others or {})
-                if rest is None:
-                    del left[name]
-                    emptied = True
-                else:
-                    left[name] = rest
-        return left if left or emptied else None
+                left[name] = field.shape.pruned(left[name], mine, others or {}, emptied)
+                if left[name] is None:
+                    emptied.append((left, name))
+        return left or None
 
 
 def _note(element: str, changes: Changes, taken: Fields, removed: Fields) -> None:
@@ -358,7 +362,7 @@ class Deduced(Map):
         return super().claimed(value) if type(value) is dict else MEMBER
 
     def changes(self, old: Any, new: Any) -> Changes:
-        if type(old) is dict and type(new) is dict:
+        if {type(old), type(new)} <= {dict, NoneType} and old != new:
             return super().changes(old, new)
         below = {key: node for key, node in self.added(old).items() if key != SELF}
         return NOTHING if old == new else Changes(self.added(new), below or None)
@@ -458,7 +462,7 @@ class List(Shape):
         result += [item for name, item in zip(names[position:], live[position:], strict=True) if name not in applied]
         return result
 
-    def pruned(self, value: Any, last: Fields, kept: Fields) -> Any:
+    def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
         if type(value) is not list:
             return value
         left: list[Any] = []
@@ -468,7 +472,7 @@ class List(Shape):
             if mine is None:
                 left.append(item)
             elif not _given_up(mine, others, named=False):
-                left.append(self._items.pruned(item, mine, others or {}) if mine else item)
+                left.append(self._items.pruned(item, mine, others or {}, emptied) if mine else item)
         return left or None
 
 

@@ -18,7 +18,7 @@ import orjson
 from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote
 from farflung.machinery.fields.check import untypable
 from farflung.machinery.fields.sets import Fields, difference, intersection, paths, union, without_trees
-from farflung.machinery.fields.shapes import METADATA, UNOWNED_METADATA, Root, Unkeyed, shape_of
+from farflung.machinery.fields.shapes import METADATA, UNOWNED_METADATA, Emptied, Root, Unkeyed, shape_of
 from farflung.machinery.managed import APPLY, UPDATE, Entries, arranged, entry, identity_of
 from farflung.machinery.schema.model import Schema
 
@@ -140,12 +140,15 @@ def _merged(applier: _Applier, live: Obj | None, applied: Obj, force: bool) -> O
     others = [one for one in entries if one is not last]
 
     merged = shape.merged(base, applied) if live is not None else dict(applied)
+    emptied: Emptied = []
     if last is not None:
         kept = union(claims, METADATA)  # which never goes as a whole
         for one in others:
             kept = union(kept, one["fieldsV1"])
-        merged = shape.pruned(merged, last["fieldsV1"], kept) or {}
+        merged = shape.pruned(merged, last["fieldsV1"], kept, emptied) or {}
     changes = shape.changes(base, merged)
+    for holder, name in emptied:
+        del holder[name]
     same = live is not None and changes == (None, None) and _same_identity(live, applied)
 
     taken = without_trees(changes.taken or {}, applier.reset)
