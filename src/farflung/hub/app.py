@@ -149,26 +149,48 @@ class Hub:
         self._authorizer.check(target.cluster, user, asked)
         kind = self._kinds.find(target)
         if kind is None:
-            if target.group and not self._kinds.of(target.cluster).catalog.has_group(target.group):
+            if target.group and not self._kinds.builtin.catalog.has_group(target.group):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)
         verb = VERBS.get((request.method, bool(target.name)))
         if asked.verb == "watch":
             verb = "watch"
-        if bool(target.namespace) != kind.resource.namespaced and (target.namespace or target.name):
+        return self._deprecated(call, verb) if kind.resource.deprecated else self._perform(call, verb)
+
+    def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
+        """A refusal carries the warning as well."""
+        try:
+            answer = self._perform(call, verb)
+        except ApiError as error:
+            raise warned(error, call) from None
+        return answer if isinstance(answer, Response | Stream) else self._deprecated_later(call, answer)
+
+    async def _deprecated_later(self, call: Call, answer: Awaitable[Answer]) -> Answer:
+        try:
+            return await answer
+        except ApiError as error:
+            raise warned(error, call) from None
+
+    def _perform(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
+        target, resource = call.target, call.resource
+        if bool(target.namespace) != resource.namespaced and (target.namespace or target.name):
+            if resource.custom:
+                return page_not_found()
             raise no_such_path()
         if target.watch:
             return self._watch(call)
         if target.subresource:
             return subresources.dispatch(call)
-        if verb is None or verb not in kind.resource.verbs:
+        if verb is None or verb not in resource.verbs:
             raise method_not_allowed()
-        if kind.resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
+        if resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
+            if resource.custom:
+                return page_not_found()
             raise method_not_allowed()
         if verb == "watch":
             return self._watches.open(call)
-        if not kind.resource.storage_version_hash and verb == "create":
+        if not resource.storage_version_hash and verb == "create":
             return self._reviews.answer(call)
         if verb == "list":
             return read.list_(call)
@@ -218,6 +240,12 @@ class Hub:
 def first_part(path: str) -> str:
     """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
     return path[1:].partition("/")[0]
+
+
+def warned(error: ApiError, call: Call) -> ApiError:
+    """An error that also says that its resource is deprecated."""
+    error.headers = [*respond.warning_headers(call), *error.headers]
+    return error
 
 
 def page_not_found() -> Response:

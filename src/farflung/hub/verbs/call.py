@@ -95,7 +95,4 @@ class Call:
         return invalid(stored.group, stored.kind, name, errors)
 
     def not_found(self) -> ApiError:
-        error = not_found(self.resource.group, self.resource.plural, self.target.name)
-        if self.resource.deprecated:
-            error.headers = [("Warning", f'299 - "{self.resource.deprecated}"')]
-        return error
+        return not_found(self.resource.group, self.resource.plural, self.target.name)

@@ -64,7 +64,8 @@ async def create_object(
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
         warnings += rules.warnings(obj, None)
-        arrival.settle(call, obj)
+        if not options.dry_run:
+            arrival.settle(call, obj)
         entry = await insert(call, obj, options, generated=generated)
     except BaseException:
         give_back()
@@ -120,6 +121,9 @@ def set_namespace(call: Call, metadata: Obj) -> None:
     """An object's namespace is its path's; a body may repeat it, nothing else."""
     namespace = call.target.namespace
     said = metadata.get("namespace", "")
+    if said and call.resource.custom and not call.resource.namespaced:
+        del metadata["namespace"]
+        return
     if said and said != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if namespace:

@@ -12,8 +12,9 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.fields.sets import Fields, path, union
 
 STATUS: Final = path("status")
+SPEC: Final = path("spec")
 #: what a status update cannot change
-ALL_BUT_STATUS: Final = union(path("spec"), path("metadata", "labels"))
+ALL_BUT_STATUS: Final = union(SPEC, path("metadata", "labels"))
 
 
 def manager_of(call: Call, options: WriteOptions) -> str:
@@ -32,7 +33,7 @@ def program_of(agent: str) -> str:
 def dropped_by_server(call: Call) -> Fields | None:
     """The fields a request may contain but does not write, so nobody comes to own them by it."""
     if call.target.subresource == "status":
-        return ALL_BUT_STATUS
+        return SPEC if call.resource.custom else ALL_BUT_STATUS
     return STATUS if call.resource.subresource("status") else None
 
 

@@ -98,7 +98,8 @@ def select(page: Page, selection: Selection, options: ListOptions) -> Page:
 
 
 def listed(call: Call, representation: Representation, page: Page) -> Response | Awaitable[Response]:
-    metadata: Obj = {"resourceVersion": str(page.revision)}
+    metadata: Obj = {"continue": ""} if call.resource.custom and not representation.as_ else {}
+    metadata["resourceVersion"] = str(page.revision)
     if page.after:
         metadata["continue"] = encode_continue(page.revision, page.after[len(call.prefix) :])
         if page.remaining:

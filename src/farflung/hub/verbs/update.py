@@ -164,7 +164,7 @@ def check_preconditions(call: Call, change: Change, new: Obj, old: Obj, entry: E
         raise conflict(call.resource.group, call.resource.plural, call.target.name, why)
     version = metadata.get("resourceVersion", "")
     if not version or version == "0":
-        if not call.kind.rules.unconditional_update:
+        if not call.kind.rules.unconditional_update and change.subresource != "scale":
             why = "must be specified for an update"
             error = invalid_value("metadata.resourceVersion", 0, why)
             raise invalid(call.resource.group, call.resource.plural, call.target.name, [error])

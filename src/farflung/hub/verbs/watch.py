@@ -77,7 +77,8 @@ class Watches:
         except BaseException:
             audience.leave(watcher)
             raise
-        return Stream(watcher.start, watcher.stop, content_type=representation.stream_type)
+        headers = respond.warning_headers(call)
+        return Stream(watcher.start, watcher.stop, content_type=representation.stream_type, headers=headers)
 
     def _audience(self, topic: Topic, call: Call) -> Audience:
         audience = self._audiences.get(topic)
