@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,12 +57,13 @@ class House:
     def __init__(self, store: MemoryStore | None = None, pace: Pace = AT_ONCE) -> None:
         self.store = store or MemoryStore(stamp=objects.stamp)
         self.keys = SigningKeys.new()
+        self.ahead = timedelta(0)  #: of the real time
         self._pace = pace
         self._build()
 
     def _build(self) -> None:
         kinds = kinds_in(self.store, builtin())
-        clock, authorizer = partial(datetime.now, UTC), Authorizer(self.store)
+        clock, authorizer = self.clock, Authorizer(self.store)
         accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
         pools, uids = Pools(self.store), ids.Uids()
         tools = Tools(self.store, kinds, pools, clock, uids, ids.random_suffix, authorizer, accounts)
@@ -81,6 +82,9 @@ class House:
             pace=self._pace,
         )
         self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")
+
+    def clock(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
     async def __aenter__(self) -> Self:
         await self.start()
