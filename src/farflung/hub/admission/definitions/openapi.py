@@ -20,6 +20,7 @@ from farflung.hub.admission.definitions.structural import EMBEDDED, PRESERVE
 from farflung.machinery.errors import FieldError, Obj
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+RARE: Final = frozenset({"not", "allOf", "oneOf", "anyOf", "definitions"})
 META_FIELDS: Final = frozenset({"metadata", "kind", "apiVersion"})
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
@@ -29,14 +30,14 @@ MAP_TYPES: Final = ("atomic", "granular")
 NO_ATOM: Final = f"must be atomic as item of a list with {LIST_TYPE}=set"
 
 #: members that JSON schema has and custom resources have not, and whether an empty one counts
-UNSUPPORTED: Final = (
-    ("id", False),
-    ("additionalItems", True),
-    ("patternProperties", False),
-    ("definitions", False),
-    ("dependencies", True),
-    ("$ref", True),
-)
+UNSUPPORTED: Final = {
+    "id": False,
+    "additionalItems": True,
+    "patternProperties": False,
+    "definitions": False,
+    "dependencies": True,
+    "$ref": True,
+}
 #: Go's names of what the root may have beside a status that is validated apart
 AT_ROOT: Final = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
@@ -110,7 +111,7 @@ def _check_members(schema: Obj, at: Place, context: Context, findings: Findings)
         findings.unsupported(at, ".type", type_, TYPES)
     if schema.get("default") is not None and context.no_defaults:
         findings.forbidden(at, ".default", f"must not be set {context.no_defaults}")
-    for member, present in UNSUPPORTED:
+    for member, present in UNSUPPORTED.items() if not UNSUPPORTED.keys().isdisjoint(schema) else ():
         value = schema.get(member)
         if value is not None and (present or value):
             findings.forbidden(at, f".{member}", f"{member} is not supported")
@@ -136,6 +137,16 @@ def _check_parts(schema: Obj, at: Place, context: Context, findings: Findings, *
         if resource and name in META_FIELDS:
             inner = Context(f"in top-level {name}" if root else context.no_defaults, in_meta=True)
         _check(value, (at, f".properties[{name}]"), inner, findings)
+    if not RARE.isdisjoint(schema):
+        _check_rare_parts(schema, at, context, findings)
+    if (items := items_of(schema)) is not None:
+        _check(items, (at, ".items"), context, findings)
+    elif type(schema.get("items")) is list:
+        for index, value in enumerate(schema["items"]):
+            _check(as_schema(value), (at, f".items[{index}]"), context, findings)
+
+
+def _check_rare_parts(schema: Obj, at: Place, context: Context, findings: Findings) -> None:
     if type(schema.get("not")) is dict:
         _check(schema["not"], (at, ".not"), context, findings)
     for member in ("allOf", "oneOf", "anyOf"):
@@ -143,11 +154,6 @@ def _check_parts(schema: Obj, at: Place, context: Context, findings: Findings, *
             _check(value, (at, f".{member}[{index}]"), context, findings)
     for name, value in members(schema, "definitions").items():
         _check(value, (at, f".definitions[{name}]"), context, findings)
-    if (items := items_of(schema)) is not None:
-        _check(items, (at, ".items"), context, findings)
-    elif type(schema.get("items")) is list:
-        for index, value in enumerate(schema["items"]):
-            _check(as_schema(value), (at, f".items[{index}]"), context, findings)
 
 
 def _check_additional(schema: Obj, at: Place, context: Context, findings: Findings) -> None:

@@ -10,7 +10,7 @@ import orjson
 from farflung.machinery import go_text
 from farflung.machinery.errors import Obj
 
-MOST_PARTS: Final = 50_000  #: schemas in the schemas of one definition
+MOST_PARTS: Final = 30_000  #: schemas in the schemas of one definition
 DEEPEST: Final = 100  #: schemas in each other
 MOST_SHOWN: Final = 500  #: schemas that a message shows
 
@@ -48,18 +48,21 @@ def additional_of(schema: Obj) -> Obj | None:
     return additional if type(additional) is dict else None
 
 
-def parts(schema: Obj) -> Iterator[Obj]:
+BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions", "dependencies"})
+#: members that are schemas, have schemas by name, or are lists of schemas
+HOLDERS: Final = BY_NAME | {"items", "additionalProperties", "additionalItems", "not", "allOf", "anyOf", "oneOf"}
+
+
+def parts(schema: Obj) -> list[Obj]:
     """The schemas right inside a schema."""
-    for member in ("properties", "patternProperties", "definitions", "dependencies"):
-        yield from (value for value in (schema.get(member) or {}).values() if type(value) is dict)
-    for member in ("allOf", "anyOf", "oneOf"):
-        yield from choices(schema, member)
-    for member in ("items", "additionalProperties", "additionalItems", "not"):
-        value = schema.get(member)
-        if type(value) is dict:
-            yield value
-        elif type(value) is list:
-            yield from (one for one in value if type(one) is dict)
+    found: list[Any] = []
+    for member in HOLDERS.intersection(schema):
+        value = schema[member]
+        if type(value) is list:
+            found += value
+        elif type(value) is dict:
+            found += value.values() if member in BY_NAME else (value,)
+    return [part for part in found if type(part) is dict]
 
 
 def everything_in(schema: Obj) -> Iterator[Obj]:

@@ -42,6 +42,7 @@ UNRESTRICTED: Final = (
     ("x-kubernetes-map-type", "undefined", True),
     ("x-kubernetes-validations", "empty", False),
 )
+JUNCTORS: Final = frozenset({"allOf", "anyOf", "oneOf", "not"})
 #: what says nothing about values
 REMARKS: Final = frozenset({"externalDocs", "example"})
 
@@ -130,6 +131,11 @@ def _check_values(
 ) -> None:
     """`either`: the schema's `anyOf` is the one that may have types.  `first_either`: the first of its `allOf` may
     have it as well."""
+    if (pattern := schema.get("pattern")) and (problem := pattern_problem(pattern)):
+        detail = f"must be a valid regular expression, but isn't: {problem}"
+        findings.invalid(at, ".pattern", pattern, detail)
+    if JUNCTORS.isdisjoint(schema):
+        return
     if not either:
         for index, choice in enumerate(choices(schema, "anyOf")):
             _check_restriction(choice, (at, f".anyOf[{index}]"), findings)
@@ -140,9 +146,6 @@ def _check_values(
         _check_restriction(choice, (at, f".oneOf[{index}]"), findings)
     if type(schema.get("not")) is dict:
         _check_restriction(schema["not"], (at, ".not"), findings)
-    if (pattern := schema.get("pattern")) and (problem := pattern_problem(pattern)):
-        detail = f"must be a valid regular expression, but isn't: {problem}"
-        findings.invalid(at, ".pattern", pattern, detail)
 
 
 def _check_restriction(schema: Obj, at: Place, findings: Findings, *, either: bool = False) -> None:

@@ -34,6 +34,7 @@ SCOPES: Final = ("Cluster", "Namespaced")
 STRATEGIES: Final = ("None", "Webhook")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+UNREADABLE: Final = frozenset(("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions"))
 MOST_VERSIONS: Final = 100
 
 
@@ -222,27 +223,27 @@ def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors)
     schema = schema_of(version)
     if schema is None:
         return
-    where = f"{path}.openAPIV3Schema"
+    where, parts = f"{path}.openAPIV3Schema", list(everything_in(schema))
     found = check_root(schema, where, has_status=has_status)
-    malformed = check_schema(schema, where)
-    if not _is_unreadable(schema):
-        found += structural_problems(schema, place(where)) or default_problems(schema, where)
-    found += malformed
-    if not found and any(part.get("$schema") for part in everything_in(schema)):
+    if not any(map(_is_unreadable, parts)):
+        found += structural_problems(schema, place(where)) or _default_problems(schema, parts, where)
+    found += check_schema(schema, where)
+    if not found and any(part.get("$schema") for part in parts):
         found.append(invalid_value(where, "", "OpenAPIV3Schema 'schema' is not supported"))
     errors += found
 
 
+def _default_problems(schema: Obj, parts: Sequence[Obj], where: str) -> Errors:
+    return default_problems(schema, where) if any("default" in part for part in parts) else []
+
+
 def _is_unreadable(schema: Obj) -> bool:
     """Whether it has members that nothing structural can be made of; those are complained about anyway."""
-    return any(
-        any(
-            part.get(member) for member in ("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions")
-        )
-        or part.get("additionalItems") is not None
-        or type(part.get("items")) is list
-        or part.get("x-kubernetes-preserve-unknown-fields") is False
-        for part in everything_in(schema)
+    return (
+        any(schema.get(member) for member in UNREADABLE.intersection(schema))
+        or schema.get("additionalItems") is not None
+        or type(schema.get("items")) is list
+        or schema.get("x-kubernetes-preserve-unknown-fields") is False
     )
 
 
