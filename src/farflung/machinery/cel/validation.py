@@ -1,0 +1,282 @@
+"""The rules of a custom resource at work: `x-kubernetes-validations` against objects.
+
+    validations = Validations(tree)                  once for a version of a CustomResourceDefinition
+    validations.check(new, old, budget, warnings)    for every object: what its rules refuse
+
+A rule that speaks of `oldSelf` needs an old value: the property of the same name, the item with the same keys.  Items
+of other lists have none.  A rule that does not is forgiven on a value that has not changed, and becomes a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.budget import OVER, PER_CALL, PER_OBJECT, OverBudget
+from farflung.machinery.cel.crd import Node, Rule
+from farflung.machinery.cel.evaluate import Program
+from farflung.machinery.cel.types import Kind, Type, optional_of
+from farflung.machinery.cel.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
+from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
+
+ROOT: Final = "<nil>"  #: how Go prints the path of the object itself
+LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of what a messageExpression may say
+OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+MESSAGE_OUT_OF_BUDGET: Final = (
+    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+Path = tuple[Any, str] | None  #: the path of what it is in, and what comes behind that
+Before = tuple["_Place", Any, Any] | None  #: a place, its value, and its old value
+
+
+class Validations:
+    """The rules of one schema, compiled.  It never changes, and is shared by all checks."""
+
+    def __init__(self, tree: Node) -> None:
+        self._root = _Place(tree, Adapters())
+
+    def check(
+        self,
+        new: Obj,
+        old: Obj | None = None,
+        budget: int = PER_OBJECT,
+        warnings: list[str] | None = None,
+    ) -> list[FieldError]:
+        """What is wrong with an object that obeys its schema.  `warnings` gets what is forgiven."""
+        walk = _Walk(budget, [] if warnings is None else warnings)
+        with suppress(_StopError):
+            walk.visit(self._root, None, new, old, None)
+        return walk.errors
+
+
+class _StopError(Exception):
+    """No further rules are evaluated."""
+
+
+class _Place:
+    """A node of the tree with its programs."""
+
+    __slots__ = ("adapters", "additional", "items", "keys", "properties", "rules", "schema_type", "type")
+
+    def __init__(self, node: Node, adapters: Adapters) -> None:
+        self.type = node.type
+        self.schema_type = node.schema_type
+        self.adapters = adapters
+        self.rules = tuple(_Rule(rule, node.type, adapters) for rule in node.rules)
+        self.properties = tuple((name, _Place(child, adapters)) for name, child in node.properties.items())
+        self.items = None if node.items is None else _Place(node.items, adapters)
+        self.additional = None if node.additional is None else _Place(node.additional, adapters)
+        self.keys = node.list_keys
+
+    def adapted(self, value: Any) -> Any:
+        adapter = self.adapters.of(self.type)
+        return value if adapter is None else adapter(value)
+
+
+class _Rule:
+    __slots__ = ("message", "name", "program", "rule")
+
+    def __init__(self, rule: Rule, of: Type, adapters: Adapters) -> None:
+        variables = {"self": of, "oldSelf": optional_of(of) if rule.optional_old_self else of}
+        self.rule = rule
+        self.program = Program(rule.program.tree, variables, adapters)
+        self.message = None
+        if rule.message_expression is not None:
+            self.message = Program(rule.message_expression.tree, variables, adapters)
+        self.name = rule.message or rule.program.text.strip()  #: how errors call the rule
+
+    def error(self, path: str, schema_type: str, detail: str) -> FieldError:
+        if self.rule.field_path:
+            path = self.rule.field_path if path == ROOT else f"{path}.{self.rule.field_path}"
+        match self.rule.reason:
+            case "FieldValueForbidden":
+                return field_forbidden(path, detail)
+            case "FieldValueRequired":
+                return required(path, detail)
+            case "FieldValueDuplicate":
+                return duplicate(path, schema_type)
+        return invalid_value(path, schema_type, detail)
+
+
+class _Walk:
+    """One check of one object."""
+
+    __slots__ = ("budget", "errors", "warnings")
+
+    def __init__(self, budget: int, warnings: list[str]) -> None:
+        self.budget = budget
+        self.errors: list[FieldError] = []
+        self.warnings = warnings
+
+    # --- the way through the object ---------------------------------------------------------------
+
+    def visit(self, place: _Place, path: Path, new: Any, old: Any, ancestor: Before) -> None:
+        """`ancestor` is the nearest value around this one that has an old value, if this one has none."""
+        if new is None:
+            return
+        before = ancestor if old is None else (place, new, old)
+        if place.rules:
+            self._apply(place, path, new, old, before)
+        if type(new) is dict:
+            self._visit_map(place, path, new, old if type(old) is dict else {}, before)
+        elif type(new) is list and place.items is not None:
+            self._visit_list(place, place.items, path, new, old, before)
+
+    def _visit_map(self, place: _Place, path: Path, new: Obj, old: Obj, before: Before) -> None:
+        additional = place.additional
+        if additional is not None:
+            for key, value in new.items():
+                self.visit(additional, (path, f"[{key}]"), value, old.get(key), before)
+        for name, child in place.properties:
+            value = new.get(name)
+            if value is not None:
+                unseen = path is None and name in ("apiVersion", "kind")
+                self.visit(child, (path, f".{name}"), value, old.get(name), None if unseen else before)
+
+    def _visit_list(self, place: _Place, items: _Place, path: Path, new: list[Any], old: Any, before: Before) -> None:
+        olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}
+        for index, item in enumerate(new):
+            self.visit(items, (path, f"[{index}]"), item, olds.get(_keys_of(item, place.keys)), before)
+
+    # --- rules ------------------------------------------------------------------------------------
+
+    def _apply(self, place: _Place, path: Path, new: Any, old: Any, before: Before) -> None:
+        if self.budget <= 0:
+            self._stop(place, path, OUT_OF_BUDGET)
+        for rule in place.rules:
+            if rule.rule.uses_old_self and old is None and not rule.rule.optional_old_self:
+                continue
+            variables = {"self": new, "oldSelf": old}
+            if rule.rule.optional_old_self:
+                variables["oldSelf"] = NONE if old is None else OptionalValue(place.adapted(old))
+            if not self._holds(rule, place, path, variables):
+                self._refuse(rule, place, path, variables, before)
+
+    def _holds(self, rule: _Rule, place: _Place, path: Path, variables: Mapping[str, Any]) -> bool:
+        run = rule.program.start(variables, PER_CALL)
+        over: OverBudget | None = None
+        failure = ""
+        outcome: object = False
+        try:
+            outcome = rule.program.evaluate(run)
+        except OverBudget as error:
+            over = error
+        except EvaluationError as error:
+            failure = str(error)
+        if run.spent > self.budget:
+            self._stop(place, path, OUT_OF_BUDGET)
+        self.budget -= run.spent
+        if over is not None:
+            why = f"no further validation rules will be run due to call cost exceeds limit for rule: {rule.name}"
+            self._stop(place, path, f"'{OVER}': {why}")
+        if failure:
+            self.errors.append(invalid_value(_written(path), place.schema_type, _failed(failure, rule)))
+            return True
+        return outcome is True
+
+    def _refuse(self, rule: _Rule, place: _Place, path: Path, variables: Mapping[str, Any], before: Before) -> None:
+        forgiven = not rule.rule.uses_old_self and _unchanged(before)
+        written = _written(path)
+        stopped, detail = self._message(rule, variables)
+        if stopped:
+            error = invalid_value(written, place.schema_type, detail)
+        else:
+            error = rule.error(written, place.schema_type, detail)
+        if forgiven:
+            self.warnings.append(str(error))
+        else:
+            self.errors.append(error)
+        if stopped:
+            raise _StopError
+
+    def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> tuple[bool, str]:
+        """What to say, and whether it is that the budget does not allow to say more."""
+        said = ""
+        if rule.message is not None and rule.rule.message_expression is not None:
+            run = rule.message.start(variables, PER_CALL)
+            over = False
+            try:
+                said = str(rule.message.evaluate(run)).strip()
+            except OverBudget:
+                over = True
+            except EvaluationError:
+                pass
+            if run.spent > self.budget:
+                return True, MESSAGE_OUT_OF_BUDGET
+            if over:
+                text = go_quote(rule.rule.message_expression.text)
+                why = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+                return True, f"{why}: {text}"
+            self.budget -= run.spent
+        if said and "\n" not in said and len(said.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
+            return False, said
+        return False, rule.rule.message or f"failed rule: {rule.name}"
+
+    def _stop(self, place: _Place, path: Path, why: str) -> None:
+        self.errors.append(invalid_value(_written(path), place.schema_type, why))
+        raise _StopError
+
+
+def _failed(why: str, rule: _Rule) -> str:
+    if why.startswith(NO_SUCH_OVERLOAD):
+        unmatched = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{why}': {unmatched}: {rule.name}"
+    return f"{why} evaluating rule: {rule.name}"
+
+
+def _written(path: Path) -> str:
+    parts: list[str] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    return "".join(reversed(parts)).removeprefix(".") or ROOT
+
+
+# --- what was before ------------------------------------------------------------------------------
+
+
+def _keys_of(item: Any, keys: tuple[str, ...]) -> Any:
+    """What tells an item from others; None if it has no such keys."""
+    if not keys or type(item) is not dict:
+        return None
+    values = tuple(item.get(key) for key in keys)
+    return None if any(type(value) in (dict, list) for value in values) else values
+
+
+def _by_keys(items: list[Any], keys: tuple[str, ...]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for item in items:
+        found.setdefault(_keys_of(item, keys), item)
+    found.pop(None, None)
+    return found
+
+
+def _unchanged(before: Before) -> bool:
+    if before is None:
+        return False
+    place, new, old = before
+    return _same(place.type, new, old)
+
+
+def _same(of: Type, new: Any, old: Any) -> bool:
+    """Whether two values are the same; items with keys may have changed their places."""
+    if type(new) is not type(old):
+        return False
+    if type(new) is dict:
+        if new.keys() != old.keys():
+            return False
+        types = {field.property: field.type for field in of.fields.values()} if of.kind is Kind.OBJECT else {}
+        inner = of.parameters[1] if of.kind is Kind.MAP else of
+        return all(
+            _same(types.get(key, inner), value, old[key]) if key in types or of.kind is Kind.MAP else value == old[key]
+            for key, value in new.items()
+        )
+    if type(new) is list and of.kind is Kind.LIST and of.list_type == "map":
+        olds = _by_keys(old, of.list_keys)
+        return len(new) == len(old) and all(
+            (key := _keys_of(item, of.list_keys)) in olds and _same(of.parameters[0], item, olds[key]) for item in new
+        )
+    return bool(new == old)
