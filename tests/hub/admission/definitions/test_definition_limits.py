@@ -72,6 +72,12 @@ def test_size_has_a_limit() -> None:
     assert "schemas of more than 30000 parts are not supported" in told({"type": "object", "properties": many})
 
 
+def test_names_and_rules_have_a_limit() -> None:
+    assert "more than 1000 characters" in told({"type": "object", "properties": {"x" * 1001: {"type": "string"}}})
+    rules = [{"rule": "true"}] * 1001
+    assert "more than 1000 x-kubernetes-validations" in told({"type": "object", "x-kubernetes-validations": rules})
+
+
 def test_there_are_not_too_many_versions_and_columns() -> None:
     versions = [{"name": f"v{index}", "schema": {"openAPIV3Schema": {"type": "object"}}} for index in range(101)]
     spec = {"group": "example.com", "scope": "Cluster", "names": NAMES, "versions": versions}
@@ -84,7 +90,7 @@ def test_there_are_not_too_many_versions_and_columns() -> None:
     "schema",
     [
         {"type": "object", "properties": {f"p{index}": {"type": "foo"} for index in range(25_000)}},
-        {"type": "object", "properties": {"x" * 1_000_000: {"properties": {f"p{n}": {} for n in range(20_000)}}}},
+        {"type": "object", "properties": {"x" * 1_000: {"properties": {f"p{n}": {} for n in range(20_000)}}}},
         {"type": "object", "anyOf": [{"type": "x", "title": "y", "description": "z"}] * 20_000},
         {
             "type": "object",
@@ -107,6 +113,7 @@ def test_thousands_of_mistakes_make_no_long_answer(schema: Obj) -> None:
 # --- anything -------------------------------------------------------------------------------------
 
 TEXTS = st.sampled_from(["", "a", "k", "object", "array", "string", "integer", "set", "map", "atomic", "(", "metadata"])
+RULES_SAID = st.sampled_from(["", "true", "self", "self == oldSelf", "self.a > 1", "has(self.a", "size(self) < 3"])
 SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | TEXTS
 
 
@@ -141,6 +148,10 @@ def schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "x-kubernetes-preserve-unknown-fields": st.booleans(),
             "x-kubernetes-embedded-resource": st.booleans(),
             "x-kubernetes-int-or-string": st.booleans(),
+            "x-kubernetes-validations": st.lists(
+                st.fixed_dictionaries({}, optional={"rule": RULES_SAID, "message": TEXTS, "fieldPath": TEXTS}),
+                max_size=2,
+            ),
         },
     )
 

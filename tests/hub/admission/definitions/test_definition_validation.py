@@ -500,6 +500,16 @@ def test_defaults_are_what_their_schema_allows(schema: Obj, wrong: list[str]) ->
     assert with_a(**schema) == [f"{AT_A}.default: {text}" for text in wrong]
 
 
+def test_validation_rules_are_compiled_where_the_schema_is_right() -> None:
+    rules = [{"rule": "self + 'x'"}]
+    assert with_a(**{"type": "string", "x-kubernetes-validations": rules}) == [
+        f"{AT_A}.x-kubernetes-validations[0].rule: Invalid value: "
+        '{"Rule":"self + \'x\'","Message":"","MessageExpression":"","Reason":null,"FieldPath":"",'
+        '"OptionalOldSelf":null}: cel expression must evaluate to a bool'
+    ]
+    assert with_a(**{"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}) == []
+
+
 def test_schemas_that_differ_are_looked_at_apart() -> None:
     other = {"type": "object", "properties": {"spec": {"type": "foo"}}}
     (error,) = refused(definition(version(), version("v2", schema=other)))

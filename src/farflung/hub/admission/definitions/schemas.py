@@ -13,6 +13,9 @@ from farflung.machinery.errors import Obj
 MOST_PARTS: Final = 30_000  #: schemas in the schemas of one definition
 DEEPEST: Final = 100  #: schemas in each other
 MOST_SHOWN: Final = 500  #: schemas that a message shows
+MOST_RULES: Final = 1000  #: validation rules of one definition
+LONGEST_NAME: Final = 1000  #: characters of a property's name
+VALIDATIONS: Final = "x-kubernetes-validations"
 
 
 def as_schema(value: Any) -> Obj:
@@ -82,13 +85,18 @@ class TooDeep(Exception):
 
 def too_large(versions: Sequence[Obj]) -> str:
     """Why the schemas of a definition are more than can be looked at in good time; empty if they are not."""
-    count = 0
+    count = rules = 0
     for version in versions:
         try:
-            for _ in everything_in(schema_of(version) or {}):
+            for part in everything_in(schema_of(version) or {}):
                 count += 1
+                rules += len(part.get(VALIDATIONS) or ())
                 if count > MOST_PARTS:
                     return f"schemas of more than {MOST_PARTS} parts are not supported"
+                if rules > MOST_RULES:
+                    return f"more than {MOST_RULES} {VALIDATIONS} are not supported"
+                if any(len(name) > LONGEST_NAME for name in part.get("properties") or ()):
+                    return f"properties with names of more than {LONGEST_NAME} characters are not supported"
         except TooDeep:
             return f"schemas that nest more than {DEEPEST} levels deep are not supported"
     return ""
@@ -260,7 +268,7 @@ FIELDS: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
     ("XListMapKeys", "x-kubernetes-list-map-keys", _same),
     ("XListType", "x-kubernetes-list-type", _same),
     ("XMapType", "x-kubernetes-map-type", _same),
-    ("XValidations", "x-kubernetes-validations", _rules),
+    ("XValidations", VALIDATIONS, _rules),
 )
 
 

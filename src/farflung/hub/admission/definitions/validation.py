@@ -21,13 +21,14 @@ from farflung.hub.admission.definitions.conditions import (
 from farflung.hub.admission.definitions.default_values import default_problems
 from farflung.hub.admission.definitions.findings import place
 from farflung.hub.admission.definitions.openapi import check_root, check_schema
-from farflung.hub.admission.definitions.schemas import everything_in, schema_of, shown_versions, too_large
+from farflung.hub.admission.definitions.schemas import VALIDATIONS, everything_in, schema_of, shown_versions, too_large
 from farflung.hub.admission.definitions.selectable import check_selectable
 from farflung.hub.admission.definitions.structural import structural_problems
 from farflung.hub.admission.definitions.versions import check_columns, check_deprecation, check_subresources
 from farflung.hub.admission.fields import Errors, check_choice, check_immutable
 from farflung.hub.admission.registration import check_webhook_service, check_webhook_url
 from farflung.machinery import names
+from farflung.machinery.cel.crd import compile_validations
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_many
 
 SCOPES: Final = ("Cluster", "Namespaced")
@@ -230,6 +231,8 @@ def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors)
     found += check_schema(schema, where)
     if not found and any(part.get("$schema") for part in parts):
         found.append(invalid_value(where, "", "OpenAPIV3Schema 'schema' is not supported"))
+    if not found and any(VALIDATIONS in part for part in parts):
+        found += compile_validations(schema, where)[1]
     errors += found
 
 
