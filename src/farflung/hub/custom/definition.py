@@ -15,6 +15,7 @@ from typing import Final
 from farflung.apis import custom, definitions
 from farflung.apis.resource import Resource
 from farflung.hub.admission.embedded import OBJECT_META
+from farflung.hub.catalog.openapi.custom import published
 from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.custom.conform import CustomConformer
 from farflung.hub.custom.rules import rules_of
@@ -104,7 +105,8 @@ class Definition:
 
     def openapi(self, version: str) -> Own:
         """The definitions that describe a version to clients, by name."""
-        return {}
+        resource = next(one for one in self.resources if one.version == version)
+        return published(resource, self._versions[version].schema)
 
 
 def with_metadata(schema: Obj) -> Obj:

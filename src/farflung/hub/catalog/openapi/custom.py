@@ -1,0 +1,139 @@
+"""What clients are told of a custom resource: the schema of its definition, completed with what every object has."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from farflung.apis.definitions import META
+from farflung.apis.resource import Resource
+from farflung.hub.catalog.openapi.operations import group_version_kind
+from farflung.hub.catalog.openapi.schemas import Own
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.structural.node import DEEPEST
+
+CONVENTIONS: Final = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+OBJECT: Final = "x-kubernetes-group-version-kind"
+
+METADATA: Final[Obj] = {
+    "$ref": f"#/definitions/{META}ObjectMeta",
+    "description": f"Standard object's metadata. More info: {CONVENTIONS}#metadata",
+}
+LIST_METADATA: Final[Obj] = {
+    "$ref": f"#/definitions/{META}ListMeta",
+    "description": f"Standard list metadata. More info: {CONVENTIONS}#types-kinds",
+}
+API_VERSION_TEXT: Final = (
+    " defines the versioned schema of this representation of an object. Servers should convert recognized schemas to "
+    f"the latest internal value, and may reject unrecognized values. More info: {CONVENTIONS}#resources"
+)
+KIND_TEXT: Final = (
+    " is a string value representing the REST resource this object represents. Servers may infer this from the "
+    f"endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: {CONVENTIONS}#types-kinds"
+)
+EMBEDDED_KIND_TEXT: Final = (
+    " is a string value representing the type of this object. Servers may infer this from the endpoint the client "
+    f"submits requests to. Cannot be updated. In CamelCase. More info: {CONVENTIONS}#types-kinds"
+)
+TYPE_META: Final[Obj] = {
+    "apiVersion": {"type": "string", "description": f"APIVersion{API_VERSION_TEXT}"},
+    "kind": {"type": "string", "description": f"Kind{KIND_TEXT}"},
+}
+EMBEDDED: Final[Obj] = {
+    "apiVersion": {"type": "string", "description": f"apiVersion{API_VERSION_TEXT}"},
+    "kind": {"type": "string", "description": f"kind{EMBEDDED_KIND_TEXT}"},
+    "metadata": METADATA,
+}
+
+#: keywords that are told as they are
+TOLD: Final = frozenset(
+    {
+        "default",
+        "description",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "format",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "multipleOf",
+        "nullable",
+        "pattern",
+        "required",
+        "title",
+        "type",
+        "uniqueItems",
+    }
+)
+INTEGER_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
+
+
+def published(resource: Resource, schema: Any) -> Own:
+    """The definitions of a custom resource and of its lists, by name; `schema` is its version's openAPIV3Schema."""
+    return {
+        resource.definition: described_object(resource, schema),
+        f"{resource.definition.rpartition('.')[0]}.{resource.list_kind}": described_list(resource),
+    }
+
+
+def described_object(resource: Resource, schema: Any) -> Obj:
+    told: Obj = told_of(schema) if isinstance(schema, dict) else {"type": "object"}
+    told["properties"] = {**told.get("properties", {}), **TYPE_META, "metadata": METADATA}
+    return {**told, OBJECT: [group_version_kind(resource.group, resource.version, resource.kind)]}
+
+
+def described_list(resource: Resource) -> Obj:
+    items: Obj = {
+        "type": "array",
+        "description": f"List of {resource.plural}. More info: {CONVENTIONS}",
+        "items": {"$ref": f"#/definitions/{resource.definition}"},
+    }
+    return {
+        "type": "object",
+        "description": f"{resource.list_kind} is a list of {resource.kind}",
+        "required": ["items"],
+        "properties": {**TYPE_META, "items": items, "metadata": LIST_METADATA},
+        OBJECT: [group_version_kind(resource.group, resource.version, resource.list_kind)],
+    }
+
+
+def told_of(schema: Obj, depth: int = DEEPEST) -> Obj:
+    """A node of a schema, as clients are told of it."""
+    if not depth:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    told: Obj = {}
+    for keyword, value in schema.items():
+        match keyword:
+            case "properties" if isinstance(value, dict):
+                told[keyword] = {name: told_of(one, depth - 1) for name, one in value.items()}
+            case "items" | "additionalProperties" | "not":
+                told[keyword] = told_of(value, depth - 1) if isinstance(value, dict) else value
+            case "allOf" | "anyOf" | "oneOf" if isinstance(value, list):
+                told[keyword] = [told_of(one, depth - 1) for one in value]
+            case _ if keyword in TOLD or keyword.startswith("x-kubernetes-"):
+                told[keyword] = value
+    if told.get("x-kubernetes-int-or-string") and "type" not in told:
+        _tell_of_integer_or_string(told)
+    return _with_identity(told) if told.get("x-kubernetes-embedded-resource") else told
+
+
+def _tell_of_integer_or_string(told: Obj) -> None:
+    if told.get("anyOf") == INTEGER_OR_STRING:
+        return
+    alternatives: Obj = {"anyOf": INTEGER_OR_STRING}
+    if "anyOf" not in told:
+        told |= alternatives
+    elif alternatives not in told.get("allOf", ()):
+        told["allOf"] = [alternatives, *told.get("allOf", ())]
+
+
+def _with_identity(told: Obj) -> Obj:
+    """An embedded object."""
+    required = told.get("required") or []
+    missing = [name for name in ("kind", "apiVersion") if name not in required]
+    return {**told, "properties": {**told.get("properties", {}), **EMBEDDED}, "required": [*required, *missing]}
