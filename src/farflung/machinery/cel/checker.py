@@ -12,7 +12,7 @@ from farflung.machinery.cel import ast
 from farflung.machinery.cel.ast import Expression
 from farflung.machinery.cel.declarations import Function, Functions, Overload
 from farflung.machinery.cel.errors import Issue
-from farflung.machinery.cel.inference import ANYTHING, Inference, is_generic
+from farflung.machinery.cel.inference import ANYTHING, Inference
 from farflung.machinery.cel.types import (
     BOOL,
     BYTES,
@@ -41,6 +41,7 @@ LITERALS: Final[Mapping[type, Type]] = {
     bytes: BYTES,
     type(None): NULL,
 }
+_Resolution = tuple[Type, tuple[Overload, ...]]
 RANGES: Final = "(must be list, map, or dynamic)"
 
 
@@ -61,20 +62,21 @@ class Checker:
         self._inference = inference
         self._homogeneous = homogeneous
         self._scope: dict[str, list[Type]] = {}
-        self._nodes: list[Expression] = []
+        self._resolutions: dict[tuple[str, bool, tuple[str, ...]], _Resolution] = {}
+        self.nodes: list[Expression] = []  #: that were checked, each once
         self.issues: list[Issue] = []
         self.references: set[str] = set()  #: the variables of the environment that are used
 
     def check(self, tree: Expression) -> Expression:
         """The tree with its types, or one that is of no use if there are issues."""
         root = self._check(tree)
-        for node in self._nodes:
+        for node in self.nodes:
             node.type = self._inference.resolve(node.type, final=True)
         return root
 
     def _check(self, node: Expression) -> Expression:
         checked: Expression = _CHECKS[type(node)](self, node)
-        self._nodes.append(checked)
+        self.nodes.append(checked)
         return checked
 
     def _complain(self, node: ast.Node, message: str) -> None:
@@ -208,35 +210,43 @@ class Checker:
     def _overloaded(self, node: ast.Call, function: Function) -> None:
         operands = node.arguments if node.target is None else [node.target, *node.arguments]
         found = [operand.type for operand in operands]
+        node.function = function.name
+        node.type, node.overloads = self._resolved(function, node.target is not None, found)
+        if not node.overloads:
+            signature = self._signature(node)
+            self._complain(node, f"found no matching overload for '{function.name}' applied to '{signature}'")
+
+    def _resolved(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
+        """The overloads that take these types, and what they return.  For plain types it is always the same."""
+        if any(each.parameters or each.kind is Kind.PARAMETER for each in found):
+            return self._resolve(function, member, found)
+        key = (function.name, member, tuple(each.name for each in found))
+        if key not in self._resolutions:
+            self._resolutions[key] = self._resolve(function, member, found)
+        return self._resolutions[key]
+
+    def _resolve(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
         matching: list[Overload] = []
-        result: Type | None = None
+        result: Type = ERROR
         for overload in function.overloads:
-            if overload.member is (node.target is None) or len(overload.arguments) != len(found):
+            if overload.member is not member or len(overload.arguments) != len(found):
                 continue
             returned = self._fit(overload, found)
             if returned is None:
                 continue
-            matching.append(overload)
-            if result is None:
+            if not matching:
                 result = returned
             elif result.kind is not Kind.DYN and not self._inference.same(result, returned):
                 result = DYN
-        if result is None:
-            self._complain(
-                node, f"found no matching overload for '{function.name}' applied to '{self._signature(node)}'"
-            )
-        node.function = function.name
-        node.type = result or ERROR
-        node.overloads = tuple(matching)
+            matching.append(overload)
+        return result, tuple(matching)
 
     def _fit(self, overload: Overload, found: list[Type]) -> Type | None:
         """What the overload returns for arguments of these types; None if they do not fit."""
-        declared = [*overload.arguments, overload.result]
-        if is_generic(declared):
-            declared = self._inference.instantiate(declared)
-        if not self._inference.assign_all(found, declared[:-1]):
-            return None
-        return self._inference.resolve(declared[-1])
+        if not overload.generic:
+            return overload.result if self._inference.assign_all(found, overload.arguments) else None
+        *arguments, result = self._inference.instantiate((*overload.arguments, overload.result))
+        return self._inference.resolve(result) if self._inference.assign_all(found, arguments) else None
 
     def _signature(self, node: ast.Call) -> str:
         target = f"{self._shown(node.target.type)}." if node.target else ""

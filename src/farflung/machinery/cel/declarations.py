@@ -10,10 +10,10 @@ its dots in its name (`optional.of`, `sets.contains`).  Ids of overloads are tho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from farflung.machinery.cel.types import Type
+from farflung.machinery.cel.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,14 @@ class Overload:
     member: bool = False
     implementation: Callable[..., Any] | None = None
     cost: Callable[[tuple[Any, ...], Any], int] | None = None
+    generic: bool = field(init=False, compare=False)  #: whether there are type parameters
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "generic", _is_generic((*self.arguments, self.result)))
+
+
+def _is_generic(types: Iterable[Type]) -> bool:
+    return any(each.kind is Kind.PARAMETER or _is_generic(each.parameters) for each in types)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.machinery.cel import types
+from farflung.machinery.cel import constants, types
 from farflung.machinery.cel.ast import Expression
 from farflung.machinery.cel.checker import Checker
 from farflung.machinery.cel.declarations import Functions
@@ -21,8 +21,8 @@ from farflung.machinery.cel.types import DYN, Type
 __all__ = ["Checked", "CompileError", "Environment"]
 
 #: comparisons of types that a check may take: a number for any expression, and more for each of its characters
-STEPS: Final = 5_000
-STEPS_PER_CHARACTER: Final = 150
+STEPS: Final = 20_000
+STEPS_PER_CHARACTER: Final = 30
 
 #: what expressions may call a type; an object of it is what `type(x)` gives
 NAMED: Final[Mapping[str, Type]] = {
@@ -81,6 +81,7 @@ class Environment:
         inference = Inference(STEPS + STEPS_PER_CHARACTER * len(text))
         checker = Checker(self._variables, NAMED, self._functions, inference, self._homogeneous)
         root = checker.check(tree)
-        if checker.issues:
-            raise CompileError(text, checker.issues)
+        issues = checker.issues or constants.issues(checker.nodes)
+        if issues:
+            raise CompileError(text, issues)
         return Checked(text, root, root.type, frozenset(checker.references))

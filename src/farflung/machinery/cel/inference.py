@@ -39,15 +39,19 @@ class Inference:
         if len(sources) != len(targets):
             return False
         mark = len(self._trail)
-        if all(self._assign(source, target) for source, target in zip(sources, targets, strict=True)):
-            return True
+        for source, target in zip(sources, targets, strict=True):
+            if not self._assign(source, target):
+                self._take_back(mark)
+                return False
+        return True
+
+    def _take_back(self, mark: int) -> None:
         while len(self._trail) > mark:
             name, before = self._trail.pop()
             if before is None:
                 del self._bound[name]
             else:
                 self._bound[name] = before
-        return False
 
     def instantiate(self, types: Sequence[Type]) -> list[Type]:
         """The types with variables of their own instead of their parameters."""
@@ -160,8 +164,3 @@ class Inference:
 
 def _with(of: Type, parameters: tuple[Type, ...]) -> Type:
     return Type(of.kind, of.name, parameters, of.fields, of.max_size, of.list_type, of.list_keys)
-
-
-def is_generic(types: Sequence[Type]) -> bool:
-    """Whether any of them has a type parameter."""
-    return any(each.kind is Kind.PARAMETER or is_generic(each.parameters) for each in types)

@@ -197,7 +197,9 @@ class _Parser:
         return self._make.select(dot.offset, operand, self._field(name))
 
     def _field(self, name: Token) -> str:
-        return name.text.strip("`")
+        if name.kind == ESCAPED_IDENTIFIER:
+            self.issues.append(Issue(name.offset, "unsupported syntax: '`'"))
+        return name.text
 
     def _index(self, operand: Expression) -> Expression:
         bracket = self._stream.take()
