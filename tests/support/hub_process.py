@@ -44,10 +44,12 @@ def refused(*arguments: str, wrapper: Sequence[str] = ()) -> tuple[int, str]:
 class HubProcess:
     """Runs from construction, which waits for the ready line, until `stop` or `kill`."""
 
-    def __init__(self, directory: Path, *, port: int = 0, wrapper: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = 0, wrapper: Sequence[str] = (), arguments: Sequence[str] = ()
+    ) -> None:
         self.directory = directory
         self._log = directory.with_name(f"{directory.name}.log")
-        command = [*wrapper, FARFLUNG, "hub", "--root-directory", str(directory), "--port", str(port)]
+        command = [*wrapper, FARFLUNG, "hub", "--root-directory", str(directory), "--port", str(port), *arguments]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
