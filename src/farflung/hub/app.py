@@ -163,14 +163,14 @@ class Hub:
         try:
             answer = self._perform(call, verb)
         except ApiError as error:
-            raise warned(error, call) from None
+            raise respond.warned(error, [call.resource.deprecated]) from None
         return answer if isinstance(answer, Response | Stream) else self._deprecated_later(call, answer)
 
     async def _deprecated_later(self, call: Call, answer: Awaitable[Answer]) -> Answer:
         try:
             return await answer
         except ApiError as error:
-            raise warned(error, call) from None
+            raise respond.warned(error, [call.resource.deprecated]) from None
 
     def _perform(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
         target, resource = call.target, call.resource
@@ -240,12 +240,6 @@ class Hub:
 def first_part(path: str) -> str:
     """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
     return path[1:].partition("/")[0]
-
-
-def warned(error: ApiError, call: Call) -> ApiError:
-    """An error that also says that its resource is deprecated."""
-    error.headers = [*respond.warning_headers(call), *error.headers]
-    return error
 
 
 def page_not_found() -> Response:

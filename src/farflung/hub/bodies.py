@@ -212,10 +212,12 @@ class PatchContext:
 def conform_patched(document: Any, shape: Shape, context: PatchContext, patch: Obj | None = None) -> Body:
     """The result of a patch, made to fit.  Of a strategic merge patch, `patch`, what is left of it is shown instead of
     the result when that does not fit."""
+    # conforming takes away what is unknown, which is to be shown
+    shown = _sorted_text(document) if shape.custom and context.options.field_validation == "Strict" else ""
 
     def refused(why: str) -> ApiError:
         if patch is None:
-            return invalid("", "", "", [invalid_value("patch", _as_text(document), why)])
+            return invalid("", "", "", [invalid_value("patch", shown or _as_text(document), why)])
         return invalid("", "", "", [invalid_value("patch", go_text.plain(patch), _unrestorable(why))])
 
     if not isinstance(document, dict):
@@ -288,6 +290,14 @@ def _as_text(document: Any) -> str:
     except (KeyError, TypeError):
         return encoded.decode()
     return orjson.dumps(text).decode()
+
+
+def _sorted_text(document: Any) -> str:
+    """The same for a custom resource, which has no fields but those of JSON."""
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError:
+        return json.TOO_DEEP
 
 
 def decode_applied(request: Request, shape: Shape, options: WriteOptions) -> Obj:

@@ -88,7 +88,10 @@ class Kind:
 
     def document(self, entry: Entry) -> bytes:
         """The object of an entry, as clients see it, in JSON."""
-        return entry.value if self.is_plain(entry) else objects.encode(self.resource, self.read(entry))
+        if self.is_plain(entry):
+            return entry.value
+        document = objects.encode(self.resource, self.read(entry))
+        return document if entry.revision else objects.without_revision(document)
 
     def encode(self, obj: Obj, *, before: int = 0) -> bytes:
         """An object in the form of the rules, as it is stored.  Raises 413 for one that is too large, unless it was

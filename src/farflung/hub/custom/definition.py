@@ -22,6 +22,8 @@ from farflung.hub.custom.rules import rules_of
 from farflung.hub.custom.scale import CustomScaling
 from farflung.hub.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.shapes import Shape
+from farflung.machinery.cel.crd import compile_validations
+from farflung.machinery.cel.validation import Validations
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.model import Schema
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
@@ -45,6 +47,11 @@ class Version:
     @cached_property
     def structural(self) -> Structural:
         return compile_structural(self.schema, OBJECT_META)
+
+    @cached_property
+    def validations(self) -> Validations | None:
+        tree, _ = compile_validations(self.schema, "")
+        return None if tree is None else Validations(tree)
 
 
 class Definition:
@@ -77,7 +84,7 @@ class Definition:
         schema = Schema(with_metadata(version.schema), definitions.schema)
         conformer = CustomConformer(version.structural)
         shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
-        rules = rules_of(resource, version.structural, None)
+        rules = rules_of(resource, version.structural, version.validations)
         stored = replace(resource, version=self._stored)
         paths = self._scales[version.name]
         scaling = None if paths is None else CustomScaling(resource, paths)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from farflung.apis.resource import Resource
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
+from farflung.machinery.cel.validation import Validations
 from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.schema.structural.structural import Structural
 
 STATUS: Final = "status"
-
-
-class Validations(Protocol):
-    """The `x-kubernetes-validations` of a schema."""
-
-    def check(self, new: Obj, old: Obj | None) -> list[FieldError]: ...
 
 
 def rules_of(resource: Resource, structural: Structural, validations: Validations | None) -> Rules:
@@ -47,7 +42,7 @@ def rules_of(resource: Resource, structural: Structural, validations: Validation
 
 #: said once when an expression might trip over what is wrong already
 UNCHECKED: Final = invalid_value(
-    "",
+    "<nil>",
     None,
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation",

@@ -16,7 +16,7 @@ from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import manager_of, own
-from farflung.machinery.errors import Obj, already_exists, bad_request
+from farflung.machinery.errors import ApiError, Obj, already_exists, bad_request
 from farflung.store.base import ABSENT, Conflict, Entry
 
 GENERATED_BASE_LIMIT: Final = 58
@@ -30,7 +30,11 @@ async def create(call: Call) -> Answer:
     representation = respond.negotiated(call, many=False)
     body = decode_object(call.request, call.kind.shape, options, call.shape)
     warnings = body.warnings
-    entry = await create_object(call, call.kind.enter(body.obj), options, warnings, owner=manager_of(call, options))
+    owner = manager_of(call, options)
+    try:
+        entry = await create_object(call, call.kind.enter(body.obj), options, warnings, owner=owner)
+    except ApiError as error:
+        raise respond.warned(error, warnings) from None
     return respond.with_entry(call, representation, entry, status=201, warnings=warnings)
 
 

@@ -67,8 +67,18 @@ def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str,
     deprecated = call.resource.deprecated
     if not warnings and not deprecated:
         return []
-    texts = [deprecated, *warnings] if deprecated else warnings
-    return [("Warning", f"299 - {quoted(text)}") for text in shortened(texts)]
+    return headers_of([deprecated, *warnings] if deprecated else warnings)
+
+
+def headers_of(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    return [("Warning", f"299 - {quoted(text)}") for text in shortened(warnings)]
+
+
+def warned(error: ApiError, warnings: Sequence[str]) -> ApiError:
+    """A refusal with the warnings that had come up before it."""
+    if warnings:
+        error.headers = [*headers_of(warnings), *error.headers]
+    return error
 
 
 WARNINGS_LENGTH: Final = 4096  #: characters of all warnings together, before each is cut

@@ -105,6 +105,13 @@ def check_may_create(call: Call) -> None:
 async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
     """Apply a change to the object the path names, and again if somebody else was faster: a client that insists on
     the version it saw is then refused.  Nothing is written when nothing changed."""
+    try:
+        return await changed(call, change, options)
+    except ApiError as error:
+        raise respond.warned(error, change.warnings) from None
+
+
+async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
     for _ in range(ATTEMPTS):
         entry = call.found()
         old = call.kind.present(objects.decode(entry))
