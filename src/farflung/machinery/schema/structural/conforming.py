@@ -1,11 +1,12 @@
 """What an object becomes before it is looked at: unknown fields go, nulls go, defaults come.
 
 Kubernetes prunes, drops nulls and defaults one after the other.  All three go from the root to the leaves and look at
-one object at a time, so here each object meets all three before its fields do.
+one object at a time, so here each object meets all of them before its fields do.
 
     prune      fields that the schema does not know
     nulls      of fields that may not be null and have no default; the others get their default
     default    fields that are not there
+    numbers    in the form in which Go writes them
 
 A node is compiled to a function that changes a value in place.  Nodes at which nothing can happen have none.  Values
 that are not of their schema's type are left alone: they will be refused.
@@ -14,23 +15,25 @@ that are not of their schema's type are left alone: they will be refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.fitting import LARGEST_PLAN, MOST_PLANS
 from farflung.machinery.schema.structural.node import IDENTITY, Node
+from farflung.machinery.schema.structural.numbers import settle, settled
 
 Unknown = list[tuple[Any, str]]  #: objects, and the names of fields in them that are not known
 Change = Callable[[Any, Unknown], None]  #: changes a dict or a list in place, but for what is unknown in it
 
 
 class Steps(NamedTuple):
-    """Which of the three are done."""
+    """Which of these are done."""
 
     prune: bool
     default: bool  #: and nulls
+    numbers: bool
 
 
 class Plan(NamedTuple):
@@ -39,6 +42,7 @@ class Plan(NamedTuple):
     unknown: list[str]
     missing: list[tuple[str, Callable[[], Any]]]  #: fields, and what makes their defaults
     below: list[tuple[str, type, Change]]  #: fields to go on with if they are of a type
+    numbers: list[str]  #: fields that may be numbers
 
 
 def compiled(node: Node, steps: Steps) -> Change | None:
@@ -76,14 +80,16 @@ class _Compiler:
     def below(self, node: Node, name: str, *, root: bool) -> list[tuple[type, Change]]:
         """Of a property.  Identity is not pruned, but may have defaults."""
         if name in IDENTITY and (root or node.embedded):
-            return _Compiler(Steps(prune=False, default=self._steps.default)).changes(node.properties[name])
+            return _Compiler(self._steps._replace(prune=False)).changes(node.properties[name])
         return self.changes(node.properties[name])
 
     def rest(self, node: Node) -> list[tuple[type, Change]]:
         """Of fields that are no properties.  If nothing is known of them but that they may be there, they are empty."""
         if node.values is not None:
             return self.changes(node.values)
-        return [(dict, _emptied), (list, _emptied)] if node.open and self._steps.prune else []
+        if node.open and self._steps.prune:
+            return [(dict, _emptied), (list, _emptied)]
+        return [(dict, _settle), (list, _settle)] if self._steps.numbers else []
 
     @property
     def steps(self) -> Steps:
@@ -94,15 +100,18 @@ class _Compiler:
     def _lists(self, node: Node, *, kept: bool) -> Change | None:
         kept = kept or node.preserving
         if node.items is None:
-            return _emptied if self._steps.prune and not kept else None
+            return _emptied if self._steps.prune and not kept else _settle if self._steps.numbers else None
         changes = self.changes(node.items, kept=kept)
         default = copier(node.items.default) if self._fills(node.items) else None
-        if not changes and default is None:
+        numbers = self._steps.numbers and may_be_number(node.items)
+        if not changes and default is None and not numbers:
             return None
 
         def change(value: list[Any], unknown: Unknown) -> None:
             if default is not None and None in value:
                 value[:] = [default() if item is None else item for item in value]
+            if numbers:
+                value[:] = [settled(item) if type(item) is float or type(item) is int else item for item in value]
             for exact, deeper in changes:
                 for item in value:
                     if item.__class__ is exact:
@@ -121,20 +130,29 @@ class _Fields:
     def __init__(self, compiler: _Compiler, node: Node, *, root: bool, kept: bool) -> None:
         steps = compiler.steps
         self._node = node
+        identity = IDENTITY if root or node.embedded else frozenset()
+        self._known = identity.union(node.properties)
+        self._closed = steps.prune and not (kept or node.preserving or node.open)
         self._below = {name: compiler.below(node, name, root=root) for name in node.properties}
-        self._rest = compiler.rest(node)
+        self._rest = [] if self._closed else compiler.rest(node)
         self._defaults = {
             name: copier(one.default) for name, one in node.properties.items() if one.has_default and steps.default
         }
-        self._closed = steps.prune and not (kept or node.preserving or node.open)
-        self._known = frozenset(node.properties) | (IDENTITY if root or node.embedded else frozenset())
         self._drops_nulls = steps.default and bool(node.properties or node.values)
+        self._numbers = frozenset(name for name, one in node.properties.items() if may_be_number(one) and steps.numbers)
+        self._other_numbers = steps.numbers and not self._closed and (not node.values or may_be_number(node.values))
         self._plans: dict[tuple[str, ...], Plan] = {}
 
     @property
     def does_something(self) -> bool:
         return bool(
-            self._closed or self._defaults or self._drops_nulls or self._rest or any(map(bool, self._below.values()))
+            self._closed
+            or self._defaults
+            or self._drops_nulls
+            or self._rest
+            or self._numbers
+            or self._other_numbers
+            or any(self._below.values())
         )
 
     def change(self, value: Obj, unknown: Unknown) -> None:
@@ -150,6 +168,10 @@ class _Fields:
             unknown.append((value, name))
         for name, default in plan.missing:
             value[name] = default()
+        for name in plan.numbers:
+            item = value[name]
+            if type(item) is float or type(item) is int:
+                value[name] = settled(item)
         for name, exact, deeper in plan.below:
             item = value[name]
             if item.__class__ is exact:
@@ -160,8 +182,15 @@ class _Fields:
         present = frozenset(names)
         missing = [(name, default) for name, default in self._defaults.items() if name not in present]
         there = [*names, *(name for name, _ in missing)]
-        below = [(name, *change) for name in there for change in self._below.get(name, self._rest)]
-        return Plan(unknown, missing, below)
+        below = [(name, *change) for name in there for change in self._changes(name)]
+        numbers = [name for name in names if self._may_be_number(name)]
+        return Plan(unknown, missing, below, numbers)
+
+    def _changes(self, name: str) -> list[tuple[type, Change]]:
+        return self._below.get(name, []) if name in self._known else self._rest
+
+    def _may_be_number(self, name: str) -> bool:
+        return self._other_numbers if name not in self._known else name in self._numbers
 
     def _drop_nulls(self, value: Obj) -> None:
         """Where none may be; a default will take the place of some."""
@@ -183,6 +212,17 @@ def _emptied(value: Any, unknown: Unknown) -> None:
             unknown += [(item, name) for name in item]
         elif type(item) is list:
             rest += item
+
+
+def _settle(value: Any, unknown: Unknown) -> None:
+    settle(value)
+
+
+def may_be_number(node: Node) -> bool:
+    return not node.types or not NUMBER_TYPES.isdisjoint(node.types)
+
+
+NUMBER_TYPES: Final = frozenset({"integer", "number"})
 
 
 def copier(value: Any) -> Callable[[], Any]:

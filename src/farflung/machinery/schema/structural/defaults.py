@@ -102,7 +102,7 @@ def _invalid(node: Node, field: str) -> list[FieldError]:
 
 def _is_pruned(node: Node) -> bool:
     unknown: Unknown = []
-    for exact, change in conforming.changes(node, Steps(prune=True, default=False)):
+    for exact, change in conforming.changes(node, Steps(prune=True, default=False, numbers=False)):
         if type(node.default) is exact:
             change(_copy(node.default), unknown)
     return not unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 LEAST: Final = -(2**63)
@@ -105,21 +106,21 @@ def plain(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 1e6 else value
 
 
-def settle(value: Any) -> Any:
-    """The value with whole floats made integers, in place: Go writes 1.0 as 1, and its clients read no other."""
-    if type(value) is float:
-        return _settled(value)
+def settle(value: Any) -> None:
+    """Numbers in an object or a list as Go writes them, in place."""
     rest = [value]
     for container in rest:
-        if type(container) is not dict and type(container) is not list:
-            continue
         for place, item in container.items() if type(container) is dict else enumerate(container):
-            if type(item) is float:
-                container[place] = _settled(item)
+            if type(item) is float or type(item) is int:
+                container[place] = settled(item)
             elif type(item) is dict or type(item) is list:
                 rest.append(item)
-    return value
 
 
-def _settled(number: float) -> int | float:
-    return int(number) if number.is_integer() and LEAST <= number < MOST else number
+def settled(number: int | float) -> int | float:
+    """1.0 is written as 1, and clients that want an integer read no other; what has more than 64 bits is a float."""
+    if type(number) is int:
+        return number if LEAST <= number <= MOST else settled(float(number))
+    if not float(number).is_integer() or not -(2.0**63) <= number < 2.0**64:
+        return number
+    return int(Decimal(repr(number)))

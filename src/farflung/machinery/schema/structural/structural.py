@@ -31,9 +31,9 @@ class Structural:
         self._node = node
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
-        self._conform = conforming.compiled(node, Steps(prune=True, default=True))
-        self._prune = conforming.compiled(node, Steps(prune=True, default=False))
-        self._default = conforming.compiled(node, Steps(prune=False, default=True))
+        self._conform = conforming.compiled(node, Steps(prune=True, default=True, numbers=True))
+        self._prune = conforming.compiled(node, Steps(prune=True, default=False, numbers=False))
+        self._default = conforming.compiled(node, Steps(prune=False, default=True, numbers=False))
         self._fits = fitting.compiled(node)
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
