@@ -113,6 +113,7 @@ async def test_who_says_nothing_sees_nothing(hub: LocalHub) -> None:
 
 
 async def test_somebody_is_told_what_they_may_not(hub: LocalHub) -> None:
+    await hub.furnish_roles()
     hub.token = USER_TOKEN
     user = 'User "somebody" cannot'
 
@@ -207,6 +208,7 @@ async def test_who_is_to_be_somebody_else_without_a_name_is_not_taken_for_themse
 
 
 async def test_an_administrator_can_see_what_anybody_may(hub: LocalHub) -> None:
+    await hub.furnish_roles()
     assert (await hub.get("/version", impersonate_user="system:anonymous")).status == 200
     assert (await hub.get("/apis", impersonate_user="system:anonymous")).status == 403
     assert (await hub.get("/apis", impersonate_user="other")).status == 200

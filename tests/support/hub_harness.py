@@ -17,6 +17,7 @@ from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
 from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
@@ -206,6 +207,12 @@ class LocalHub:
         """What housekeeping would bring: the default namespace and its account."""
         await self.create("/api/v1/namespaces", {"metadata": {"name": "default"}})
         await self.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        return self
+
+    async def furnish_roles(self) -> LocalHub:
+        """The default roles and bindings; nobody fills the aggregated ones."""
+        for obj in (*default_roles(), *default_bindings()):
+            await self.create(f"/apis/rbac.authorization.k8s.io/v1/{obj['kind'].lower()}s", obj)
         return self
 
     def later(self, seconds: float) -> None:
