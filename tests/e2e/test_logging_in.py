@@ -1,0 +1,266 @@
+"""Logging in to a real hub: with tokens that were handed out, tokens of ServiceAccounts, and certificates."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from hub_process import FARFLUNG, PATIENCE, HubProcess, Json, eventually
+from kubectl_runner import Kubectl
+
+from farflung.hub.auth.tokens import token_hash
+
+SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+SECRETS = "/api/v1/namespaces/default/secrets"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+def farflung(hub: HubProcess, *arguments: str) -> str:
+    command = [FARFLUNG, *arguments, "--root-directory", str(hub.directory)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+
+
+def whoami(hub: HubProcess, token: str = "", tls: ssl.SSLContext | None = None) -> Json | None:
+    """Who the hub takes somebody for; None if it is 401."""
+    assert hub.address.hostname is not None
+    connection = http.client.HTTPSConnection(hub.address.hostname, hub.port, timeout=PATIENCE, context=tls or hub.tls)
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        connection.request("POST", SELF, b"{}", headers)
+        answer = connection.getresponse()
+        content = orjson.loads(answer.read())
+    finally:
+        connection.close()
+    if answer.status == 401:
+        assert content["message"] == "Unauthorized"
+        return None
+    assert answer.status == 201, content
+    found: Json = content["status"]["userInfo"]
+    return found
+
+
+def name_of(user: Json | None) -> str | None:
+    return None if user is None else user["username"]
+
+
+def certificate_request(name: str, group: str, key: ec.EllipticCurvePrivateKey, common_name: str) -> Json:
+    organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)
+    subject = x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "request": base64.b64encode(made.public_bytes(Encoding.PEM)).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client",
+            "usages": ["client auth"],
+            "expirationSeconds": 3600,
+        },
+    }
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+# --- tokens that were handed out ------------------------------------------------------------------
+
+
+def test_a_token_is_good_as_soon_as_it_is_handed_out_and_not_for_long_after_it_was_revoked(hub: HubProcess) -> None:
+    assert whoami(hub, "nonsense") is None
+    token = farflung(hub, "token", "create", "ann", "--group", "dev").strip()
+    user = whoami(hub, token)
+    assert user is not None
+    assert (user["username"], user["groups"]) == ("ann", ["dev", "system:authenticated"])
+    farflung(hub, "token", "revoke", "ann")
+    eventually(lambda: whoami(hub, token) is None, "the end of a revoked token")
+    assert name_of(whoami(hub, hub.token)) == "farflung-admin"
+
+
+def test_kubectl_uses_the_kubeconfig_of_a_user(kubectl: Kubectl) -> None:
+    name = f"user-{kubectl.namespace}"
+    config = kubectl.home / "user.kubeconfig"
+    config.write_text(farflung(kubectl.hub, "token", "create", name, "-o", "kubeconfig", "--expires", "1h"))
+    assert kubectl(f"auth whoami -o jsonpath='{{.status.userInfo.username}}' --kubeconfig {config}") == name
+    assert "forbidden" in kubectl.fails(f"get secrets --kubeconfig {config}").lower()
+
+
+# --- tokens of ServiceAccounts --------------------------------------------------------------------
+
+
+def test_kubectl_creates_tokens_of_accounts(kubectl: Kubectl) -> None:
+    kubectl("create serviceaccount robot")
+    token = kubectl("create token robot --duration=10m").strip()
+    assert name_of(whoami(kubectl.hub, token)) == f"system:serviceaccount:{kubectl.namespace}:robot"
+    kubectl("create secret generic safe")
+    bound = kubectl("create token robot --bound-object-kind=Secret --bound-object-name=safe").strip()
+    assert whoami(kubectl.hub, bound) is not None
+    kubectl("delete secret safe")
+    assert whoami(kubectl.hub, bound) is None
+    assert whoami(kubectl.hub, token) is not None
+    kubectl("delete serviceaccount robot")
+    assert whoami(kubectl.hub, token) is None
+    assert kubectl.fails("create token robot") == 'error: failed to create token: serviceaccounts "robot" not found'
+    too_short = kubectl.fails("create token default --duration=10s")
+    assert too_short.endswith("Invalid value: 10: may not specify a duration less than 10 minutes")
+
+
+def test_a_token_in_a_secret_goes_with_its_account(kubectl: Kubectl) -> None:
+    kubectl("create serviceaccount robot")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "robot-token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    kubectl("create -f -", stdin=yaml.safe_dump(secret))
+    eventually(lambda: kubectl.value("secret robot-token", ".data.token") != "", "the token")
+    token = base64.b64decode(kubectl.value("secret robot-token", ".data.token")).decode()
+    assert name_of(whoami(kubectl.hub, token)) == f"system:serviceaccount:{kubectl.namespace}:robot"
+    assert base64.b64decode(kubectl.value("secret robot-token", r".data.ca\.crt")).startswith(b"-----BEGIN CERTIFICATE")
+    kubectl("delete serviceaccount robot")
+    assert whoami(kubectl.hub, token) is None
+    eventually(lambda: not kubectl.exists("secret robot-token"), "the end of the secret")
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+def test_whoever_gets_a_certificate_approved_logs_in_with_it(kubectl: Kubectl) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = f"csr-{kubectl.namespace}"
+    kubectl("create -f -", stdin=yaml.safe_dump(certificate_request(name, "dev", key, f"ann-{name}")))
+    assert kubectl.table(f"get csr {name}")[1][-1] == "Pending"
+    kubectl(f"certificate approve {name}")
+    eventually(lambda: kubectl.value(f"csr {name}", ".status.certificate") != "", "the certificate")
+    assert kubectl.table(f"get csr {name}")[1][-1] == "Approved,Issued"
+
+    certificate = kubectl.home / "client.crt"
+    certificate.write_bytes(base64.b64decode(kubectl.value(f"csr {name}", ".status.certificate")))
+    (kubectl.home / "client.key").write_bytes(key_pem(key))
+    tls = ssl.create_default_context(cafile=str(kubectl.hub.directory / "ca.crt"))
+    tls.load_cert_chain(certificate, kubectl.home / "client.key")
+    user = whoami(kubectl.hub, tls=tls)
+    assert user is not None
+    assert (user["username"], user["groups"]) == (f"ann-{name}", ["dev", "system:authenticated"])
+
+    config = yaml.safe_load(kubectl.kubeconfig.read_text())
+    config["users"][0]["user"] = {
+        "client-certificate": str(certificate),
+        "client-key": str(kubectl.home / "client.key"),
+    }
+    (kubectl.home / "certificate.kubeconfig").write_text(yaml.safe_dump(config))
+    shown = kubectl("auth whoami -o jsonpath='{.status.userInfo.username}' --kubeconfig certificate.kubeconfig")
+    assert shown == f"ann-{name}"
+
+
+def test_a_denied_request_gets_nothing(kubectl: Kubectl) -> None:
+    name = f"denied-{kubectl.namespace}"
+    key = ec.generate_private_key(ec.SECP256R1())
+    kubectl("create -f -", stdin=yaml.safe_dump(certificate_request(name, "dev", key, "ann")))
+    kubectl(f"certificate deny {name}")
+    assert kubectl.table(f"get csr {name}")[1][-1] == "Denied"
+    assert kubectl.fails(f"certificate approve {name}") == (
+        f'error: certificate signing request "{name}" is already Denied'
+    )
+    masters = certificate_request(f"masters-{kubectl.namespace}", "system:masters", key, "ann")
+    refused = kubectl.fails("create -f -", stdin=yaml.safe_dump(masters))
+    assert "signer with system:masters group is not allowed" in refused
+
+
+# --- a hub of its own -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def verbose_hub(tmp_path: Path) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path / "data", arguments=["-v"])
+    try:
+        yield hub
+    finally:
+        hub.kill()
+
+
+def test_tokens_and_keys_outlive_the_hub_that_made_them_and_are_in_no_log(verbose_hub: HubProcess) -> None:
+    hub = verbose_hub
+    secrets = {"administrator": hub.token}
+    with hub.client() as client:
+        account = client.request("POST", f"{ACCOUNTS}/default/token", {"spec": {}}).json
+        secrets["account"] = account["status"]["token"]
+        vault = client.request("POST", f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["vault"]}}).json
+        secrets["vault"] = vault["status"]["token"]
+        annotations = {"kubernetes.io/service-account.name": "default"}
+        kind = "kubernetes.io/service-account-token"
+        client.create(SECRETS, {"metadata": {"name": "legacy", "annotations": annotations}, "type": kind})
+        eventually(lambda: client.get(f"{SECRETS}/legacy").get("data"), "the token")
+        secrets["legacy"] = base64.b64decode(client.get(f"{SECRETS}/legacy")["data"]["token"]).decode()
+        secrets["user"] = farflung(hub, "token", "create", "ann").strip()
+        secrets["wrong"] = "a-wrong-token-that-somebody-sent"
+        secrets["forged"] = secrets["account"][:-20] + "A" * 20
+        for token in secrets.values():
+            whoami(hub, token)
+            client.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
+            client.request(
+                "GET", f"/api/v1/namespaces?fieldManager={token}", headers={"Authorization": f"Basic {token}"}
+            )
+            client.request("POST", SECRETS, {"metadata": {"name": "Wrong"}, "stringData": {"a": token}})
+            client.request("PUT", f"{SECRETS}/legacy", {"data": {"token": token}, "kind": "Pod"})
+        key = ec.generate_private_key(ec.SECP256R1())
+        client.create(REQUESTS, certificate_request("r", "dev", key, "ann"))
+    hub.stop()
+    logged = hub.log()
+    assert f"POST {ACCOUNTS}/default/token 201" in logged, "the log says what happens"
+
+    again = HubProcess(hub.directory, arguments=["-v"])
+    try:
+        assert again.token == hub.token
+        good = {name for name, token in secrets.items() if whoami(again, token) is not None}
+        assert good == {"administrator", "account", "legacy", "user"}
+        again.stop()
+    finally:
+        again.kill()
+    logged = again.log()
+    for name, token in secrets.items():
+        for shown in (token, base64.b64encode(token.encode()).decode(), token_hash(token), token[-24:]):
+            assert shown not in logged, f"the log has the token of {name}"
+    for private in ("ca.key", "server.key", "service-account.key"):
+        for line in (hub.directory / private).read_text().splitlines()[1:-1]:
+            assert line not in logged, f"the log has {private}"
+    assert [line for line in again.trouble() if "Traceback" in line] == []
+
+
+def test_a_new_signing_key_takes_over_while_the_old_one_is_still_believed(tmp_path: Path) -> None:
+    hub = HubProcess(tmp_path / "data")
+    try:
+        with hub.client() as client:
+            old = client.request("POST", f"{ACCOUNTS}/default/token", {"spec": {}}).json["status"]["token"]
+        hub.stop()
+        path = hub.directory / "service-account.key"
+        path.write_bytes(key_pem(ec.generate_private_key(ec.SECP256R1())) + path.read_bytes())
+        hub = HubProcess(tmp_path / "data")
+        with hub.client() as client:
+            new = client.request("POST", f"{ACCOUNTS}/default/token", {"spec": {}}).json["status"]["token"]
+            assert len(orjson.loads(client.text("/openid/v1/jwks"))["keys"]) == 2
+        assert old.split(".")[0] != new.split(".")[0]
+        assert name_of(whoami(hub, old)) == name_of(whoami(hub, new)) == "system:serviceaccount:default:default"
+        hub.stop()
+        path.write_bytes(path.read_bytes().split(b"-----END PRIVATE KEY-----\n")[0] + b"-----END PRIVATE KEY-----\n")
+        hub = HubProcess(tmp_path / "data")
+        assert whoami(hub, old) is None
+        assert whoami(hub, new) is not None
+        hub.stop()
+    finally:
+        hub.kill()
