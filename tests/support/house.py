@@ -24,6 +24,7 @@ from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
 from farflung.hub.http.certificates import Certificates, new_authority, new_key
 from farflung.hub.pools import Pools
+from farflung.hub.quotas import Quotas
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
@@ -65,8 +66,8 @@ class House:
         kinds = kinds_in(self.store, builtin())
         clock, authorizer = self.clock, Authorizer(self.store)
         accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
-        pools, uids = Pools(self.store), ids.Uids()
-        tools = Tools(self.store, kinds, pools, clock, uids, ids.random_suffix, authorizer, accounts)
+        pools, quotas, uids = Pools(self.store), Quotas(self.store), ids.Uids()
+        tools = Tools(self.store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts)
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
         authenticator = Authenticator(StaticTokens(users), accounts, clock)
         self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))

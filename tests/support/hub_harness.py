@@ -25,6 +25,7 @@ from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.pools import Pools
+from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
@@ -193,7 +194,8 @@ class LocalHub:
         kinds = kinds_in(store, builtin())
         clock, suffix, authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
         self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
-        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), suffix, authorizer, self.accounts)
+        quotas, uids = Quotas(store), ids.Uids()
+        tools = Tools(store, kinds, Pools(store), quotas, clock, uids, suffix, authorizer, self.accounts)
         self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, self.authenticator, self.watches)

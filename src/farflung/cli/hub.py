@@ -36,6 +36,7 @@ from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve
 from farflung.hub.pools import Pools
+from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
@@ -133,7 +134,8 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         authorizer = Authorizer(store)
         clock = partial(datetime.now, UTC)
         accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
-        tools = Tools(store, kinds, Pools(store), clock, ids.Uids(), ids.random_suffix, authorizer, accounts)
+        quotas, uids = Quotas(store), ids.Uids()
+        tools = Tools(store, kinds, Pools(store), quotas, clock, uids, ids.random_suffix, authorizer, accounts)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from farflung.hub import objects
-from farflung.hub.admission import pod_admission
+from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.services import allocate_service, give_back
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything
 from farflung.hub.auth.user import ADMINISTRATORS
 from farflung.hub.custom.establish import establish
+from farflung.hub.quotas import Refused, nothing
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.token_review import user_info
 from farflung.machinery.errors import Obj, forbidden
@@ -22,8 +24,20 @@ PATIENCE: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccou
 
 async def furnish(call: Call, obj: Obj) -> None:
     """A new object, before it is prepared."""
-    if (call.resource.group, call.resource.kind) == ("", "Pod"):
+    if call.resource.group:
+        return
+    if call.resource.kind == "Pod":
+        ranges = limit_ranges_of(call)
+        limit_ranges.default_pod(obj, ranges)
         await furnish_pod(call, obj)
+        limit_ranges.check_pod(obj, ranges)
+    elif call.resource.kind == "PersistentVolumeClaim":
+        limit_ranges.check_claim(obj, limit_ranges_of(call))
+
+
+def limit_ranges_of(call: Call) -> list[Obj]:
+    prefix = f"/core/limitranges/{call.target.cluster}/{call.target.namespace}/"
+    return [objects.decode(entry) for entry in call.store.list(prefix).entries]
 
 
 def sign(call: Call, obj: Obj) -> None:
@@ -41,13 +55,49 @@ def sign_certificate_request(call: Call, obj: Obj) -> None:
         raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
 
 
-def reserve(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
-    """Take what the object needs of the cluster's pools.  The result gives it back if the write does not happen."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a write has taken beforehand; one of the two is called when it is over."""
+
+    give_back: Callable[[], None] = nothing  #: it did not happen
+    keep: Callable[[], None] = nothing  #: it happened
+
+
+NOTHING: Final = Taken()
+
+
+def reserve(call: Call, obj: Obj, old: Obj | None) -> Taken:
+    """Take what the object needs of its namespace's quotas and of the cluster's pools."""
+    release = reserve_quota(call, obj, old)
     if (call.resource.group, call.resource.kind) != ("", "Service"):
-        return nothing
+        return NOTHING if release is nothing else Taken(release, release)
     pool = call.tools.pools.of(call.target.cluster)
-    taken = allocate_service(obj, old, pool)
-    return lambda: give_back(taken, pool)
+    try:
+        taken = allocate_service(obj, old, pool)
+    except BaseException:
+        release()
+        raise
+
+    def give_all_back() -> None:
+        give_back(taken, pool)
+        release()
+
+    return Taken(give_all_back, release)
+
+
+def reserve_quota(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
+    target, quotas = call.target, call.tools.quotas
+    if not target.namespace or not quotas.are_in(target.cluster, target.namespace):
+        return nothing
+    resize = target.subresource == "resize"
+    if target.subresource and not resize:
+        return nothing
+    key = call.key_of(obj["metadata"].get("name", ""))
+    try:
+        return quotas.reserve(key, obj, old, resize=resize)
+    except Refused as error:
+        name = limit_ranges.name_of(obj)
+        raise forbidden(call.resource.group, call.resource.plural, name, str(error)) from None
 
 
 def settle(call: Call, obj: Obj) -> None:
@@ -56,21 +106,26 @@ def settle(call: Call, obj: Obj) -> None:
         establish(call, obj)
 
 
-def nothing() -> None:
-    pass
-
-
 async def furnish_pod(call: Call, pod: Obj) -> None:
     spec = pod.setdefault("spec", {})
     account = await account_of(call, pod_admission.account_name(pod))
     if account is None:
         raise pod_admission.no_account(pod, call.target.namespace)
-    priority = None
     if name := spec.get("priorityClassName"):
         priority = find(call, "scheduling.k8s.io", "priorityclasses", "", name)
         if priority is None:
             raise pod_admission.no_priority_class(pod)
+    else:
+        priority = default_priority_class(call)
     pod_admission.admit_pod(pod, account=account, priority_class=priority, suffix=call.tools.random_suffix())
+
+
+def default_priority_class(call: Call) -> Obj | None:
+    """The one that pods get which name none; of several the least."""
+    entries = call.store.list(f"/scheduling.k8s.io/priorityclasses/{call.target.cluster}/").entries
+    marked = [objects.decode(entry) for entry in entries if b'"globalDefault":true' in entry.value]
+    defaults = [one for one in marked if one.get("globalDefault") is True]
+    return min(defaults, key=lambda one: one.get("value", 0), default=None)
 
 
 async def account_of(call: Call, name: str) -> Obj | None:

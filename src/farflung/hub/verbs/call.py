@@ -15,6 +15,7 @@ from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
 from farflung.hub.pools import Pools
+from farflung.hub.quotas import Quotas
 from farflung.hub.request import Query, Target, parse_query
 from farflung.hub.served import Kinds
 from farflung.hub.shapes import Shape
@@ -30,6 +31,7 @@ class Tools:
     store: Store
     kinds: Kinds
     pools: Pools
+    quotas: Quotas
     clock: Callable[[], datetime]
     new_uid: Callable[[], str]
     random_suffix: Callable[[], str]  #: five characters, for generateName

@@ -61,7 +61,7 @@ async def create_object(
     set_system_fields(call, obj)
     rules.prepare_create(obj)
     arrival.sign(call, obj)
-    give_back = arrival.reserve(call, obj, None)
+    taken = arrival.reserve(call, obj, None)
     try:
         errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
         errors += rules.validate(obj) + rules.validate_create(obj)
@@ -72,10 +72,12 @@ async def create_object(
             arrival.settle(call, obj)
         entry = await insert(call, obj, options, generated=generated)
     except BaseException:
-        give_back()
+        taken.give_back()
         raise
     if options.dry_run:
-        give_back()
+        taken.give_back()
+    else:
+        taken.keep()
     return entry
 
 

@@ -118,20 +118,22 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
         new = call.kind.enter(change.new(call.kind.served(objects.decode(entry))))
         check_preconditions(call, change, new, old, entry)
         prepare_change(call, change, new, old)
-        give_back = arrival.reserve(call, new, old)
+        taken = arrival.reserve(call, new, old)
         try:
             check_change(call, change, new, old)
             if new == old:
                 return entry
             written = await write(call, entry, new, dry_run=options.dry_run)
         except Conflict:
-            give_back()
+            taken.give_back()
         except BaseException:
-            give_back()
+            taken.give_back()
             raise
         else:
             if options.dry_run or is_released(new):
-                give_back()
+                taken.give_back()
+            else:
+                taken.keep()
             return written
     raise modified(call)
 

@@ -1,0 +1,172 @@
+"""ResourceQuotas: which objects one is about, what it asks of them, and whether there is room for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from farflung.hub.admission.fields import spec_of
+from farflung.hub.admission.resources import service_class
+from farflung.hub.admission.usage import (
+    CLAIMS,
+    PODS,
+    SERVICES,
+    Amounts,
+    amounts_of,
+    compute_usage,
+    containers_of,
+    home_of,
+    usage_of,
+)
+from farflung.machinery.errors import Obj
+from farflung.machinery.quantity import ZERO, Quantity
+
+#: if these are limited, each container must say what it wants of them
+EXPLICIT: Final = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+#: whose use may grow with an update; that of others is settled when they are created
+GROWING: Final = frozenset({SERVICES, CLAIMS})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a ResourceQuota says."""
+
+    hard: Mapping[str, Quantity]
+    scopes: tuple[Scope, ...]
+    homes: frozenset[str]  #: where the objects are that use something of it
+
+    def covers(self, home: str, obj: Obj) -> bool:
+        """Whether it is about an object."""
+        return home in self.homes and all(matches(scope, home, obj) for scope in self.scopes)
+
+    def usage(self, home: str, obj: Obj) -> dict[str, Quantity]:
+        """What an object uses of it."""
+        if not self.covers(home, obj):
+            return {}
+        return {name: amount for name, amount in usage_of(home, obj).items() if name in self.hard}
+
+
+def quota_of(obj: Obj) -> Quota:
+    spec = spec_of(obj)
+    hard = amounts_of(spec.get("hard"))
+    expressions = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    scopes = [Scope(name) for name in spec.get("scopes") or ()]
+    scopes += [
+        Scope(one.get("scopeName", ""), one.get("operator", ""), tuple(one.get("values") or ())) for one in expressions
+    ]
+    homes = frozenset(home for home in map(home_of, hard) if home)
+    return Quota(hard, tuple(scopes), homes)
+
+
+# --- scopes ---------------------------------------------------------------------------------------
+
+
+def matches(scope: Scope, home: str, obj: Obj) -> bool:
+    if home == CLAIMS and scope.name == "VolumeAttributesClass":
+        return _selects(scope, spec_of(obj).get("volumeAttributesClassName") or "")
+    if home != PODS:
+        return False
+    spec = spec_of(obj)
+    match scope.name:
+        case "Terminating":
+            return _has_deadline(spec)
+        case "NotTerminating":
+            return not _has_deadline(spec)
+        case "BestEffort":
+            return service_class(spec) == "BestEffort"
+        case "NotBestEffort":
+            return service_class(spec) != "BestEffort"
+        case "PriorityClass":
+            return _selects(scope, spec.get("priorityClassName") or "")
+        case "CrossNamespacePodAffinity":
+            return any(map(_reaches_out, _affinity_terms(spec)))
+    return False
+
+
+def _has_deadline(spec: Obj) -> bool:
+    deadline = spec.get("activeDeadlineSeconds")
+    return deadline is not None and deadline >= 0
+
+
+def _selects(scope: Scope, value: str) -> bool:
+    match scope.operator:
+        case "Exists":
+            return bool(value)
+        case "DoesNotExist":
+            return not value
+        case "In":
+            return bool(value) and value in scope.values
+        case "NotIn":
+            return not value or value not in scope.values
+    return False
+
+
+def _affinity_terms(spec: Obj) -> Iterable[Obj]:
+    affinity = spec.get("affinity") or {}
+    for member in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(member) or {}
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted.get("podAffinityTerm") or {}
+
+
+def _reaches_out(term: Obj) -> bool:
+    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def unsaid(quota: Quota, home: str, obj: Obj) -> str:
+    """What a quota needs to know and a pod does not say; empty if nothing."""
+    if home != PODS or spec_of(obj).get("resources"):
+        return ""
+    needed = EXPLICIT.intersection(quota.hard)
+    missing: dict[str, set[str]] = {}
+    for container in containers_of(obj) if needed else ():
+        resources = container.get("resources") or {}
+        said = compute_usage(amounts_of(resources.get("requests")), amounts_of(resources.get("limits")))
+        for resource in needed.difference(said):
+            missing.setdefault(resource, set()).add(container.get("name", ""))
+    if not missing:
+        return ""
+    return "must specify " + "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def exceeded(hard: Amounts, used: Amounts, wanted: Amounts) -> list[str]:
+    """The names of what there is not enough of."""
+    return sorted(name for name, amount in wanted.items() if hard[name] < used.get(name, ZERO) + amount)
+
+
+def no_room(name: str, hard: Amounts, used: Amounts, wanted: Amounts, names: Iterable[str]) -> str:
+    names = list(names)
+    requested, taken, limited = (_shown(amounts, names) for amounts in (wanted, used, hard))
+    return f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
+
+
+def _shown(amounts: Amounts, names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts.get(name, ZERO)}" for name in names)
+
+
+def growth(after: Amounts, before: Amounts) -> dict[str, Quantity]:
+    """What an object takes beyond what it has; nothing it gives back, and no zeros."""
+    grown = {name: amount - before.get(name, ZERO) for name, amount in after.items()}
+    return {name: amount for name, amount in grown.items() if amount.nanos > 0}
+
+
+def negative(usage: Amounts) -> list[str]:
+    return sorted(name for name, amount in usage.items() if amount.nanos < 0)
+
+
+def status_of(spec_hard: Mapping[str, Any], used: Amounts) -> Obj:
+    """The status that a ResourceQuota should have."""
+    shown = {name: str(used[name]) for name in sorted(spec_hard) if name in used}
+    return {"hard": dict(spec_hard), "used": shown}

@@ -1,0 +1,197 @@
+"""What objects use of the quotas of their namespace, by the names that quotas have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from farflung.hub.admission.fields import spec_of
+from farflung.hub.admission.resources import HUGE_PAGES, is_extended
+from farflung.machinery.errors import Obj
+from farflung.machinery.quantity import ZERO, Quantity, QuantityError, parse
+
+Amounts = Mapping[str, Quantity]
+
+EACH: Final = Quantity(10**9)  #: one
+COUNT: Final = "count/"
+OF_CLASS: Final = ".storageclass.storage.k8s.io/"
+BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+PODS: Final = "/core/pods/"
+SERVICES: Final = "/core/services/"
+CLAIMS: Final = "/core/persistentvolumeclaims/"
+COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
+#: names that count objects of a kind without saying so
+PLAIN_COUNTS: Final = {
+    f"/core/{plural}/": plural for plural in ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
+}
+#: groups whose objects are stored under another one
+SHARED: Final = {"events.k8s.io": "core"}
+
+
+def amounts_of(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
+    """Amounts that can be read; what is wrong with the others is said elsewhere."""
+    found: dict[str, Quantity] = {}
+    for name, text in (texts or {}).items():
+        try:
+            found[name] = parse(text)
+        except QuantityError:
+            continue
+    return found
+
+
+def home_of(resource: str) -> str:
+    """Where the objects are that use a resource of a quota; empty if there are none."""
+    if resource.startswith(COUNT):
+        plural, _, group = resource.removeprefix(COUNT).partition(".")
+        return f"/{SHARED.get(group, group) or 'core'}/{plural}/" if plural and "/" not in plural + group else ""
+    if resource == "persistentvolumeclaims" or resource == "requests.storage" or OF_CLASS in resource:
+        return CLAIMS
+    if resource.startswith("services"):
+        return SERVICES
+    for home, plural in PLAIN_COUNTS.items():
+        if resource == plural:
+            return home
+    return PODS if resource == "pods" or _is_compute(resource) else ""
+
+
+def _is_compute(resource: str) -> bool:
+    asked = resource.removeprefix("requests.")
+    if asked in COMPUTE or asked.startswith(HUGE_PAGES) or resource.removeprefix("limits.") in COMPUTE:
+        return True
+    return resource != asked and is_extended(asked)
+
+
+def usage_of(home: str, obj: Obj) -> dict[str, Quantity]:
+    """What one stored or future object uses."""
+    _, group, plural, _ = home.split("/")
+    used = {COUNT + (plural if group == "core" else f"{plural}.{group}"): EACH}
+    special = SPECIAL.get(home)
+    if special is not None:
+        used |= special(obj)
+    elif home in PLAIN_COUNTS:
+        used[PLAIN_COUNTS[home]] = EACH
+    if home == "/core/events/":
+        used[f"{COUNT}events.events.k8s.io"] = EACH
+    return used
+
+
+# --- Pods -----------------------------------------------------------------------------------------
+
+
+def pod_usage(pod: Obj) -> dict[str, Quantity]:
+    """A pod that has come to its end uses nothing but its place in the store."""
+    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return {}
+    return compute_usage(pod_requests(pod), pod_limits(pod))
+
+
+def compute_usage(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
+    used = {"pods": EACH}
+    for name in COMPUTE:
+        if name in requests:
+            used[name] = used[f"requests.{name}"] = requests[name]
+        if name in limits:
+            used[f"limits.{name}"] = limits[name]
+    for name, amount in requests.items():
+        if name.startswith(HUGE_PAGES):
+            used[name] = used[f"requests.{name}"] = amount
+        elif is_extended(name):
+            used[f"requests.{name}"] = amount
+    return used
+
+
+def pod_requests(pod: Obj) -> dict[str, Quantity]:
+    """What a pod needs at once: all its containers, or the one before them that needs most."""
+    found = _of_pod(pod, "requests")
+    _add(found, amounts_of(spec_of(pod).get("overhead")))
+    return found
+
+
+def pod_limits(pod: Obj) -> dict[str, Quantity]:
+    found = _of_pod(pod, "limits")
+    overhead = amounts_of(spec_of(pod).get("overhead"))
+    _add(found, {name: amount for name, amount in overhead.items() if found.get(name, ZERO).nanos})
+    return found
+
+
+def _of_pod(pod: Obj, member: str) -> dict[str, Quantity]:
+    spec = spec_of(pod)
+    total: dict[str, Quantity] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _of_container(container, member))
+    staying: dict[str, Quantity] = {}  #: the containers that start before the others and stay
+    first: dict[str, Quantity] = {}  #: the most that is needed before the others start
+    for container in spec.get("initContainers") or ():
+        needed = _of_container(container, member)
+        if container.get("restartPolicy") == "Always":
+            _add(total, needed)
+            _add(staying, needed)
+            needed = staying
+        else:
+            _add(needed, staying)
+        _raise_to(first, needed)
+    _raise_to(total, first)
+    return total | amounts_of((spec.get("resources") or {}).get(member))
+
+
+def _of_container(container: Obj, member: str) -> dict[str, Quantity]:
+    return amounts_of((container.get("resources") or {}).get(member))
+
+
+def _add(total: dict[str, Quantity], more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: dict[str, Quantity], least: Amounts) -> None:
+    for name, amount in least.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+def service_usage(service: Obj) -> dict[str, Quantity]:
+    spec = spec_of(service)
+    ports = spec.get("ports") or ()
+    used = {"services": EACH}
+    if spec.get("type") == "NodePort":
+        used["services.nodeports"] = _times(len(ports))
+    elif spec.get("type") == "LoadBalancer":
+        used["services.loadbalancers"] = EACH
+        if spec.get("allocateLoadBalancerNodePorts", True):
+            used["services.nodeports"] = _times(len(ports))
+        else:
+            used["services.nodeports"] = _times(sum(1 for port in ports if port.get("nodePort")))
+    return used
+
+
+def claim_usage(claim: Obj) -> dict[str, Quantity]:
+    spec = spec_of(claim)
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    storage_class = annotations.get(BETA_CLASS, spec.get("storageClassName") or "")
+    used = {"persistentvolumeclaims": EACH}
+    asked = amounts_of((spec.get("resources") or {}).get("requests")).get("storage")
+    allocated = amounts_of((claim.get("status") or {}).get("allocatedResources")).get("storage")
+    if asked is not None:
+        used["requests.storage"] = allocated if allocated is not None and asked < allocated else asked
+    if storage_class:
+        used |= {f"{storage_class}{OF_CLASS}{name}": amount for name, amount in used.items()}
+    return used
+
+
+def _times(count: int) -> Quantity:
+    return Quantity(count * EACH.nanos)
+
+
+SPECIAL: Final[Mapping[str, Callable[[Obj], dict[str, Quantity]]]] = {
+    PODS: pod_usage,
+    SERVICES: service_usage,
+    CLAIMS: claim_usage,
+}
+
+
+def containers_of(pod: Obj) -> Iterable[Obj]:
+    spec = spec_of(pod)
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
