@@ -20,6 +20,10 @@ EXECUTABLE = [path for path in DOCUMENTS if steps_of(path.read_text())]
 COMMAND_LINE = ROOT / "docs/reference/command-line.md"
 
 
+#: what documents use that not every kubectl has → since which 1.x it has it
+NEEDED = {"--for=jsonpath": 23, "create token": 24, "auth whoami": 28}
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -38,8 +42,9 @@ def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
-    if "--for=jsonpath" in document.read_text() and minor_of(Path(kubectl)) < 23:
-        pytest.skip("kubectl waits for a jsonpath since 1.23")
+    for words, since in NEEDED.items():
+        if words in document.read_text() and minor_of(Path(kubectl)) < since:
+            pytest.skip(f"kubectl has {words} since 1.{since}")
     run(document, Directory(tmp_path))
 
 
