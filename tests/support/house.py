@@ -33,7 +33,7 @@ from farflung.store.memory import MemoryStore
 
 AUTHORITY = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 TOKEN = "a-token"
-AT_ONCE = Pace(grace=0, again=0)
+AT_ONCE = Pace(grace=0, again=0, gather=0)
 KINDS = {
     "configmaps": "/api/v1/namespaces/{}/configmaps",
     "secrets": "/api/v1/namespaces/{}/secrets",
@@ -80,6 +80,7 @@ class House:
             clock=tools.clock,
             tokens=accounts,
             signer=authority(),
+            quotas=quotas,
             pace=self._pace,
         )
         self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")

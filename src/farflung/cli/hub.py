@@ -148,6 +148,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             authorization=f"Bearer {own_token}",
             authority=certificates.ca_pem.decode(),
             clock=tools.clock,
+            quotas=quotas,
             tokens=accounts,
             signer=certificates,
         )

@@ -6,6 +6,7 @@
     accounts     the ServiceAccount and the CA's ConfigMap of every namespace
     namespaces   the end of a namespace
     definitions  the end of a CustomResourceDefinition
+    quotas       the status of ResourceQuotas
     collector    the end of objects whose owners are gone
     secrets      the tokens in Secrets of ServiceAccounts
     signing      certificates for those who ask
@@ -30,12 +31,14 @@ from farflung.hub.housekeeping.definitions import Definitions
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
+from farflung.hub.housekeeping.quotas import QuotaStatus
 from farflung.hub.housekeeping.roles import DefaultRoles
 from farflung.hub.housekeeping.signing import Signing
 from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.housekeeping.token_secrets import TokenSecrets
 from farflung.hub.http.certificates import Certificates
 from farflung.hub.http.messages import Handler
+from farflung.hub.quotas import Quotas
 from farflung.hub.request import DEFAULT_CLUSTER
 from farflung.hub.served import Kinds
 from farflung.store.base import Store
@@ -60,6 +63,7 @@ class Housekeeping:
         clock: Callable[[], datetime],
         tokens: AccountTokens,
         signer: Certificates,
+        quotas: Quotas,
         pace: Pace = USUAL_PACE,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
@@ -83,6 +87,7 @@ class Housekeeping:
             self._namespaces,
             self._collector,
             definitions,
+            QuotaStatus(store, kept, inside, quotas, pace.gather),
             secrets,
             signing,
         )

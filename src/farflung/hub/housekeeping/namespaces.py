@@ -34,6 +34,8 @@ class Pace:
     grace: float = 3.0
     #: Before a namespace that was held is looked at again, once some of its content has gone.
     again: float = 3.0
+    #: In which changes of what a quota counts gather, before its status tells.
+    gather: float = 0.1
 
 
 USUAL_PACE: Final = Pace()

@@ -68,6 +68,8 @@ NOTHING: Final = Taken()
 
 def reserve(call: Call, obj: Obj, old: Obj | None) -> Taken:
     """Take what the object needs of its namespace's quotas and of the cluster's pools."""
+    if old is not None and call.resource.qualified == "persistentvolumeclaims" and not call.target.subresource:
+        limit_ranges.check_claim(obj, limit_ranges_of(call))
     release = reserve_quota(call, obj, old)
     if (call.resource.group, call.resource.kind) != ("", "Service"):
         return NOTHING if release is nothing else Taken(release, release)
