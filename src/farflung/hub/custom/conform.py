@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from farflung.hub.admission.embedded import OBJECT_META
 from farflung.machinery.codec.json import NAMES
@@ -13,8 +12,6 @@ from farflung.machinery.schema.conform import Conformed
 from farflung.machinery.schema.structural.structural import Structural
 
 UNKNOWN: Final = 'unknown field "'
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
-MOST_WRITTEN: Final = (1 << 64) - 1  #: the largest integer that can be encoded
 
 
 class CustomConformer:
@@ -28,28 +25,5 @@ class CustomConformer:
             raise Malformed(f"json: cannot unmarshal {NAMES[type(metadata)]} into Go value of type v1.ObjectMeta")
         conformed, unknown = OBJECT_META.conform(metadata or {})
         result = {**obj, "metadata": conformed}
-        settle_numbers(result)
         problems = [f"{UNKNOWN}metadata.{one.removeprefix(UNKNOWN)}" for one in unknown]
         return Conformed(result, problems + self._structural.conform(result))
-
-
-def settle_numbers(obj: Obj) -> None:
-    """In place, as Go reads JSON that has no types: what is whole and fits is an integer, what does not fit is not."""
-    ahead: list[Any] = [obj]
-    while ahead:
-        container = ahead.pop()
-        items = container.items() if type(container) is dict else enumerate(container)
-        for place, value in items:
-            kind = type(value)
-            if kind is dict or kind is list:
-                ahead.append(value)
-            elif kind is float or (kind is int and not LEAST <= value <= MOST):
-                container[place] = settled(value)
-
-
-def settled(number: float) -> int | float:
-    if type(number) is int:
-        rounded = float(f"{number:.17g}")
-        written = int(Decimal(repr(rounded)))  # the digits that tell it from its neighbours, and then zeros
-        return written if written <= MOST_WRITTEN else rounded
-    return int(number) if number.is_integer() and LEAST <= number <= MOST else number

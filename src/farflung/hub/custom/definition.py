@@ -8,6 +8,7 @@ the definition as it is now, in its only version, need none of that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -24,6 +25,7 @@ from farflung.hub.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.shapes import Shape
 from farflung.machinery.cel.crd import compile_validations
 from farflung.machinery.cel.validation import Validations
+from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.model import Schema
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
@@ -96,7 +98,8 @@ class Definition:
 
         def read(obj: Obj) -> Obj:
             obj["apiVersion"] = api_version
-            served.structural.conform(obj)
+            with suppress(Malformed):  # an object that was good before its schema changed can still be read
+                served.structural.conform(obj)
             return obj
 
         def leave(obj: Obj) -> Obj:
