@@ -17,8 +17,8 @@ from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.authorize import Authorizer
-from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
 from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
@@ -192,10 +192,10 @@ class LocalHub:
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
         kinds = kinds_in(store, builtin())
-        clock, suffix, authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
+        clock, suffix, self.authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
         self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
-        quotas, uids = Quotas(store), ids.Uids()
-        tools = Tools(store, kinds, Pools(store), quotas, clock, uids, suffix, authorizer, self.accounts)
+        self.quotas, uids = Quotas(store), ids.Uids()
+        tools = Tools(store, kinds, Pools(store), self.quotas, clock, uids, suffix, self.authorizer, self.accounts)
         self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, self.authenticator, self.watches)

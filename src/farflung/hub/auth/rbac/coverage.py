@@ -14,7 +14,8 @@ from farflung.hub.auth.rbac.rules import Rule
 from farflung.machinery.errors import go_quote
 
 MOST_WORK: Final = 1_000_000  #: looks at a word of a rule; whoever needs more is taken not to be covered
-MOST_LINES: Final = 500  #: about what is missing; nobody reads more
+MOST_LINES: Final = 500  #: about what is missing; nobody reads more …
+MOST_VERBS: Final = 5000  #: … and all of them together say no more verbs
 
 Side = Sequence[str]
 Box = tuple[Side, ...]  #: groups, resources, verbs and names; or paths and verbs
@@ -99,7 +100,8 @@ def by_resource(rule: Rule, boxes: Iterable[Box]) -> dict[tuple[str, str, str | 
     for groups, resources, verbs, names in boxes:
         if len(found) >= MOST_LINES:
             break
-        for group, resource, name in islice(product(groups, resources, names), MOST_LINES):
+        most = max(min(MOST_LINES, MOST_VERBS // len(verbs)), 1)
+        for group, resource, name in islice(product(groups, resources, names), most):
             found.setdefault((group, resource, name if rule.names else None), set()).update(verbs)
     return found
 
