@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from farflung.apis import custom
 from farflung.apis.apiextensions.v1 import RESOURCES
 from farflung.hub.admission.definitions.conditions import with_status
-from farflung.hub.admission.definitions.default_values import has_unknown
 from farflung.hub.admission.definitions.rules import GROUP, KIND, RULES
-from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.shapes import shape_of
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj, invalid
-from farflung.machinery.schema.structural.node import read
-from farflung.machinery.schema.structural.structural import compile_structural
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]
 CONFORMER = shape_of(RESOURCES[0]).conformer
@@ -72,6 +68,13 @@ def test_size_has_a_limit() -> None:
     assert "schemas of more than 30000 parts are not supported" in told({"type": "object", "properties": many})
 
 
+def test_defaults_within_each_other_have_a_limit() -> None:
+    schema: Obj = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(10_000)}}
+    for _ in range(30):
+        schema = {"type": "object", "default": {}, "properties": {"a": schema}}
+    assert "defaults that are so many" in told(schema)
+
+
 def test_names_and_rules_have_a_limit() -> None:
     assert "more than 1000 characters" in told({"type": "object", "properties": {"x" * 1001: {"type": "string"}}})
     rules = [{"rule": "true"}] * 1001
@@ -103,7 +106,7 @@ def test_there_are_not_too_many_versions_and_columns() -> None:
                 }
             },
         },
-        {"type": "object", "properties": {f"p{n}": {"type": "string", "default": n} for n in range(20_000)}},
+        {"type": "object", "properties": {f"p{n}": {"type": "string", "default": n} for n in range(4_000)}},
     ],
 )
 def test_thousands_of_mistakes_make_no_long_answer(schema: Obj) -> None:
@@ -191,42 +194,15 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(specs)
 def test_no_definition_breaks_the_rules(spec: Obj) -> None:
     with suppress(Malformed):
         message(spec)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(anything)
 def test_no_schema_breaks_the_rules(schema: Obj) -> None:
     with suppress(Malformed):
         told(schema)
-
-
-values = st.recursive(
-    SCALARS,
-    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.sampled_from("akz"), below, max_size=2),
-    max_leaves=6,
-)
-tame = st.recursive(
-    st.sampled_from([{}, {"x-kubernetes-preserve-unknown-fields": True}]),
-    lambda below: st.fixed_dictionaries(
-        {},
-        optional={
-            "properties": st.dictionaries(st.sampled_from("ak"), below, max_size=2),
-            "items": below,
-            "additionalProperties": below | st.just(True),
-            "x-kubernetes-preserve-unknown-fields": st.just(True),
-        },
-    ),
-    max_leaves=5,
-)
-
-
-@given(tame, values)
-def test_a_value_has_unknown_fields_exactly_if_pruning_changes_it(schema: Obj, value: Any) -> None:
-    pruned = {"default": copy.deepcopy(value)}
-    compile_structural({"properties": {"default": schema}}, OBJECT_META).prune(pruned)
-    assert has_unknown(read(schema), value) == (pruned != {"default": value})

@@ -500,6 +500,16 @@ def test_defaults_are_what_their_schema_allows(schema: Obj, wrong: list[str]) ->
     assert with_a(**schema) == [f"{AT_A}.default: {text}" for text in wrong]
 
 
+def test_a_default_object_within_an_object_is_whole() -> None:
+    embedded = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    assert with_a(**embedded, default={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}) == []
+    assert with_a(**embedded, default={"apiVersion": "v1"}) == [f"{AT_A}.default.kind: Required value"]
+
+
 def test_validation_rules_are_compiled_where_the_schema_is_right() -> None:
     rules = [{"rule": "self + 'x'"}]
     assert with_a(**{"type": "string", "x-kubernetes-validations": rules}) == [

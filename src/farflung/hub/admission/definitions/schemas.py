@@ -14,6 +14,8 @@ MOST_PARTS: Final = 30_000  #: schemas in the schemas of one definition
 DEEPEST: Final = 100  #: schemas in each other
 MOST_SHOWN: Final = 500  #: schemas that a message shows
 MOST_RULES: Final = 1000  #: validation rules of one definition
+MOST_DEFAULT_WORK: Final = 200_000  #: see `default_work`
+WORK_PER_DEFAULT: Final = 40
 LONGEST_NAME: Final = 1000  #: characters of a property's name
 VALIDATIONS: Final = "x-kubernetes-validations"
 
@@ -100,6 +102,23 @@ def too_large(versions: Sequence[Obj]) -> str:
         except TooDeep:
             return f"schemas that nest more than {DEEPEST} levels deep are not supported"
     return ""
+
+
+def default_work(schema: Obj) -> int:
+    """How much there is to look at for the defaults of a schema: each by all of the schema that it belongs to, and by
+    the length of its path."""
+    work = 0
+
+    def size(part: Obj, length: int) -> int:
+        nonlocal work
+        named = (size(one, length + len(name)) for name, one in members(part, "properties").items())
+        below = sum(named) + sum(size(one, length) for one in (items_of(part), additional_of(part)) if one is not None)
+        if part.get("default") is not None:
+            work += WORK_PER_DEFAULT + below + length // 64
+        return 1 + below
+
+    size(schema, 0)
+    return work
 
 
 # --- as messages show them -------------------------------------------------------------------------

@@ -18,18 +18,27 @@ from farflung.hub.admission.definitions.conditions import (
     condition_is,
     is_protected,
 )
-from farflung.hub.admission.definitions.default_values import default_problems
 from farflung.hub.admission.definitions.findings import place
 from farflung.hub.admission.definitions.openapi import check_root, check_schema
-from farflung.hub.admission.definitions.schemas import VALIDATIONS, everything_in, schema_of, shown_versions, too_large
+from farflung.hub.admission.definitions.schemas import (
+    MOST_DEFAULT_WORK,
+    VALIDATIONS,
+    default_work,
+    everything_in,
+    schema_of,
+    shown_versions,
+    too_large,
+)
 from farflung.hub.admission.definitions.selectable import check_selectable
 from farflung.hub.admission.definitions.structural import structural_problems
 from farflung.hub.admission.definitions.versions import check_columns, check_deprecation, check_subresources
+from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.admission.fields import Errors, check_choice, check_immutable
 from farflung.hub.admission.registration import check_webhook_service, check_webhook_url
 from farflung.machinery import names
 from farflung.machinery.cel.crd import compile_validations
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_many
+from farflung.machinery.schema.structural.defaults import check_defaults
 
 SCOPES: Final = ("Cluster", "Namespaced")
 STRATEGIES: Final = ("None", "Webhook")
@@ -237,7 +246,11 @@ def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors)
 
 
 def _default_problems(schema: Obj, parts: Sequence[Obj], where: str) -> Errors:
-    return default_problems(schema, where) if any("default" in part for part in parts) else []
+    if not any("default" in part for part in parts):
+        return []
+    if default_work(schema) > MOST_DEFAULT_WORK:
+        return [field_forbidden(where, "defaults that are so many and so deep within each other are not supported")]
+    return check_defaults(schema, where, OBJECT_META)
 
 
 def _is_unreadable(schema: Obj) -> bool:
