@@ -71,7 +71,7 @@ class Checker:
         """The tree with its types, or one that is of no use if there are issues."""
         root = self._check(tree)
         for node in self.nodes:
-            node.type = self._inference.resolve(node.type, final=True)
+            node.type = self._inference.finish(node.type)
         return root
 
     def _check(self, node: Expression) -> Expression:
@@ -217,13 +217,16 @@ class Checker:
             self._complain(node, f"found no matching overload for '{function.name}' applied to '{signature}'")
 
     def _resolved(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
-        """The overloads that take these types, and what they return.  For plain types it is always the same."""
-        if any(each.parameters or each.kind is Kind.PARAMETER for each in found):
+        """What overloads that take these types return, and which they are.  Among plain types it is always the same."""
+        if not all(map(_is_plain, found)):
             return self._resolve(function, member, found)
         key = (function.name, member, tuple(each.name for each in found))
-        if key not in self._resolutions:
-            self._resolutions[key] = self._resolve(function, member, found)
-        return self._resolutions[key]
+        if key in self._resolutions:
+            return self._resolutions[key]
+        resolution = self._resolve(function, member, found)
+        if _is_plain(resolution[0]):
+            self._resolutions[key] = resolution
+        return resolution
 
     def _resolve(self, function: Function, member: bool, found: list[Type]) -> _Resolution:
         matching: list[Overload] = []
@@ -350,6 +353,10 @@ class Checker:
 
     def _leave(self, name: str) -> None:
         self._scope[name].pop()
+
+
+def _is_plain(of: Type) -> bool:
+    return not of.parameters and of.kind is not Kind.PARAMETER
 
 
 _CHECKS: Final[Mapping[type, Callable[[Checker, Any], Expression]]] = {

@@ -28,7 +28,7 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_
 MOST_PER_RULE: Final = 10_000_000
 MOST_PER_SCHEMA: Final = 100_000_000
 MOST_CHARACTERS: Final = (
-    500_000  #: of all rules of a schema together; what Kubernetes has no limit for takes us seconds
+    250_000  #: of all rules of a schema together; what Kubernetes has no limit for takes us seconds
 )
 MOST_NAMED: Final = (
     4  #: the most expensive rules of a schema that is too expensive, if each is a hundredth of the limit

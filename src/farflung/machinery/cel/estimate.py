@@ -8,6 +8,7 @@ is looked up in the schema from its second part on, whatever its first part is.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final, NamedTuple
 
 from farflung.machinery.cel import ast
@@ -60,6 +61,12 @@ class _Local(NamedTuple):
     path: Path
     size: Bounds | None
     entries: _Entries | None
+
+
+class _Arguments(NamedTuple):
+    operands: list[Operand]
+    costs: list[Bounds]
+    together: Bounds  #: all costs
 
 
 class _Estimator:
@@ -180,7 +187,8 @@ class _Estimator:
             self._copy(node, node.arguments[0])
             return cost.plus(ONE)
         costs = [self.cost(argument) for argument in node.arguments]
-        arguments = [self._operand(argument) for argument in node.arguments]
+        operands = [self._operand(argument) for argument in node.arguments]
+        arguments = _Arguments(operands, costs, reduce(Bounds.plus, costs, NOTHING))
         if not node.overloads:
             return NOTHING
         total, target = NOTHING, None
@@ -188,7 +196,7 @@ class _Estimator:
             total, target = self.cost(node.target), self._operand(node.target)
         cost, size = IMPOSSIBLE, None
         for overload in node.overloads:
-            each = self._overload(node, overload.id, target, arguments, costs)
+            each = self._overload(node, overload.id, target, arguments)
             cost = cost.union(each.cost)
             if each.size is not None:
                 size = each.size if size is None else size.union(each.size)
@@ -205,16 +213,12 @@ class _Estimator:
             size = entries.value if entries else None
         return size if size is not None else self._size(node)
 
-    def _overload(
-        self, node: ast.Call, overload: str, target: Operand | None, arguments: list[Operand], costs: list[Bounds]
-    ) -> CallEstimate:
-        together = NOTHING
-        for cost in costs:
-            together = together.plus(cost)
-        known = estimate_call(node.function, overload, target, arguments)
+    def _overload(self, node: ast.Call, overload: str, target: Operand | None, arguments: _Arguments) -> CallEstimate:
+        operands, costs, together = arguments
+        known = estimate_call(node.function, overload, target, operands)
         if known is not None:
             return CallEstimate(known.cost.plus(together), known.size)
-        sizes = [argument.size for argument in arguments]
+        sizes = [operand.size for operand in operands]
         if overload in ("logical_or", "logical_and"):
             return CallEstimate(Bounds(costs[0].low, costs[0].plus(costs[1]).high))
         if overload == "conditional":

@@ -23,6 +23,7 @@ class Inference:
     def __init__(self, most_steps: int) -> None:
         self._bound: dict[str, Type] = {}
         self._trail: list[tuple[str, Type | None]] = []  #: what was bound before, to take assignments back
+        self._finished: dict[int, tuple[Type, Type]] = {}  #: by id, with what it is the id of
         self._fresh = 0
         self._steps = most_steps
 
@@ -79,6 +80,24 @@ class Inference:
         parameters = tuple(self.resolve(each, final=final) for each in of.parameters)
         same = all(new is old for new, old in zip(parameters, of.parameters, strict=True))
         return of if same else _with(of, parameters)
+
+    def finish(self, of: Type) -> Type:
+        """The final type, once nothing will be assigned any more.  What types share is looked at once."""
+        known = self._finished.get(id(of))
+        if known is not None:
+            return known[1]
+        self._step()
+        if of.kind is Kind.PARAMETER:
+            bound = self._bound.get(of.name)
+            final = DYN if bound is None else self.finish(bound)
+        elif of.parameters:
+            parameters = tuple(self.finish(each) for each in of.parameters)
+            same = all(new is old for new, old in zip(parameters, of.parameters, strict=True))
+            final = of if same else _with(of, parameters)
+        else:
+            return of
+        self._finished[id(of)] = (of, final)
+        return final
 
     def same(self, one: Type, other: Type) -> bool:
         self._step()
