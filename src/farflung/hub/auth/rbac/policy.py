@@ -5,14 +5,17 @@ subject ─► scope (a namespace, or "" for the whole cluster) ─► bindings 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import orjson
 
 from farflung.hub import objects
-from farflung.hub.auth.rbac.rules import Role, Rule, role_of
+from farflung.hub.auth.rbac.rules import Role, Rule, role_of, spellings
 from farflung.hub.auth.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry
@@ -55,13 +58,20 @@ class Binding:
     role_kind: str
     role_name: str
     subjects: tuple[Subject, ...]
+    _decisions: dict[int, Decision] = field(default_factory=dict)
 
     def missing(self) -> str:
         """What is wrong if its role is not there."""
         return f"{self.role_kind.lower()}.{GROUP} {go_quote(self.role_name)} not found"
 
     def allows(self, at: int) -> Decision:
-        """What it allows its subject, in the words of Kubernetes."""
+        """What it allows its subject, in the words of Kubernetes; they are put together once."""
+        decision = self._decisions.get(at)
+        if decision is None:
+            decision = self._decisions[at] = self._allows(at)
+        return decision
+
+    def _allows(self, at: int) -> Decision:
         kind, name = ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else (CLUSTER, self.name)
         role = f"{self.role_kind} {go_quote(self.role_name)}"
         return Decision(True, f"RBAC: allowed by {kind} {go_quote(name)} of {role} to {self.subjects[at]}")
@@ -79,8 +89,17 @@ def binding_of(namespace: str, name: str, obj: Obj) -> Binding:
     return Binding(namespace, name, role.get("kind", ""), role.get("name", ""), tuple(subjects))
 
 
-#: scope → name of a binding → the binding and which of its subjects it is
-Scopes = dict[str, dict[str, tuple[Binding, int]]]
+class Bound(NamedTuple):
+    """A binding, and which of its subjects somebody is."""
+
+    name: str
+    binding: Binding
+    at: int
+
+
+BY_NAME: Final = itemgetter(0)
+BY_NAME_AND_SUBJECT: Final = itemgetter(0, 2)
+Scopes = dict[str, list[Bound]]  #: scope → bindings, by name
 
 
 @dataclass(slots=True)
@@ -130,15 +149,19 @@ class Policy:
         self._bindings[binding.namespace, binding.name] = binding
         for at, subject in enumerate(binding.subjects):
             index, name = self._place(subject)
-            bound = index.setdefault(name, {}).setdefault(binding.namespace, {})
-            bound.setdefault(binding.name, (binding, at))
+            bound = index.setdefault(name, {}).setdefault(binding.namespace, [])
+            place = bisect_left(bound, binding.name, key=BY_NAME)
+            if place == len(bound) or bound[place].binding is not binding:
+                bound.insert(place, Bound(binding.name, binding, at))
 
     def _unbind(self, binding: Binding) -> None:
         for subject in binding.subjects:
             index, name = self._place(subject)
             scopes = index.get(name, {})
-            bound = scopes.get(binding.namespace, {})
-            bound.pop(binding.name, None)
+            bound = scopes.get(binding.namespace, [])
+            place = bisect_left(bound, binding.name, key=BY_NAME)
+            if place < len(bound) and bound[place].binding is binding:
+                del bound[place]
             if not bound:
                 scopes.pop(binding.namespace, None)
             if not scopes:
@@ -158,11 +181,12 @@ class Policy:
 
     def grant(self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str) -> Grant:
         grant, errors = Grant(), []
+        resources = spellings(resource, subresource)
         for binding, at, role in self._bound(user, namespace):
             if role is None:
                 errors.append(binding.missing())
                 continue
-            for rule in role.allowing(verb, group, resource, subresource):
+            for rule in role.allowing(verb, group, resources):
                 decision = binding.allows(at)
                 if not rule.names:
                     grant.everything = decision
@@ -194,20 +218,20 @@ class Policy:
     def _bound(self, user: User, namespace: str) -> Iterator[tuple[Binding, int, Role | None]]:
         """The bindings of a user: those of the cluster first, each kind by name."""
         for scope in ("", namespace) if namespace else ("",):
-            for binding, at in self._in_scope(user, scope):
+            for _, binding, at in self._in_scope(user, scope):
                 yield binding, at, self.role(binding.role_kind, scope, binding.role_name)
             if self._shared is not None and not scope:
                 yield from self._shared._bound(user, "")
 
-    def _in_scope(self, user: User, scope: str) -> Sequence[tuple[Binding, int]]:
-        found: dict[str, tuple[Binding, int]] = {}
-        for index, names in ((self._users, (user.name,)), (self._groups, user.groups)):
-            for name in names:
-                scopes = index.get(name)
-                for bound, one in scopes.get(scope, {}).items() if scopes else ():
-                    if bound not in found or one[1] < found[bound][1]:
-                        found[bound] = one
-        return list(found.values()) if len(found) < 2 else [found[name] for name in sorted(found)]
+    def _in_scope(self, user: User, scope: str) -> Sequence[Bound]:
+        found = [self._users[user.name].get(scope, [])] if user.name in self._users else []
+        found += [self._groups[group].get(scope, []) for group in user.groups if group in self._groups]
+        if len(found) < 2:
+            return found[0] if found else ()
+        first: dict[str, Bound] = {}  #: of a binding that has somebody twice, who comes first
+        for one in sorted(chain.from_iterable(found), key=BY_NAME_AND_SUBJECT):
+            first.setdefault(one.name, one)
+        return list(first.values())
 
 
 def denied(errors: Sequence[str]) -> Decision:

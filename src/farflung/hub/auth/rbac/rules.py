@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from farflung.machinery.errors import Obj
@@ -80,16 +80,22 @@ class Role:
                 self._about.setdefault(resource, []).append(rule)
         self._paths = tuple(rule for rule in self.rules if rule.paths)
 
-    def allowing(self, verb: str, group: str, resource: str, subresource: str) -> Iterator[Rule]:
-        """The rules that allow it, of some name at least."""
-        asked = (f"{resource}/{subresource}", "*", f"*/{subresource}") if subresource else (resource, "*")
-        for one in asked:
-            for rule in self._about.get(one, ()):
-                if rule.has_verb(verb) and rule.has_group(group):
-                    yield rule
+    def allowing(self, verb: str, group: str, resources: Iterable[str]) -> Sequence[Rule]:
+        """The rules that allow it, of some name at least.  `resources`: see `spellings`."""
+        about = self._about
+        found: list[Rule] = []
+        for resource in resources:
+            if resource in about:
+                found += [rule for rule in about[resource] if rule.has_verb(verb) and rule.has_group(group)]
+        return found
 
     def allows_path(self, verb: str, path: str) -> bool:
         return any(rule.has_verb(verb) and rule.has_path(path) for rule in self._paths)
+
+
+def spellings(resource: str, subresource: str) -> tuple[str, ...]:
+    """How a rule may write a resource."""
+    return (f"{resource}/{subresource}", "*", f"*/{subresource}") if subresource else (resource, "*")
 
 
 def role_of(obj: Obj) -> Role:
