@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,7 @@ MOST_PARTS: Final = 30_000  #: schemas in the schemas of one definition
 DEEPEST: Final = 100  #: schemas in each other
 MOST_SHOWN: Final = 500  #: schemas that a message shows
 MOST_RULES: Final = 1000  #: validation rules of one definition
+MOST_RULE_TEXT: Final = 200_000  #: characters of their expressions
 MOST_DEFAULT_WORK: Final = 200_000  #: see `default_work`
 WORK_PER_DEFAULT: Final = 40
 LONGEST_NAME: Final = 1000  #: characters of a property's name
@@ -87,20 +89,20 @@ class TooDeep(Exception):
 
 def too_large(versions: Sequence[Obj]) -> str:
     """Why the schemas of a definition are more than can be looked at in good time; empty if they are not."""
-    count = rules = 0
-    for version in versions:
-        try:
-            for part in everything_in(schema_of(version) or {}):
-                count += 1
-                rules += len(part.get(VALIDATIONS) or ())
-                if count > MOST_PARTS:
-                    return f"schemas of more than {MOST_PARTS} parts are not supported"
-                if rules > MOST_RULES:
-                    return f"more than {MOST_RULES} {VALIDATIONS} are not supported"
-                if any(len(name) > LONGEST_NAME for name in part.get("properties") or ()):
-                    return f"properties with names of more than {LONGEST_NAME} characters are not supported"
-        except TooDeep:
-            return f"schemas that nest more than {DEEPEST} levels deep are not supported"
+    everything = (part for version in versions for part in everything_in(schema_of(version) or {}))
+    try:
+        found = list(islice(everything, MOST_PARTS + 1))
+    except TooDeep:
+        return f"schemas that nest more than {DEEPEST} levels deep are not supported"
+    if len(found) > MOST_PARTS:
+        return f"schemas of more than {MOST_PARTS} parts are not supported"
+    if any(len(name) > LONGEST_NAME for part in found for name in part.get("properties") or ()):
+        return f"properties with names of more than {LONGEST_NAME} characters are not supported"
+    rules = [rule or {} for part in found for rule in part.get(VALIDATIONS) or ()]
+    if len(rules) > MOST_RULES:
+        return f"more than {MOST_RULES} {VALIDATIONS} are not supported"
+    if sum(len(rule.get("rule", "")) + len(rule.get("messageExpression", "")) for rule in rules) > MOST_RULE_TEXT:
+        return f"{VALIDATIONS} of more than {MOST_RULE_TEXT} characters are not supported"
     return ""
 
 
