@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hostile import ask
 from hub_harness import (
     APPLY_PATCH,
     CONFIG_MAPS,
@@ -21,7 +21,6 @@ from hub_harness import (
     SERVICES,
     STRATEGIC_PATCH,
     TABLE,
-    Collector,
     LocalHub,
     deployment,
     pod,
@@ -29,7 +28,7 @@ from hub_harness import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.http.messages import Request, Stream
+from farflung.hub.http.messages import Request
 
 EXAMPLES = 100
 SERVICE = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
@@ -353,39 +352,6 @@ async def furnished() -> LocalHub:
     await hub.create(PODS, pod("p"))
     await hub.create(SERVICES, SERVICE)
     return hub
-
-
-async def ask(hub: LocalHub, request: Request) -> int:
-    """The status of the answer, which is a good one in form."""
-    before = hub.store.revision
-    answer = hub.function(request)
-    if isinstance(answer, Awaitable):
-        answer = await answer
-    if isinstance(answer, Stream):
-        sink = Collector(answer.stop)
-        answer.start(sink)
-        answer.stop()
-        for line in sink.data.splitlines():
-            assert json.loads(line)["type"] in ("ADDED", "BOOKMARK", "ERROR", "MODIFIED", "DELETED")
-        return answer.status
-    body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
-    for name, value in answer.headers:
-        assert "\n" not in name + value
-        assert "\r" not in name + value
-    if answer.content_type == "application/json":
-        parsed = json.loads(body)
-        if answer.status >= 400:
-            assert parsed["kind"] == "Status"
-            assert parsed["code"] == answer.status
-    if answer.status >= 400:
-        assert hub.store.revision == before
-    if answer.status == 501:
-        assert b"it needs nodes" in body
-    elif answer.status == 504:
-        assert b"Too large resource version" in body
-    else:
-        assert answer.status < 500, body
-    return answer.status
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
