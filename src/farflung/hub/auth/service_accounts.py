@@ -31,12 +31,12 @@ from farflung.hub.auth.claims import (
     legacy_claims_for,
 )
 from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.tokens import FOREVER
 from farflung.hub.auth.user import User
 from farflung.machinery import times
 from farflung.store.base import Entry, Store
 
 LEEWAY: Final = 60.0  #: seconds by which clocks may differ, and that a marked object may take to go
-FOREVER: Final = float("inf")
 EXTRA: Final = "authentication.kubernetes.io/"
 CREDENTIAL: Final = EXTRA + "credential-id"
 AUDIENCES: Final = (ISSUER,)  #: what a token is for that is to be used here

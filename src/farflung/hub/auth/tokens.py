@@ -24,7 +24,6 @@ from farflung.store.base import Unusable
 
 log = logging.getLogger(__name__)
 
-FILE: Final = "tokens.json"
 FOREVER: Final = float("inf")
 
 
