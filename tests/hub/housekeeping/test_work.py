@@ -154,3 +154,18 @@ def test_pauses_grow_to_a_limit() -> None:
     assert pauses[0] == FIRST_DELAY
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_DELAY
+
+
+async def test_what_is_forgotten_is_not_looked_at_later() -> None:
+    looked: list[str] = []
+
+    async def look(key: str) -> None:
+        looked.append(key)
+
+    work: Work[str] = Work("test", look, workers=1)
+    work.add_later("gone", 3600)
+    assert work.is_busy
+    work.forget("gone")
+    work.forget("never")
+    assert not work.is_busy
+    assert looked == []

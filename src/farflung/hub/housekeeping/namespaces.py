@@ -85,6 +85,7 @@ class Namespaces:
         for change in changes:
             if change.entry is None:
                 self._terminating.discard(scope_of(change.key))
+                self.work.forget(scope_of(change.key))  # another one of that name has a grace of its own
             elif is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
 

@@ -67,6 +67,12 @@ class Work(Generic[K]):
             self._finished.clear()
             self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
 
+    def forget(self, key: K) -> None:
+        """Do not look at it later: there is nothing left to look at."""
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+            self._finish()
+
     @property
     def is_busy(self) -> bool:
         return not self._finished.is_set()
@@ -114,7 +120,11 @@ class Work(Generic[K]):
         self._active.discard(key)
         if key in self._queued:
             self._waiting.put_nowait(key)
-        elif not (self._queued or self._active or self._timers):
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not (self._queued or self._active or self._timers):
             self._finished.set()
 
 

@@ -24,15 +24,9 @@ PATIENCE: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccou
 
 async def furnish(call: Call, obj: Obj) -> None:
     """A new object, before it is prepared."""
-    if call.resource.group:
-        return
-    if call.resource.kind == "Pod":
-        ranges = limit_ranges_of(call)
-        limit_ranges.default_pod(obj, ranges)
+    if (call.resource.group, call.resource.kind) == ("", "Pod"):
+        limit_ranges.default_pod(obj, limit_ranges_of(call))
         await furnish_pod(call, obj)
-        limit_ranges.check_pod(obj, ranges)
-    elif call.resource.kind == "PersistentVolumeClaim":
-        limit_ranges.check_claim(obj, limit_ranges_of(call))
 
 
 def limit_ranges_of(call: Call) -> list[Obj]:
@@ -55,41 +49,47 @@ def sign_certificate_request(call: Call, obj: Obj) -> None:
         raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Taken:
-    """What a write has taken beforehand; one of the two is called when it is over."""
+    """What a write has taken beforehand: one of the two is called when it is over."""
 
-    give_back: Callable[[], None] = nothing  #: it did not happen
-    keep: Callable[[], None] = nothing  #: it happened
+    of_pools: Callable[[], None] = nothing  #: gives back what it took of the cluster's pools
+    of_quotas: Callable[[], None] = nothing  #: ends what is set aside for it in quotas
 
+    def give_back(self) -> None:
+        """It did not happen."""
+        self.of_pools()
+        self.of_quotas()
 
-NOTHING: Final = Taken()
+    def keep(self) -> None:
+        """It happened."""
+        self.of_quotas()
 
 
 def reserve(call: Call, obj: Obj, old: Obj | None) -> Taken:
-    """Take what the object needs of its namespace's quotas and of the cluster's pools."""
-    if old is not None and call.resource.qualified == "persistentvolumeclaims" and not call.target.subresource:
-        limit_ranges.check_claim(obj, limit_ranges_of(call))
-    release = reserve_quota(call, obj, old)
+    """Take what the object needs of the cluster's pools."""
     if (call.resource.group, call.resource.kind) != ("", "Service"):
-        return NOTHING if release is nothing else Taken(release, release)
+        return Taken()
     pool = call.tools.pools.of(call.target.cluster)
-    try:
-        taken = allocate_service(obj, old, pool)
-    except BaseException:
-        release()
-        raise
+    allocated = allocate_service(obj, old, pool)
+    return Taken(lambda: give_back(allocated, pool))
 
-    def give_all_back() -> None:
-        give_back(taken, pool)
-        release()
 
-    return Taken(give_all_back, release)
+def admit(call: Call, obj: Obj, old: Obj | None, taken: Taken) -> None:
+    """A valid object: does its namespace allow it, and have room for it?"""
+    if not call.target.namespace:
+        return
+    if not call.resource.group and not call.target.subresource:
+        if call.resource.kind == "Pod" and old is None:
+            limit_ranges.check_pod(obj, limit_ranges_of(call))
+        elif call.resource.kind == "PersistentVolumeClaim":
+            limit_ranges.check_claim(obj, limit_ranges_of(call))
+    taken.of_quotas = reserve_quota(call, obj, old)
 
 
 def reserve_quota(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
     target, quotas = call.target, call.tools.quotas
-    if not target.namespace or not quotas.are_in(target.cluster, target.namespace):
+    if not quotas.are_in(target.cluster, target.namespace):
         return nothing
     resize = target.subresource == "resize"
     if target.subresource and not resize:

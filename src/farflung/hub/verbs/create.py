@@ -67,6 +67,7 @@ async def create_object(
         errors += rules.validate(obj) + rules.validate_create(obj)
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
+        arrival.admit(call, obj, None, taken)
         warnings += rules.warnings(obj, None)
         if not options.dry_run:
             arrival.settle(call, obj)

@@ -123,6 +123,7 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
             check_change(call, change, new, old)
             if new == old:
                 return entry
+            arrival.admit(call, new, old, taken)
             written = await write(call, entry, new, dry_run=options.dry_run)
         except Conflict:
             taken.give_back()
