@@ -18,7 +18,6 @@ import orjson
 from farflung.machinery.cel import field_paths
 from farflung.machinery.cel.bounds import INFINITE
 from farflung.machinery.cel.environment import Checked, CompileError, Environment
-from farflung.machinery.cel.errors import NOWHERE, Issue
 from farflung.machinery.cel.estimate import estimate
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.schema_types import LARGEST_REQUEST, Declarations, Declared
@@ -27,7 +26,6 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_
 
 MOST_PER_RULE: Final = 10_000_000
 MOST_PER_SCHEMA: Final = 100_000_000
-MOST_CHARACTERS: Final = (
     250_000  #: of all rules of a schema together; what Kubernetes has no limit for takes us seconds
 )
 MOST_NAMED: Final = (
@@ -100,7 +98,6 @@ class _Compiler:
         self.form_errors: list[FieldError] = []
         self.expression_errors: list[FieldError] = []
         self._total = 0
-        self._characters = 0
         self._expensive: list[tuple[int, str]] = []
 
     def node(self, schema: Any, place: _Place) -> Node | None:
@@ -191,16 +188,9 @@ class _Compiler:
             optional,
         )
 
-    def _compiled(self, environment: Environment, text: str) -> Checked:
-        self._characters += len(text)
-        if self._characters > MOST_CHARACTERS:
-            detail = f"the rules of the schema exceed the limit of {MOST_CHARACTERS} characters"
-            raise CompileError(text, [Issue(NOWHERE, detail)])
-        return environment.compile(text)
-
     def _program(self, environment: Environment, rule: Obj, path: str) -> Checked | None:
         try:
-            program = self._compiled(environment, rule["rule"])
+            program = environment.compile(rule["rule"])
         except CompileError as error:
             detail = f"compilation failed: {error}"
         else:
@@ -215,7 +205,7 @@ class _Compiler:
         if not text:
             return None
         try:
-            program = self._compiled(environment, text)
+            program = environment.compile(text)
         except CompileError as error:
             detail = f"messageExpression compilation failed: {error}"
         else:
