@@ -26,11 +26,8 @@ from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_
 
 MOST_PER_RULE: Final = 10_000_000
 MOST_PER_SCHEMA: Final = 100_000_000
-    250_000  #: of all rules of a schema together; what Kubernetes has no limit for takes us seconds
-)
-MOST_NAMED: Final = (
-    4  #: the most expensive rules of a schema that is too expensive, if each is a hundredth of the limit
-)
+WORTH_NAMING: Final = MOST_PER_SCHEMA // 100
+MOST_NAMED: Final = 4  #: of the rules that make a schema too expensive
 LONGEST_MESSAGE: Final = 2048
 HINT: Final = (
     "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
@@ -222,7 +219,7 @@ class _Compiler:
         if cost > MOST_PER_RULE:
             self.expression_errors.append(field_forbidden(path, _excess(name, cost, MOST_PER_RULE)))
         self._total = min(self._total + cost, INFINITE)
-        if cost >= MOST_PER_SCHEMA // 100:
+        if cost >= WORTH_NAMING:
             self._expensive.append((cost, path))
 
     def total_errors(self, path: str) -> list[FieldError]:
