@@ -263,3 +263,32 @@ def test_a_new_signing_key_takes_over_while_the_old_one_is_still_believed(tmp_pa
         hub.stop()
     finally:
         hub.kill()
+
+
+def test_a_killed_hub_finishes_its_secrets_and_certificates_when_it_comes_back(tmp_path: Path) -> None:
+    many = range(20)
+    hub = HubProcess(tmp_path / "data")
+    try:
+        key = ec.generate_private_key(ec.SECP256R1())
+        annotations = {"kubernetes.io/service-account.name": "default"}
+        with hub.client() as client:
+            for number in many:
+                made = client.create(REQUESTS, certificate_request(f"r{number}", "dev", key, "ann"))
+                made["status"]["conditions"] = [{"type": "Approved", "status": "True", "reason": "Test"}]
+                metadata = {"name": f"s{number}", "annotations": annotations}
+                client.create(SECRETS, {"metadata": metadata, "type": "kubernetes.io/service-account-token"})
+                assert client.request("PUT", f"{REQUESTS}/r{number}/approval", made).status == 200
+        hub.kill()
+        hub = HubProcess(tmp_path / "data")
+        with hub.client() as client:
+            for number in many:
+                eventually(
+                    lambda at=f"{REQUESTS}/r{number}": client.get(at)["status"].get("certificate"), "a certificate"
+                )
+                eventually(lambda at=f"{SECRETS}/s{number}": client.get(at).get("data"), "a token")
+                token = base64.b64decode(client.get(f"{SECRETS}/s{number}")["data"]["token"]).decode()
+                assert name_of(whoami(hub, token)) == "system:serviceaccount:default:default"
+        hub.stop()
+        assert hub.trouble() == []
+    finally:
+        hub.kill()
