@@ -9,10 +9,11 @@ from typing import Any, Final
 import orjson
 
 from farflung.machinery.errors import FieldError, Obj, invalid_value
-from farflung.machinery.schema.structural import conforming, fitting
+from farflung.machinery.schema.structural import conforming
 from farflung.machinery.schema.structural.arrangement import ordered
 from farflung.machinery.schema.structural.conforming import Steps, Unknown
 from farflung.machinery.schema.structural.embedded import Metadata, Unreadable, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.fitting import Fitting
 from farflung.machinery.schema.structural.node import IDENTITY, Node, read
 from farflung.machinery.schema.structural.places import finder
 from farflung.machinery.schema.structural.report import Report
@@ -95,9 +96,8 @@ def _wrong_identity(node: Node, field: str, metadata: Metadata, root: Node, wrap
 
 
 def _invalid(node: Node, field: str) -> list[FieldError]:
-    if fitting.compiled_for(node, type(node.default))(node.default):
-        return []
-    return Report(field).errors(node, node.default)
+    fitting = Fitting()
+    return [] if fitting.fits(node, node.default) else Report(fitting, field).errors(node, node.default)
 
 
 def _is_pruned(node: Node) -> bool:

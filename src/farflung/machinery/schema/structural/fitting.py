@@ -40,38 +40,79 @@ def never(value: Any) -> bool:
     return False
 
 
-def compiled(node: Node) -> Fits:
-    """Whether a whole object fits, and has no duplicates in lists of type set or map."""
-    return compiled_for(node, dict)
+class Fitting:
+    """The tables of a schema's nodes, each made when it is first needed.
 
+    Alternatives say nothing of the types of lists; other nodes, which are `structural`, do.
+    """
 
-def compiled_for(node: Node, exact: type) -> Fits:
-    """The same for a value of a Python type."""
-    return _table(node, True)[exact]
+    __slots__ = ("_tables",)
 
+    def __init__(self) -> None:
+        self._tables: dict[tuple[int, bool], tuple[Node, Table]] = {}  # a node that is kept keeps its identity
 
-def _table(node: Node, structural: bool) -> Table:
-    """`structural`: not one of the alternatives of another node, which say nothing of the types of lists."""
-    table: Table = {
-        str: _of(node, str, _strings(node)),
-        bool: _of(node, bool, ()),
-        int: _of(node, int, _integers(node)),
-        float: _of(node, float, _floats(node)),
-        list: _of(node, list, _lists(node, structural)),
-        dict: _of(node, dict, _objects(node, structural)),
-    }
-    allowed = (node.nullable or not node.types) and (node.enum is None or None in node.enum)
-    table[type(None)] = always if allowed else never
-    return table
+    def fits(self, node: Node, value: Any, *, structural: bool = False) -> bool:
+        """Whether a value fits, and, if that is asked, has no duplicates in lists of type set or map."""
+        return self.table(node, structural)[type(value)](value)
 
+    def table(self, node: Node, structural: bool) -> Table:
+        found = self._tables.get((id(node), structural))
+        if found is None:
+            found = self._tables[id(node), structural] = node, self._made(node, structural)
+        return found[1]
 
-def _of(node: Node, exact: type, checks: Iterable[Fits]) -> Fits:
-    """Of values of one Python type."""
-    if node.types and not any(name in node.types for name in CLASSES[exact]):
-        return never
-    if node.format and not node.types and exact not in (str, list):
-        return never
-    return conjunction([*_junctors(node, exact), *checks, *_enumerated(node, exact)])
+    def _made(self, node: Node, structural: bool) -> Table:
+        checks: dict[type, Iterable[Fits]] = {
+            str: _strings(node),
+            bool: (),
+            int: _integers(node),
+            float: _floats(node),
+            list: self._lists(node, structural),
+            dict: self._objects(node, structural),
+        }
+        table = {exact: self._of(node, exact, found) for exact, found in checks.items()}
+        allowed = (node.nullable or not node.types) and (node.enum is None or None in node.enum)
+        table[type(None)] = always if allowed else never
+        return table
+
+    def _of(self, node: Node, exact: type, checks: Iterable[Fits]) -> Fits:
+        """Of values of one Python type."""
+        if node.types and not any(name in node.types for name in CLASSES[exact]):
+            return never
+        if node.format and not node.types and exact not in (str, list):
+            return never
+        return conjunction([*self._junctors(node, exact), *checks, *_enumerated(node, exact)])
+
+    def _junctors(self, node: Node, exact: type) -> Iterable[Fits]:
+        if node.any_of:
+            yield _any([self.table(one, False)[exact] for one in node.any_of])
+        if node.one_of:
+            yield _one([self.table(one, False)[exact] for one in node.one_of])
+        for one in node.all_of:
+            yield self.table(one, False)[exact]
+        if node.none_of is not None:
+            yield _negation(self.table(node.none_of, False)[exact])
+
+    def _lists(self, node: Node, structural: bool) -> Iterable[Fits]:
+        yield _sized(node.min_items, node.max_items)
+        if node.items is not None:
+            yield _all(self.table(node.items, structural))
+        if node.unique_items or (structural and node.list_type == "set"):
+            yield _distinct
+        if structural and node.list_type == "map":
+            yield _distinct_by(node.list_keys)
+
+    def _objects(self, node: Node, structural: bool) -> Iterable[Fits]:
+        yield _sized(node.min_properties, node.max_properties)
+        known = {name: self.table(one, structural) for name, one in node.properties.items()}
+        if node.values is None:
+            if node.required or not all(map(_is_open, known.values())):
+                yield _fields(known, frozenset(node.required))
+            return
+        if node.required:
+            required = frozenset(node.required)
+            yield lambda value: value.keys() >= required
+        yield _entries(known, self.table(node.values, structural))
 
 
 def conjunction(checks: Sequence[Fits]) -> Fits:
@@ -92,17 +133,6 @@ def conjunction(checks: Sequence[Fits]) -> Fits:
 
 
 # --- junctors ---------------------------------------------------------------------------------------
-
-
-def _junctors(node: Node, exact: type) -> Iterable[Fits]:
-    if node.any_of:
-        yield _any([_table(one, False)[exact] for one in node.any_of])
-    if node.one_of:
-        yield _one([_table(one, False)[exact] for one in node.one_of])
-    for one in node.all_of:
-        yield _table(one, False)[exact]
-    if node.none_of is not None:
-        yield _negation(_table(node.none_of, False)[exact])
 
 
 def _any(alternatives: list[Fits]) -> Fits:
@@ -179,16 +209,6 @@ def _enumerated(node: Node, exact: type) -> Iterable[Fits]:
 # --- lists ------------------------------------------------------------------------------------------
 
 
-def _lists(node: Node, structural: bool) -> Iterable[Fits]:
-    yield _sized(node.min_items, node.max_items)
-    if node.items is not None:
-        yield _all(_table(node.items, structural))
-    if node.unique_items or (structural and node.list_type == "set"):
-        yield _distinct
-    if structural and node.list_type == "map":
-        yield _distinct_by(node.list_keys)
-
-
 def _all(table: Table) -> Fits:
     if all(check is always for check in table.values()):
         return always
@@ -230,20 +250,6 @@ def _distinct_by(keys: Sequence[str]) -> Fits:
 
 
 # --- objects ----------------------------------------------------------------------------------------
-
-
-def _objects(node: Node, structural: bool) -> Iterable[Fits]:
-    yield _sized(node.min_properties, node.max_properties)
-    known = {name: _table(one, structural) for name, one in node.properties.items()}
-    rest = _table(node.values, structural) if node.values is not None else None
-    if rest is None:
-        if node.required or any(not _is_open(table) for table in known.values()):
-            yield _fields(known, frozenset(node.required))
-        return
-    if node.required:
-        required = frozenset(node.required)
-        yield lambda value: value.keys() >= required
-    yield _entries(known, rest)
 
 
 def _is_open(table: Table) -> bool:

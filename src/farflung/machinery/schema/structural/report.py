@@ -1,7 +1,7 @@
 """What is wrong with a value that does not fit its schema, in Kubernetes' words and order.
 
-Slow and thorough, for values that `fitting.py` has refused.  Kubernetes lists the fields of an object in no order;
-here they come in the object's own.
+Slow and thorough, for values that `fitting.py` has refused; where they are large, only parts that do not fit are looked
+at.  Kubernetes lists the fields of an object in no order; here they come in the object's own.
 
 An update is not refused for what was there before: a part that did not change is not looked at (`old`).  Parts are
 told from each other by the names of fields and by the keys of lists of type map; the items of other lists stand and
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from farflung.machinery.errors import FieldError, go_quote, not_supported, required, too_long, too_many
 from farflung.machinery.patch.apply import go_json
 from farflung.machinery.schema.structural import formats
+from farflung.machinery.schema.structural.fitting import Fitting
 from farflung.machinery.schema.structural.identity import identical, same, unchanged
 from farflung.machinery.schema.structural.keyed import by_key, key_of
 from farflung.machinery.schema.structural.node import Node
@@ -30,7 +31,9 @@ from farflung.machinery.schema.structural.numbers import (
 
 UNKNOWN: Final = object()  #: what was there before cannot be told
 NOWHERE: Final = "<nil>"  #: the field of an error about the whole object
-MOST: Final = 1000  #: errors of one value; nobody reads more, and a hostile object has millions
+MOST: Final = 1000  #: errors of one list or object; nobody reads more, and a hostile one has millions
+ALL: Final = 2000  #: values that are looked at whether they fit or not, because it tells which alternative was meant
+WRONG: Final = 5000  #: values that do not fit of which more is said than that
 
 
 class Found(NamedTuple):
@@ -43,8 +46,10 @@ class Found(NamedTuple):
 class Report:
     """The errors of one value.  `base` is where the value is, if it is not the whole object."""
 
-    def __init__(self, base: str = "") -> None:
+    def __init__(self, fitting: Fitting, base: str = "") -> None:
+        self._fitting = fitting
         self._base = base
+        self._seen = 0
 
     def errors(self, node: Node, value: Any, old: Any = UNKNOWN) -> list[FieldError]:
         return list(self._found(node, value, "", old).errors.values())
@@ -72,6 +77,11 @@ class Report:
     def _found(self, node: Node, value: Any, name: str, old: Any) -> Found:
         if old is not UNKNOWN and unchanged(old, value):
             return Found({}, 1)
+        self._seen += 1
+        if self._seen > ALL and self._fitting.fits(node, value):
+            return Found({}, 1)
+        if self._seen > ALL + WRONG:
+            return Found(dict([self._invalid(name, "", "is wrong")]), 0)
         if value is None:
             return Found(dict([*self._types(node, None, name), *self._enumerated(node, None, name)]), 1)
         errors: dict[str, FieldError] = {}

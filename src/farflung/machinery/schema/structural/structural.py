@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from farflung.machinery.errors import FieldError, Obj, go_quote
-from farflung.machinery.schema.structural import conforming, fitting
+from farflung.machinery.schema.structural import conforming
 from farflung.machinery.schema.structural.arrangement import duplicates, is_arranged
 from farflung.machinery.schema.structural.conforming import Change, Steps, Unknown
 from farflung.machinery.schema.structural.embedded import Metadata, conform_embedded, embedded_errors
+from farflung.machinery.schema.structural.fitting import Fitting
 from farflung.machinery.schema.structural.node import ANYTHING, Node, read
 from farflung.machinery.schema.structural.places import below, finder, paths_of
 from farflung.machinery.schema.structural.report import UNKNOWN, Report
@@ -34,7 +35,8 @@ class Structural:
         self._conform = conforming.compiled(node, Steps(prune=True, default=True, numbers=True))
         self._prune = conforming.compiled(node, Steps(prune=True, default=False, numbers=False))
         self._default = conforming.compiled(node, Steps(prune=False, default=True, numbers=False))
-        self._fits = fitting.compiled(node)
+        self._fitting = Fitting()
+        self._fits = self._fitting.table(node, True)[dict]
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
         self.has_defaults: Final = _has_defaults(node)  #: objects written before may lack fields
@@ -72,7 +74,7 @@ class Structural:
         for what the schema says of it."""
         if self._fits(new):
             return self._embedded_errors(new)
-        errors = Report().errors(self._node, new, UNKNOWN if old is None else old)
+        errors = self._reported(self._node, new, UNKNOWN if old is None else old)
         return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
 
     def validate_status(self, new: Obj, old: Obj) -> list[FieldError]:
@@ -81,8 +83,13 @@ class Structural:
             return self._embedded_errors(new)
         errors: list[FieldError] = []
         if STATUS in new:
-            errors = Report(STATUS).errors(self._status, new[STATUS], old.get(STATUS, UNKNOWN))
+            errors = self._reported(self._status, new[STATUS], old.get(STATUS, UNKNOWN), STATUS)
         return [*errors, *self._embedded_errors(new), *self._duplicates(new, old)]
+
+    def _reported(self, node: Node, value: Any, old: Any, base: str = "") -> list[FieldError]:
+        if self._fitting.fits(node, value):
+            return []
+        return Report(self._fitting, base).errors(node, value, old)
 
     def _embedded_errors(self, obj: Obj) -> list[FieldError]:
         """Kubernetes makes no difference between new and changed ones."""
