@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import rights_and_kinds
 import uvloop
 from client import Heard, Server, ask, hear
 from generators import SIZE, Generator, Rate, choose, configmap, configmaps, object_name, percentile
@@ -36,10 +37,16 @@ class Extent:
     gets: int
     watchers: int
     events: int  #: that all watchers hear
+    roles: int
+    things: int  #: custom resources
 
 
-WHOLE = Extent(objects=100_000, listed=10_000, one_by_one=2_000, gets=10_000, watchers=5_000, events=20)
-QUICK = Extent(objects=20_000, listed=10_000, one_by_one=500, gets=5_000, watchers=500, events=10)
+WHOLE = Extent(
+    objects=100_000, listed=10_000, one_by_one=2_000, gets=10_000, watchers=5_000, events=20, roles=1_000, things=10_000
+)
+QUICK = Extent(
+    objects=20_000, listed=10_000, one_by_one=500, gets=5_000, watchers=500, events=10, roles=1_000, things=3_000
+)
 
 
 class Figures:
@@ -74,7 +81,10 @@ class Bench:
             self._creates(generator)
             self._gets(generator)
             self._lists(generator)
+            self._rights()
+            self._custom_resources()
             self._watches()
+            self._end_of_namespace()
             self._restart()
         finally:
             self._hub.stop()
@@ -126,6 +136,33 @@ class Bench:
         self._figures.show(
             f"list of {self._extent.listed:,}, pages of 500", f"{times.paged:.0f} ms", "", "with decoding"
         )
+
+    def _rights(self) -> None:
+        """The same gets as before, by somebody whose every request is decided by roles."""
+        roles, count = self._extent.roles, self._extent.gets
+        for who, server in (
+            ("an administrator", self._server),
+            (f"a ServiceAccount, {roles:,} roles", rights_and_kinds.somebody(self._server, "listed", roles)),
+        ):
+            rate, cpu = self._cpu_of(partial(rights_and_kinds.read_configmaps, server, "listed", count))
+            self._figures.show_rate(f"gets by {who}", rate, cpu / count)
+
+    def _custom_resources(self) -> None:
+        self._new_namespace("custom")
+        defined = uvloop.run(rights_and_kinds.define(self._server, "custom"))
+        self._figures.show(
+            "definition to first object", f"{defined.usable:.1f} ms", "", f"answered after {defined.answered:.1f} ms"
+        )
+        count = self._extent.things
+        rate, cpu = self._cpu_of(partial(rights_and_kinds.create_things, self._server, "custom", count))
+        self._figures.show_rate(
+            f"durable creates of custom resources, {rights_and_kinds.CONNECTIONS}", rate, cpu / count
+        )
+
+    def _end_of_namespace(self) -> None:
+        seconds, cpu = self._cpu_of(lambda: uvloop.run(rights_and_kinds.end_namespace(self._server, "listed")))
+        remark = f"{cpu:.1f} s CPU; it waits for 3 s before it begins"
+        self._figures.show(f"end of a namespace of {self._extent.listed:,}", f"{seconds:.1f} s", "", remark)
 
     def _watches(self) -> None:
         extent = self._extent
