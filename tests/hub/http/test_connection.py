@@ -43,6 +43,12 @@ def test_a_request_reaches_the_handler_whole(server: Harness, toy: Toy) -> None:
     assert toy.requests[0].certificate is None
 
 
+def test_values_that_may_contain_commas_stay_apart(server: Harness) -> None:
+    groups = [b"Impersonate-Group: a, b", b"impersonate-group: c"]
+    [reply] = replies(server.talk(b"\r\n".join([b"GET /echo HTTP/1.1", b"Host: hub", *groups, b"", b""])))
+    assert reply.json["headers"]["impersonate-group"] == "a, b\nc"
+
+
 def test_a_connection_serves_one_request_after_the_other(server: Harness) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     for number in range(3):
