@@ -35,7 +35,7 @@ SHARED = ROOT.parent / "shared"
 GOLDEN = SHARED / "golden"
 TOOLS = SHARED / "tools"
 #: what the recorded cluster had and a hub of our own has not
-WITHOUT = "workload-controllers,quota-controller,rbac-aggregation"
+WITHOUT = "workload-controllers"
 
 
 @dataclass(frozen=True)
