@@ -21,6 +21,17 @@ def test_every_line_is_written_in_order_with_its_time() -> None:
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO line 0$", written[0])
 
 
+def test_nothing_is_written_before_the_beginning() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream, silent=True)
+    lines.write("too early")
+    lines.begin()
+    lines.write("in time")
+    lines.close()
+    assert stream.getvalue().endswith(" INFO in time\n")
+    assert "early" not in stream.getvalue()
+
+
 def test_lines_survive_a_stream_that_is_gone() -> None:
     stream = io.StringIO()
     stream.close()

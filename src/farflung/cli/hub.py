@@ -41,7 +41,7 @@ from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.lib import ids
-from farflung.store.base import Unusable
+from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Settings:
     hostnames: tuple[str, ...] = ()
     history: int = 3600
     verbose: bool = False
+    event_seconds: int = 3600
 
 
 def run(settings: Settings) -> None:
@@ -127,7 +128,8 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
     store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
-    lines = logs.Lines(sys.stderr)
+    # what a hub makes of an empty directory is always the same, and no news
+    lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
         admin_token = ensure_admin_token(directory, now)
         kinds = kinds_in(store, Served(BUILTIN))
@@ -149,12 +151,14 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             authority=certificates.ca_pem.decode(),
             clock=tools.clock,
             quotas=quotas,
+            event_seconds=settings.event_seconds,
             tokens=accounts,
             signer=certificates,
         )
         await housekeeping.start()
         following = asyncio.create_task(follow_tokens(authenticator), name="tokens")
         try:
+            lines.begin()
             gc.collect()
             gc.freeze()
             gc.set_threshold(*COLLECT)

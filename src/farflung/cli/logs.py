@@ -36,8 +36,10 @@ def configure(stream: TextIO, *, verbose: bool) -> None:
 class Lines:
     """Lines at INFO, by the thousand: they are written by a thread, those of a moment together.  `close` it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, silent: bool = False) -> None:
+        """`silent`: nothing is written before `begin`."""
         self._stream = stream
+        self._silent = silent
         self._waiting: deque[str] = deque()
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -46,8 +48,13 @@ class Lines:
         self._thread = threading.Thread(target=self._run, name="log-lines", daemon=True)
         self._thread.start()
 
+    def begin(self) -> None:
+        self._silent = False
+
     def write(self, line: str) -> None:
         """Never blocks."""
+        if self._silent:
+            return
         now = time.time()
         second = int(now)
         if second != self._second:

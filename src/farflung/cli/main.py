@@ -36,9 +36,23 @@ def main() -> None:
     metavar="SECONDS",
     help="How long a client may be away and still resume its watches.",
 )
+@click.option(
+    "--event-ttl",
+    type=click.IntRange(1),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long an Event stays after it was last written.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
 def hub(
-    root_directory: Path, bind_address: str, port: int, hostnames: tuple[str, ...], history: int, verbose: bool
+    root_directory: Path,
+    bind_address: str,
+    port: int,
+    hostnames: tuple[str, ...],
+    history: int,
+    event_ttl: int,
+    verbose: bool,
 ) -> None:
     """Run the hub in the foreground until SIGTERM or ^C.
 
@@ -49,7 +63,7 @@ def hub(
     """
     from farflung.cli.hub import Settings, run
 
-    run(Settings(root_directory, bind_address, port, hostnames, history, verbose))
+    run(Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl))
 
 
 @main.group()

@@ -7,6 +7,7 @@
     namespaces   the end of a namespace
     definitions  the end of a CustomResourceDefinition
     quotas       the status of ResourceQuotas
+    events       the end of Events that are old
     collector    the end of objects whose owners are gone
     secrets      the tokens in Secrets of ServiceAccounts
     signing      certificates for those who ask
@@ -28,6 +29,7 @@ from farflung.hub.housekeeping.accounts import Accounts
 from farflung.hub.housekeeping.aggregation import Aggregation
 from farflung.hub.housekeeping.collector import Collector
 from farflung.hub.housekeeping.definitions import Definitions
+from farflung.hub.housekeeping.events import HOUR, Events
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
@@ -65,8 +67,10 @@ class Housekeeping:
         signer: Certificates,
         quotas: Quotas,
         pace: Pace = USUAL_PACE,
+        event_seconds: float = HOUR,
     ) -> None:
-        """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM."""
+        """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
+        Events stay."""
         kept = KeptKinds(kinds.builtin.catalog)
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
@@ -88,6 +92,7 @@ class Housekeeping:
             self._collector,
             definitions,
             QuotaStatus(store, kept, inside, quotas, pace.gather),
+            Events(store, clock, event_seconds),
             secrets,
             signing,
         )
