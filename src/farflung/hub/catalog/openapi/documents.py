@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from farflung.apis.definitions import META, VERSION
@@ -22,14 +22,18 @@ BODY: Final = "body"
 
 def swagger(paths: Iterable[Path], own: Own) -> Obj:
     """All paths, and the definitions they need, in version 2."""
+    parameters = {name: swagger_parameter(one) for name, one in PARAMETERS.items()}
+    return {"swagger": "2.0", "info": INFO, **swagger_part(paths, own), "parameters": parameters}
+
+
+def swagger_part(paths: Iterable[Path], own: Own, told: Container[str] = ()) -> Obj:
+    """What is there beside a document that has told of some definitions already."""
     schemas = Schemas(V2, own)
     served = list(paths)
+    definitions = schemas.closure(needed(served))
     return {
-        "swagger": "2.0",
-        "info": INFO,
         "paths": {path.path: swagger_path(path, schemas) for path in served},
-        "definitions": schemas.closure(needed(served)),
-        "parameters": {name: swagger_parameter(one) for name, one in PARAMETERS.items()},
+        "definitions": {name: one for name, one in definitions.items() if name not in told},
     }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Final
@@ -26,6 +26,7 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog import negotiation
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi import documents, gnostic
+from farflung.hub.catalog.openapi.operations import Path
 from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.http.messages import Request, Response
 from farflung.hub.media_types import JSON
@@ -61,6 +62,8 @@ class Document:
     compressed: bytes
     tag: str
     resources: Sequence[Resource]  #: what it describes
+    told: frozenset[str] = frozenset()  #: names of definitions, of a document that others extend
+    base: Document | None = None  #: the document that this one extends, which is kept for the next
 
 
 Key = tuple[str, str, tuple[int, ...]]  #: name and media type of a document, identities of the resources in it
@@ -147,21 +150,51 @@ class OpenAPI:
         return document
 
     def _made(self, name: str, media: str, resources: Sequence[Resource]) -> Document:
-        own = {key: value for resource in resources for key, value in self._brought(resource).items()}
-        if name:
-            content = documents.openapi(documents.paths_in(name, resources), own)
-        else:
-            content = documents.swagger(
-                (
-                    path
-                    for one in self._names
-                    for path in documents.paths_in(one, documents.resources_of(self._catalog, one))
-                ),
-                own,
-            )
-        encoded = encode(content, media)
-        tag = hashlib.sha256(encoded).hexdigest().upper()
-        return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources)
+        if not name:
+            return self._everything(media, resources)
+        content = documents.openapi(documents.paths_in(name, resources), self._own(resources))
+        return encoded_document(encode(content, media), resources)
+
+    def _everything(self, media: str, resources: Sequence[Resource]) -> Document:
+        """What is built in is the same for all catalogues, so theirs is a copy of that with their own parts put in."""
+        built_in = tuple(resource for resource in resources if not resource.custom)
+        if len(built_in) == len(resources):
+            content = documents.swagger(self._paths(self._names, resources), self._own(resources))
+            return encoded_document(encode(content, media), resources, frozenset(content["definitions"]))
+        shared = OpenAPI(Catalog(built_in), self._brought, self._shelf)
+        base = shared._document("", media)
+        custom = tuple(resource for resource in resources if resource.custom)
+        paths = (path for path in self._paths(self._names, custom) if path.path.strip("/") not in shared._names)
+        part = documents.swagger_part(paths, self._own(custom), base.told)
+        whole = extended(gzip.decompress(base.compressed), part, media)
+        return encoded_document(whole, resources, base=base)
+
+    def _paths(self, names: Iterable[str], resources: Sequence[Resource]) -> Iterator[Path]:
+        wanted = frozenset(map(id, resources))
+        for name in names:
+            there = documents.resources_of(self._catalog, name)
+            yield from documents.paths_in(name, [one for one in there if id(one) in wanted])
+
+    def _own(self, resources: Iterable[Resource]) -> Own:
+        return {key: value for resource in resources for key, value in self._brought(resource).items()}
+
+
+def encoded_document(
+    encoded: bytes, resources: Sequence[Resource], told: frozenset[str] = frozenset(), base: Document | None = None
+) -> Document:
+    tag = hashlib.sha256(encoded).hexdigest().upper()
+    return Document(gzip.compress(encoded, FAST, mtime=0), tag, resources, told, base)
+
+
+def extended(base: bytes, part: Obj, media: str) -> bytes:
+    """A document of version 2 with more paths and definitions."""
+    if media != JSON:
+        return base + encode(part, media)  # two messages in a row are one that has what both have
+    for key in ("paths", "definitions"):
+        before, start, after = base.partition(b'"%s":{' % key.encode())  # the first is the document's own
+        more = orjson.dumps(part[key])[1:-1]
+        base = b"".join((before, start, more, b"," if more and not after.startswith(b"}") else b"", after))
+    return base
 
 
 V2_ENCODER: Final = gnostic.Encoder(gnostic.V2)
