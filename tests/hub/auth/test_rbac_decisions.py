@@ -222,6 +222,7 @@ async def test_whoever_belongs_to_one_cluster_is_nobody_in_another(cluster: Clus
     assert authorizer.decide("root", here, asked).allowed
     assert not authorizer.decide("other", here, asked).allowed
     assert authorizer.rules_of("other", here, "one") == ([], [])
+    assert not authorizer.decide("other", User("boss", (ADMINISTRATORS,), cluster="root"), asked).allowed
 
 
 async def test_a_cluster_that_was_forgotten_is_read_again(cluster: Cluster) -> None:

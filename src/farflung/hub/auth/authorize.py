@@ -41,10 +41,10 @@ class Authorizer:
 
     def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
         """A decision about the present.  Without RBAC's opinion the reason is empty."""
-        if ADMINISTRATORS in user.groups:
-            return YES
         if user.cluster and user.cluster != cluster:
             return DENIED
+        if ADMINISTRATORS in user.groups:
+            return YES
         verb, group, resource, subresource, namespace, name, path = attributes
         policy = self._policies.get(cluster) or self._load(cluster)
         if path is not None:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorize import Authorizer
-from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User
+from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, UNAUTHENTICATED, User, is_administrator
 from farflung.machinery import names
 from farflung.machinery.errors import bad_request
 
@@ -29,7 +29,9 @@ def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorize
         raise bad_request("requested impersonation without impersonating a user")
     for attributes in requests(name, groups, uid, extra):
         authorizer.check(cluster, sender, attributes)
-    return User(name, all_groups(name, groups), uid, extra, sender.cluster)
+    # whom the roles of a cluster let somebody be, they are there alone
+    reach = sender.cluster if is_administrator(sender) else cluster
+    return User(name, all_groups(name, groups), uid, extra, reach)
 
 
 def values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
