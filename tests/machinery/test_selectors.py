@@ -75,20 +75,28 @@ def test_any_text_is_a_selector_or_a_400(text: str) -> None:
 
 
 keys = st.sampled_from(["a", "b", "c"])
-values = st.sampled_from(["x", "y", ""])
-operators = st.sampled_from(["=", "!=", " in ", " notin ", "", "!"])
+values = st.sampled_from(["x", "y", "", "5", "7", "0"])
+numbers = st.sampled_from(["0", "5", "6", "7"])
+operators = st.sampled_from(["=", "!=", " in ", " notin ", "", "!", ">", "<"])
 
 
 @given(
-    st.lists(st.tuples(keys, operators, st.lists(values, min_size=1, max_size=2)), max_size=4),
+    st.lists(st.tuples(keys, operators, st.lists(values, min_size=1, max_size=4), numbers), max_size=6),
     st.dictionaries(keys, values),
 )
 def test_a_selector_is_the_conjunction_of_its_plainly_stated_terms(
-    terms: list[tuple[str, str, list[str]]], labels: dict[str, str]
+    terms: list[tuple[str, str, list[str], str]], labels: dict[str, str]
 ) -> None:
     written, holds = [], True
-    for key, operator, wanted in terms:
+    for key, operator, wanted, bound in terms:
+        number = int(labels[key]) if labels.get(key) in ("5", "7", "0") else None
         match operator:
+            case ">":
+                written.append(f"{key}>{bound}")
+                holds = holds and number is not None and number > int(bound)
+            case "<":
+                written.append(f"{key}<{bound}")
+                holds = holds and number is not None and number < int(bound)
             case "=":
                 written.append(f"{key}={wanted[0]}")
                 holds = holds and labels.get(key) == wanted[0]
@@ -115,6 +123,27 @@ def test_a_field_selector_compares_texts() -> None:
     assert parse_fields("metadata.name=a,status.phase!=Pending").matches(fields.__getitem__)
     assert not parse_fields("metadata.name==b").matches(fields.__getitem__)
     assert parse_fields("metadata.name=a,").matches(fields.__getitem__)
+
+
+@given(
+    st.lists(st.tuples(keys, st.sampled_from(["=", "==", "!="]), values), max_size=5),
+    st.fixed_dictionaries(dict.fromkeys("abc", values)),
+)
+def test_a_field_selector_is_the_conjunction_of_its_terms(
+    terms: list[tuple[str, str, str]], fields: dict[str, str]
+) -> None:
+    holds = all((fields[name] == value) == (operator != "!=") for name, operator, value in terms)
+    written = ",".join(f"{name}{operator}{value}" for name, operator, value in terms)
+    assert parse_fields(written).matches(fields.__getitem__) is holds
+
+
+def test_an_object_costs_what_it_has_labels_however_long_the_selector_is() -> None:
+    """If it cost as much as there are terms, this would take minutes."""
+    terms = [f"!a{number},b{number}!=x,c notin (v{number})" for number in range(5000)]
+    selector = parse_labels(",".join(terms))
+    objects = [{"a": "1", "c": f"w{number}", f"b{number}": "y"} for number in range(20_000)]
+    assert all(map(selector.matches, objects))
+    assert not parse_labels(",".join(f"b{number}" for number in range(5000))).matches(objects[0])
 
 
 def test_a_comma_in_a_field_value_is_escaped() -> None:

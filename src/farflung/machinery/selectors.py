@@ -24,46 +24,91 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
-    _named: frozenset[str] = field(init=False, repr=False, compare=False)  #: the values; there may be thousands
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_named", frozenset(self.values))
-
-    def matches(self, labels: Labels) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "in":
-                return value in self._named
-            case "notin":
-                return value not in self._named
-            case "exists":
-                return value is not None
-            case "!":
-                return value is None
-        return value is not None and _compares(value, self.operator, self.values[0])
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements hold.  No requirements: everything matches."""
+    """All requirements hold.  No requirements: everything matches.
+
+    There may be thousands of requirements, and as many objects: what they say of a label is put together once, and an
+    object costs as much as it has labels.
+    """
 
     requirements: tuple[Requirement, ...] = ()
+    _wanted: tuple[tuple[str, _Wanted], ...] = field(init=False, repr=False, compare=False)
+    _unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not be there
+    _barred: Mapping[str, frozenset[str]] = field(
+        init=False, repr=False, compare=False
+    )  #: label → values it must not have
+
+    def __post_init__(self) -> None:
+        by_key: dict[str, list[Requirement]] = {}
+        for one in self.requirements:
+            by_key.setdefault(one.key, []).append(one)
+        wanted = {key: _wanted(ones) for key, ones in by_key.items()}
+        barred = {key: _named(ones, "notin") for key, ones in by_key.items()}
+        unwanted = frozenset(one.key for one in self.requirements if one.operator == "!")
+        object.__setattr__(self, "_wanted", tuple((key, found) for key, found in wanted.items() if found is not None))
+        object.__setattr__(self, "_barred", {key: values for key, values in barred.items() if values})
+        object.__setattr__(self, "_unwanted", unwanted)
 
     def matches(self, labels: Labels) -> bool:
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        if len(self._wanted) > len(labels):
+            return False
+        for key, wanted in self._wanted:
+            if not wanted.matches(labels.get(key)):
+                return False
+        if self._unwanted and not self._unwanted.isdisjoint(labels):
+            return False
+        barred = self._barred
+        for key in barred if len(barred) < len(labels) else labels:
+            if key in barred and labels.get(key) in barred[key]:
+                return False
+        return True
 
     def __bool__(self) -> bool:
         return bool(self.requirements)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one label must be, if it must be there at all."""
+
+    among: frozenset[str] | None  #: None: anything
+    above: int | None
+    below: int | None
+
+    def matches(self, value: str | None) -> bool:
+        if value is None or (self.among is not None and value not in self.among):
+            return False
+        if self.above is None and self.below is None:
+            return True
+        return _is_integer(value) and (
+            (self.above is None or int(value) > self.above) and (self.below is None or int(value) < self.below)
+        )
+
+
+def _wanted(requirements: Iterable[Requirement]) -> _Wanted | None:
+    """None if the label need not be there."""
+    positive = [one for one in requirements if one.operator not in ("notin", "!")]
+    if not positive:
+        return None
+    among = [frozenset(one.values) for one in positive if one.operator == "in"]
+    bounds = {
+        operator: [int(one.values[0]) for one in positive if one.operator == operator] for operator in ("gt", "lt")
+    }
+    return _Wanted(
+        frozenset.intersection(*among) if among else None,
+        max(bounds["gt"], default=None),
+        min(bounds["lt"], default=None),
+    )
+
+
+def _named(requirements: Iterable[Requirement], operator: str) -> frozenset[str]:
+    return frozenset(value for one in requirements if one.operator == operator for value in one.values)
+
+
 EVERYTHING: Final = LabelSelector()
-
-
-def _compares(value: str, operator: str, bound: str) -> bool:
-    if not _is_integer(value):
-        return False
-    number = int(value)
-    return number > int(bound) if operator == "gt" else number < int(bound)
 
 
 @remember(4096)
@@ -231,18 +276,35 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
+    """All terms hold.  What they say of a field is put together once."""
+
     terms: tuple[FieldTerm, ...] = ()
+    _equal: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    _unequal: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_equal", _values_by_field(term for term in self.terms if term.equal))
+        object.__setattr__(self, "_unequal", _values_by_field(term for term in self.terms if not term.equal))
 
     def __bool__(self) -> bool:
         return bool(self.terms)
 
     def matches(self, read: Callable[[str], str]) -> bool:
         """`read` gives the text of a field."""
-        return all((read(term.field) == term.value) == term.equal for term in self.terms)
+        return all({read(name)} == values for name, values in self._equal.items()) and all(
+            read(name) not in values for name, values in self._unequal.items()
+        )
 
     def exactly(self, field: str) -> str | None:
         """The one value a field must have, if the selector says so."""
         return next((term.value for term in self.terms if term.field == field and term.equal), None)
+
+
+def _values_by_field(terms: Iterable[FieldTerm]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for term in terms:
+        found.setdefault(term.field, set()).add(term.value)
+    return {name: frozenset(values) for name, values in found.items()}
 
 
 EVERY_FIELD: Final = FieldSelector()
