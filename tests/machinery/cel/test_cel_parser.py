@@ -188,6 +188,27 @@ def test_a_literal_has_its_value(text: str, value: ast.LiteralValue) -> None:
                 f"2:2: Syntax error: mismatched input '<EOF>' expecting {BEGINS}",
             ],
         ),
+        (
+            "self.all(x x.name != '')",
+            [
+                "1:12: Syntax error: mismatched input 'x' expecting ')'",
+                "1:24: Syntax error: extraneous input ')' expecting <EOF>",
+            ],
+        ),
+        (
+            "(y1.5 + 2) in [1]",
+            [
+                "1:4: Syntax error: mismatched input '.5' expecting ')'",
+                "1:10: Syntax error: mismatched input ')' expecting <EOF>",
+            ],
+        ),
+        (
+            "['a'(,'b']",
+            [
+                "1:5: Syntax error: extraneous input '(' expecting {']', ','}",
+                "1:7: Syntax error: extraneous input ''b'' expecting ']'",
+            ],
+        ),
         ("as", ["1:1: reserved identifier: as"]),
         ("f(namespace)", ["1:3: reserved identifier: namespace"]),
         ("9223372036854775808", ["1:1: invalid int literal"]),
@@ -216,6 +237,10 @@ def test_a_complaint_shows_the_line_and_marks_the_place() -> None:
     assert str(error.value).startswith(
         "ERROR: <input>:2:2: Syntax error: token recognition error at: 'ü'\n |  über\n | .＾"  # noqa: RUF001
     )
+
+
+def test_after_thirty_mistakes_the_parser_gives_up() -> None:
+    assert complaints("[" + "(1 2 3," * 50)[-1].endswith("error recovery attempt limit exceeded: 30")
 
 
 def test_no_more_than_a_hundred_complaints_are_shown() -> None:

@@ -2,8 +2,8 @@
 
     parse("self.size() > 3")      raises CompileError
 
-A level of nesting takes five Python frames at most, and there are MOST_NESTING levels at most.  Chains of operators and
-of members are loops; the tree they make is as deep as the chain is long, which Builder limits.
+A level of nesting takes seven Python frames at most, and there are MOST_NESTING levels at most.  Chains of operators
+and of members are loops; the tree they make is as deep as the chain is long, which Builder limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farflung.machinery.cel.ast import Expression
 from farflung.machinery.cel.builder import Builder, TooDeepError
 from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
 from farflung.machinery.cel.lexer import END, ESCAPED_IDENTIFIER, IDENTIFIER, Token
-from farflung.machinery.cel.token_stream import TokenStream, UnparsableError
+from farflung.machinery.cel.token_stream import HopelessError, TokenStream, UnparsableError
 
 MOST_CHARACTERS: Final = 100_000
 MOST_NESTING: Final = 100
@@ -86,24 +86,33 @@ class _Parser:
         try:
             tree = self._expression(frozenset({END}))
             self._stream.need(END)
-        except UnparsableError:
+        except (UnparsableError, HopelessError):
             return None
         return tree
+
+    def _recover(self, depth: int) -> None:
+        """Go on after an expression that cannot be read, as the part of the one at this depth."""
+        del self._closers[depth:]
+        self._stream.recover(CONTINUES.union(*self._closers))
 
     # --- operators --------------------------------------------------------------------------------
 
     def _expression(self, closers: frozenset[str]) -> Expression:
         if len(self._closers) == MOST_NESTING:
             self.issues.append(Issue(NOWHERE, f"expression recursion limit exceeded: {MOST_NESTING}"))
-            raise UnparsableError
+            raise HopelessError
         self._closers.append(closers)
         choices: list[tuple[int, Expression, Expression]] = []
         value = self._operation()
         while question := self._stream.take_if("?"):
             self._closers[-1] = frozenset({":"})
             choices.append((question.offset, value, self._operation()))
-            self._stream.need(":", after=FIRST)
             self._closers[-1] = closers
+            try:
+                self._stream.need(":", after=FIRST)
+            except UnparsableError:
+                self._recover(len(self._closers))
+                break
             value = self._operation()
         self._closers.pop()
         for offset, condition, if_true in reversed(choices):
@@ -147,6 +156,16 @@ class _Parser:
         return self._make.call(chain.offsets[middle], chain.function, left, right)
 
     def _operand(self) -> Expression:
+        depth = len(self._closers)
+        operand: Expression | None = None
+        while True:
+            try:
+                return self._unary() if operand is None else self._members(operand)
+            except UnparsableError:
+                self._recover(depth)
+                operand = self._make.literal(0, None)
+
+    def _unary(self) -> Expression:
         self._stream.need_one_of(FIRST)
         first = self._stream.current
         if first.kind == "!":
@@ -318,9 +337,14 @@ class _Parser:
         return self._make.map_literal(brace.offset, entries)
 
     def _separated(self, close: str) -> bool:
-        """After an element: whether another one follows."""
+        """After an element: whether another one follows.  It does not after a token too many."""
+        fits = self._stream.current.kind in (close, ",")
         self._stream.need_one_of(frozenset({close, ","}))
-        if self._stream.current.kind == "," and self._stream.ahead(1).kind in FIRST | {"?", ESCAPED_IDENTIFIER}:
+        if (
+            fits
+            and self._stream.current.kind == ","
+            and self._stream.ahead(1).kind in FIRST | {"?", ESCAPED_IDENTIFIER}
+        ):
             self._stream.take()
             return True
         return False

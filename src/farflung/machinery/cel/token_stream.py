@@ -1,7 +1,8 @@
 """Tokens one after the other, with the repairs and the complaints of cel-go's parser (that is, ANTLR's).
 
 A token too many is skipped and one that is missing is made up, so that what is wrong after it is told as well; after
-any other mistake there is no telling, and `UnparsableError` is raised.
+any other mistake `UnparsableError` is raised, and whoever can go on calls `recover`.  Until a token fits again, nothing
+more is said.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ from farflung.machinery.cel.lexer import END, RANK, SYMBOLS, Token, tokens
 _RESERVED: Final = re.compile(r"no viable alternative at input '\.(true|false|null)'")
 
 
+MOST_RECOVERIES: Final = 30
+
+
 class UnparsableError(Exception):
-    """The parser cannot go on.  Why is among the issues."""
+    """What was begun cannot be read.  Why is among the issues."""
+
+
+class HopelessError(Exception):
+    """The parser cannot go on at all.  Why is among the issues."""
 
 
 class TokenStream:
@@ -25,6 +33,9 @@ class TokenStream:
         self.text = text
         self._tokens, self.issues = tokens(text)
         self._at = 0
+        self._recovering = False
+        self._recoveries = 0
+        self._recovered_at = -1
 
     @property
     def current(self) -> Token:
@@ -37,6 +48,7 @@ class TokenStream:
         token = self._tokens[self._at]
         if token.kind != END:
             self._at += 1
+        self._recovering = False
         return token
 
     def take_if(self, kind: str) -> Token | None:
@@ -63,6 +75,7 @@ class TokenStream:
             return self.take()
         if self.current.kind in after:
             self._complain(f"missing {listed([kind])} at {quoted(self.current)}")
+            self._recovering = True
             return Token(kind, kind, self.current.offset)
         self._complain(f"mismatched input {quoted(self.current)} expecting {listed([kind])}")
         raise UnparsableError
@@ -78,8 +91,23 @@ class TokenStream:
         self._complain(_RESERVED.sub(r"mismatched input '\1' expecting IDENTIFIER", message))
         return UnparsableError()
 
+    def recover(self, follow: frozenset[str]) -> None:
+        """Skip what cannot be read, up to something that may come after it."""
+        if self._recoveries == MOST_RECOVERIES:
+            self._recovering = False
+            self._complain(f"error recovery attempt limit exceeded: {MOST_RECOVERIES}")
+            raise HopelessError
+        self._recoveries += 1
+        if self._recovered_at == self._at:
+            self.take()
+        while self.current.kind not in follow and self.current.kind != END:
+            self.take()
+        self._recovered_at = self._at
+        self._recovering = True
+
     def _complain(self, message: str) -> None:
-        self.issues.append(Issue(self.current.offset, f"Syntax error: {message}"))
+        if not self._recovering:
+            self.issues.append(Issue(self.current.offset, f"Syntax error: {message}"))
 
 
 def quoted(token: Token) -> str:
