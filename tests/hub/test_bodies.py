@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from hub_harness import CONFIG_MAPS, DEPLOYMENTS, MERGE_PATCH, PROTOBUF, LocalHub, deployment
+from hub_harness import APPLY_PATCH, CONFIG_MAPS, DEPLOYMENTS, MERGE_PATCH, PROTOBUF, LocalHub, deployment
 
 from farflung.apis import wire
 from farflung.machinery.codec import protobuf
@@ -187,3 +188,34 @@ async def test_what_is_not_known_in_protobuf_is_neither_read_nor_written_in_it(h
     with hub.writes_nothing():
         sent = protobuf.encode({"metadata": {"name": "b"}}, "io.k8s.api.core.v1.ConfigMap", wire.MESSAGES)
         assert (await hub.post(classes, sent, content_type=PROTOBUF)).status == 415
+
+
+LARGE = "{apiVersion: v1, kind: ConfigMap, metadata: {name: large}, data: {%s}}"
+MANY = ", ".join(f"k{number}: 'v'" for number in range(20_000))
+
+
+@pytest.mark.parametrize("verb", ["create", "apply"])
+async def test_others_are_served_while_a_large_yaml_body_is_read(hub: LocalHub, verb: str) -> None:
+    if verb == "create":
+        sending = hub.post(CONFIG_MAPS, LARGE % MANY, content_type="application/yaml")
+    else:
+        sending = hub.patch(f"{CONFIG_MAPS}/large", LARGE % MANY, APPLY_PATCH, {"fieldManager": "m"})
+    large = asyncio.create_task(sending)
+    await asyncio.sleep(0)
+    assert (await hub.get(CONFIG_MAPS)).names == []
+    assert not large.done()
+    answer = await large
+    assert answer.status == 201, answer.body[:1000]
+    assert answer.json["data"] == {f"k{number}": "v" for number in range(20_000)}
+
+
+async def test_a_large_yaml_body_is_refused_with_the_same_words_as_a_small_one(hub: LocalHub) -> None:
+    with hub.writes_nothing():
+        for rest in ("", " " * 50_000):
+            answer = await hub.post(CONFIG_MAPS, "a: [" + rest, content_type="application/yaml")
+            assert answer.status == 400
+            assert "yaml: line 1: did not find expected node content" in answer.message
+            applied = await hub.patch(f"{CONFIG_MAPS}/a", "a: [" + rest, APPLY_PATCH, {"fieldManager": "m"})
+            assert "yaml: line 1: did not find expected node content" in applied.message
+    hub.token = None
+    assert (await hub.post(CONFIG_MAPS, LARGE % MANY, content_type="application/yaml")).status in (401, 403)

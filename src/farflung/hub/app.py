@@ -7,9 +7,11 @@ Reads answer at once; writes and watches are awaited.  Whatever goes wrong below
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import orjson
@@ -21,6 +23,7 @@ from farflung.hub.auth import attributes, openid
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.impersonate import impersonated
 from farflung.hub.auth.user import User
+from farflung.hub.bodies import read_ahead, takes_long
 from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.metrics import Metrics
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
@@ -78,6 +81,7 @@ class Hub:
         self._authenticator = authenticator
         self._authorizer = tools.authorizer
         self._watches = watches
+        self._reader = ThreadPoolExecutor(1, "yaml")
         self.metrics = Metrics()
         self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
@@ -147,6 +151,8 @@ class Hub:
     ) -> Answer | Awaitable[Answer]:
         asked = attributes.of_target(request.method, target, request.query)
         self._authorizer.check(target.cluster, user, asked)
+        if takes_long(request):
+            return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
         if kind is None:
             if target.group and not self._kinds.builtin.catalog.has_group(target.group):
@@ -157,6 +163,13 @@ class Hub:
         if asked.verb == "watch":
             verb = "watch"
         return self._deprecated(call, verb) if kind.resource.deprecated else self._perform(call, verb)
+
+    async def _read_beside(self, request: Request, target: Target, user: User, trail: Trail | None) -> Answer:
+        """A body that takes long is read while others are served, one such body at a time.  By then other things may be
+        allowed and served than before."""
+        await asyncio.get_running_loop().run_in_executor(self._reader, read_ahead, request)
+        answer = self._resource(request, target, user, trail)
+        return answer if isinstance(answer, Response | Stream) else await answer
 
     def _deprecated(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
         """A refusal carries the warning as well."""

@@ -18,6 +18,7 @@ class Request:
     body: bytes = b""
     certificate: bytes | None = None  #: the client's verified certificate, DER
     peer: str = ""
+    read_ahead: object = None  #: what the body says, or why it says nothing, if that was found out already
 
 
 @dataclass(slots=True)
