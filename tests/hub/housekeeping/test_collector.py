@@ -322,3 +322,36 @@ async def test_a_cascade_that_is_interrupted_anywhere_ends_the_same(
             await house.restart(after=turns)
         await house.settle()
         assert await shape_of(house) == expected(graph, [(number, policy) for number in sorted(deleted)])
+
+
+async def test_whoever_names_an_owner_in_another_namespace_is_told(house: House) -> None:
+    owner = await house.create("configmaps", "owner", namespace="kube-system")
+    await house.create("configmaps", "child", ownerReferences=[owned_by(owner)])
+    await house.create("clusterroles", "shared", ownerReferences=[owned_by(owner)])
+    await house.settle()
+    listed = await house.client.request("GET", "/api/v1/namespaces/default/events")
+    told = {item["involvedObject"]["name"]: item for item in listed["items"]}
+    uid = owner["metadata"]["uid"]
+    assert {name: (item["type"], item["reason"], item["message"]) for name, item in told.items()} == {
+        "child": (
+            "Warning",
+            "OwnerRefInvalidNamespace",
+            f"ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace "
+            '"default"',
+        ),
+        "shared": (
+            "Warning",
+            "OwnerRefInvalidNamespace",
+            f'ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {uid}] does not exist in namespace ""',
+        ),
+    }
+    assert {item["source"]["component"] for item in told.values()} == {"garbage-collector-controller"}
+
+
+async def test_nobody_is_told_of_an_owner_that_is_gone(house: House) -> None:
+    owner = await house.create("configmaps", "owner")
+    await house.create("configmaps", "child", ownerReferences=[owned_by(owner)])
+    await house.create("configmaps", "lost", ownerReferences=[NEVER])
+    await house.delete("configmaps", "owner")
+    await house.settle()
+    assert (await house.client.request("GET", "/api/v1/namespaces/default/events"))["items"] == []

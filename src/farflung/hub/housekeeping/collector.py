@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.housekeeping.inside import Inside, object_path
 from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover
+from farflung.hub.housekeeping.misplaced import Misplaced
 from farflung.hub.housekeeping.ownership import (
     Action,
     Delete,
@@ -44,12 +46,14 @@ log = logging.getLogger(__name__)
 
 
 class Collector:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside) -> None:
+    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, clock: Callable[[], datetime]) -> None:
         self._store = store
         self._kinds = kinds
         self._inside = inside
         self._dependents = Dependents()
         self._marked: dict[str, str] = {}  #: key → the finalizer with which the object is being deleted
+        self._misplaced = Misplaced(store, kinds, inside, clock)
+        self._fresh: set[str] = set()  #: dependents whose references were not looked at yet
         self._unclear: set[str] = set()  #: dependents that name an owner whose kind is not served
         self._hearing = Hearing(store, kinds, self._hear, without=NOT_COLLECTED)
         kinds.listen(self._hear_kinds)
@@ -95,6 +99,7 @@ class Collector:
         key, identity = entry.key, identity_of(entry)
         owners = self._dependents.owners(key)
         if self._dependents.set(key, self._holds(key, identity)):
+            self._fresh.add(key)
             self.work.add(key)
             self._look_at_marked(owners)
         mark, before = identity.mark, self._marked.get(key, "")
@@ -111,6 +116,7 @@ class Collector:
         key = change.key
         self._marked.pop(key, None)
         self._unclear.discard(key)
+        self._fresh.discard(key)
         self._look_at_dependents(Place(key, uid_of(change.previous)))
         if key in self._dependents:
             owners = self._dependents.owners(key)
@@ -218,6 +224,12 @@ class Collector:
             return
         identity = identity_of(entry)
         owners = [self._owner(key, reference) for reference in identity.references]
+        if key in self._fresh:
+            self._fresh.discard(key)
+            if Owner.ABSENT in owners or Owner.UNCLEAR in owners:
+                await self._misplaced.tell(entry, identity)
+                self.work.add(key)  # much may have happened
+                return
         action = decide(identity, owners, self._following(key, identity))
         if not isinstance(action, Leave):
             log.debug("%s: %s", key, action)

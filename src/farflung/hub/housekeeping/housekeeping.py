@@ -79,7 +79,7 @@ class Housekeeping:
         self._aggregation = Aggregation(store, kept, inside)
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
-        self._collector = Collector(store, kept, inside)
+        self._collector = Collector(store, kept, inside, clock)
         definitions = Definitions(store, kept, inside, clock, self._collector)
         secrets = TokenSecrets(store, kept, inside, tokens, authority)
         signing = Signing(store, kept, inside, signer, clock)
