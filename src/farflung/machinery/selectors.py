@@ -12,7 +12,7 @@ from typing import Final
 
 from farflung.lib.memory import remember
 from farflung.machinery import names
-from farflung.machinery.errors import bad_request, go_quote
+from farflung.machinery.errors import Obj, bad_request, go_quote
 
 Labels = Mapping[str, str]
 
@@ -109,6 +109,20 @@ def _named(requirements: Iterable[Requirement], operator: str) -> frozenset[str]
 
 
 EVERYTHING: Final = LabelSelector()
+
+
+#: operators as selectors in objects name them
+IN_OBJECTS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+def selector_of(obj: Obj) -> LabelSelector:
+    """A selector as objects write it (`matchLabels`, `matchExpressions`), which is known to be valid."""
+    equal = (Requirement(key, "in", (value,)) for key, value in (obj.get("matchLabels") or {}).items())
+    expressions = (
+        Requirement(one["key"], IN_OBJECTS[one["operator"]], tuple(one.get("values") or ()))
+        for one in obj.get("matchExpressions") or ()
+    )
+    return LabelSelector((*equal, *expressions))
 
 
 @remember(4096)

@@ -20,12 +20,11 @@ from farflung.hub.housekeeping.work import Work
 from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj
-from farflung.machinery.selectors import LabelSelector, Requirement
+from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 4
 MANAGER: Final = "clusterrole-aggregation-controller"
-OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 Selectors = tuple[LabelSelector, ...]
 
@@ -140,13 +139,3 @@ class Aggregation:
 def selectors_of(role: Obj) -> Selectors:
     aggregation = role.get("aggregationRule") or {}
     return tuple(map(selector_of, aggregation.get("clusterRoleSelectors") or ()))
-
-
-def selector_of(obj: Obj) -> LabelSelector:
-    """A selector as objects write it (`matchLabels`, `matchExpressions`)."""
-    equal = (Requirement(key, "in", (value,)) for key, value in (obj.get("matchLabels") or {}).items())
-    expressions = (
-        Requirement(one["key"], OPERATORS[one["operator"]], tuple(one.get("values") or ()))
-        for one in obj.get("matchExpressions") or ()
-    )
-    return LabelSelector((*equal, *expressions))

@@ -6,12 +6,13 @@
     run.spent                   what it has cost, in any case
 
 Variables are JSON values of their declared types.  They stay as they are while a path of fields leads through them,
-and are adapted where the path ends.
+and are adapted where the path ends.  A computed variable is code of its own that gives a value of CEL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from farflung.machinery.cel import ast, calls, loops, selection
@@ -32,6 +33,7 @@ from farflung.machinery.cel.values import (
 )
 
 NO_VALUE: Final = object()
+NOTHING_COMPUTED: Final[Mapping[str, Code]] = MappingProxyType({})
 
 #: conversions that are done once if what they convert is written in the expression
 _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"})
@@ -45,8 +47,15 @@ class Program:
 
     __slots__ = ("_code", "_names", "_spare")
 
-    def __init__(self, tree: Expression, variables: Mapping[str, Type], adapters: Adapters) -> None:
-        compiler = _Compiler(variables, adapters)
+    def __init__(
+        self,
+        tree: Expression,
+        variables: Mapping[str, Type],
+        adapters: Adapters,
+        computed: Mapping[str, Code] = NOTHING_COMPUTED,
+    ) -> None:
+        """`computed`: names that are no variables; they may have dots."""
+        compiler = _Compiler(variables, adapters, computed)
         self._names = tuple(variables)
         self._code = compiler.compile(tree)
         self._spare = [None] * (compiler.slots - len(self._names))
@@ -85,12 +94,14 @@ def _constant(value: Any) -> Code:
 class _Compiler:
     """Makes the code of one tree."""
 
-    def __init__(self, variables: Mapping[str, Type], adapters: Adapters) -> None:
+    def __init__(self, variables: Mapping[str, Type], adapters: Adapters, computed: Mapping[str, Code]) -> None:
         self._adapters = adapters
+        self._computed = computed
         self._scopes: dict[str, list[_Variable]] = {
             name: [_Variable(slot, raw=True)] for slot, name in enumerate(variables)
         }
         self._values: dict[int, Any] = {}
+        self._loops = 0  #: around the node that is compiled
         self.slots = len(variables)
 
     def compile(self, node: Expression) -> Code:
@@ -175,7 +186,7 @@ class _Compiler:
         while isinstance(node, ast.Select) and not node.test_only and node.operand.type.kind is Kind.OBJECT:
             steps.append((node.operand.type.fields[node.field].property, node.field))
             node = node.operand
-        if not isinstance(node, ast.Identifier) or node.denotes is not None:
+        if not isinstance(node, ast.Identifier) or node.denotes is not None or node.name in self._computed:
             return None
         variable = self._scopes[node.name][-1]
         return (variable.slot, tuple(reversed(steps))) if variable.raw else None
@@ -195,6 +206,8 @@ class _Compiler:
     # --- nodes ------------------------------------------------------------------------------------
 
     def _identifier(self, node: ast.Identifier) -> Code:
+        if node.name in self._computed:
+            return self._computed[node.name]
         return selection.variable(self._scopes[node.name][-1].slot)
 
     def _select(self, node: ast.Select) -> Code:
@@ -276,9 +289,10 @@ class _Compiler:
     def _equality(self, node: ast.Call) -> Code:
         left, right = node.arguments
         negated = node.function == ast.NOT_EQUAL
-        one, other = self._raw(left), self._raw(right)
-        if one and other and self._adapters.plain(left.type) and self._adapters.plain(right.type):
-            return calls.plain_equality(one, other, negated=negated)
+        if not self._loops and self._adapters.plain(left.type) and self._adapters.plain(right.type):
+            one, other = self._raw(left), self._raw(right)
+            if one is not None and other is not None:
+                return calls.plain_equality(one, other, negated=negated)
         return calls.equality(self.compile(left), self.compile(right), negated=negated)
 
     def _membership(self, node: ast.Call) -> Code:
@@ -319,6 +333,7 @@ class _Compiler:
             code = loops.bind(init, slot, self.compile(node.result))
             self._leave(node.accumulator)
             return code
+        self._loops += 1
         first = self._enter(node.variable)
         second = self._enter(node.second_variable) if node.second_variable else None
         variables = loops.Variables(first, second)
@@ -327,6 +342,7 @@ class _Compiler:
             self._leave(node.second_variable)
         self._leave(node.variable)
         self._leave(node.accumulator)
+        self._loops -= 1
         return code
 
     def _fold(

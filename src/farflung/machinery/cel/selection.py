@@ -39,6 +39,7 @@ class Run(Meter):
 Code = Callable[[Run], Any]
 
 ABSENT: Final = object()
+NOTHING: Final[dict[str, Any]] = {}  #: the fields of null
 
 
 def variable(slot: int) -> Code:
@@ -55,7 +56,7 @@ def adapted(code: Code, adapter: Adapter | None) -> Code:
 
     def adapt(run: Run) -> Any:
         value = code(run)
-        return None if value is None else adapter(value)
+        return None if value is None else adapter(run, value)
 
     return adapt
 
@@ -64,14 +65,14 @@ def adapted(code: Code, adapter: Adapter | None) -> Code:
 
 
 def fields_of_variable(slot: int, path: tuple[tuple[str, str], ...]) -> Code:
-    """Fields of fields of a variable that is an object, each by its property and its name in CEL."""
+    """Fields of fields of a variable that is an object or null, each by its property and its name in CEL."""
     cost = 1 + len(path)
     if len(path) == 1:
         ((property, name),) = path
 
         def field(run: Run) -> Any:
             run.spent += 2
-            value = run.slots[slot].get(property)
+            value = (run.slots[slot] or NOTHING).get(property)
             if value is None:
                 raise no_such_key(name)
             return value
@@ -80,7 +81,7 @@ def fields_of_variable(slot: int, path: tuple[tuple[str, str], ...]) -> Code:
 
     def fields(run: Run) -> Any:
         run.spent += cost
-        value = run.slots[slot]
+        value = run.slots[slot] or NOTHING
         for property, name in path:
             value = value.get(property)
             if value is None:
@@ -144,7 +145,7 @@ def has_fields_of_variable(slot: int, path: tuple[tuple[str, str], ...], last: s
 
     def has(run: Run) -> bool:
         run.spent += cost
-        value = run.slots[slot]
+        value = run.slots[slot] or NOTHING
         for property, name in path:
             value = value.get(property)
             if value is None:
@@ -186,7 +187,7 @@ def optional_field(operand: Code, name: str, of_object: bool, adapter: Adapter |
             return NONE
         if type(found) is OptionalValue:
             return found
-        return OptionalValue(found if adapter is None or found is None else adapter(found))
+        return OptionalValue(found if adapter is None or found is None else adapter(run, found))
 
     return find
 
