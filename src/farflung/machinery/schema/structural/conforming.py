@@ -45,6 +45,9 @@ class Plan(NamedTuple):
     numbers: list[str]  #: fields that may be numbers
 
 
+NOTHING: Final = Plan([], [], [], [])
+
+
 def compiled(node: Node, steps: Steps) -> Change | None:
     """Of a whole object: its apiVersion, kind and metadata stay, whatever the schema says of them."""
     return _Compiler(steps).objects(node, root=True, kept=False)
@@ -74,8 +77,37 @@ class _Compiler:
     # --- objects ----------------------------------------------------------------------------------
 
     def objects(self, node: Node, *, root: bool, kept: bool) -> Change | None:
+        if node.values is not None and not node.properties:
+            return self._map(node.values)
         fields = _Fields(self, node, root=root, kept=kept)
         return fields.change if fields.does_something else None
+
+    def _map(self, values: Node) -> Change | None:
+        """An object whose fields are all of one kind."""
+        changes = self.changes(values)
+        drops_nulls = self._steps.default and not values.nullable
+        default = copier(values.default) if values.has_default else None
+        numbers = self._steps.numbers and may_be_number(values)
+        if not (changes or drops_nulls or numbers):
+            return None
+
+        def change(value: Obj, unknown: Unknown) -> None:
+            if drops_nulls and None in value.values():
+                for name in [name for name, item in value.items() if item is None]:
+                    if default is None:
+                        del value[name]
+                    else:
+                        value[name] = default()
+            if numbers:
+                for name, item in value.items():
+                    if type(item) is float or type(item) is int:
+                        value[name] = settled(item)
+            for exact, deeper in changes:
+                for item in value.values():
+                    if item.__class__ is exact:
+                        deeper(item, unknown)
+
+        return change
 
     def below(self, node: Node, name: str, *, root: bool) -> list[tuple[type, Change]]:
         """Of a property.  Identity is not pruned, but may have defaults."""
@@ -164,15 +196,18 @@ class _Fields:
             plan = self._planned(names)
             if len(self._plans) < MOST_PLANS and len(names) <= LARGEST_PLAN and self._known.issuperset(names):
                 self._plans[names] = plan
-        for name in plan.unknown:
+        if plan is NOTHING:
+            return
+        strangers, missing, below, numbers = plan
+        for name in strangers:
             unknown.append((value, name))
-        for name, default in plan.missing:
+        for name, default in missing:
             value[name] = default()
-        for name in plan.numbers:
+        for name in numbers:
             item = value[name]
             if type(item) is float or type(item) is int:
                 value[name] = settled(item)
-        for name, exact, deeper in plan.below:
+        for name, exact, deeper in below:
             item = value[name]
             if item.__class__ is exact:
                 deeper(item, unknown)
@@ -184,7 +219,8 @@ class _Fields:
         there = [*names, *(name for name, _ in missing)]
         below = [(name, *change) for name in there for change in self._changes(name)]
         numbers = [name for name in names if self._may_be_number(name)]
-        return Plan(unknown, missing, below, numbers)
+        plan = Plan(unknown, missing, below, numbers)
+        return plan if any(plan) else NOTHING
 
     def _changes(self, name: str) -> list[tuple[type, Change]]:
         return self._below.get(name, []) if name in self._known else self._rest

@@ -33,25 +33,33 @@ def _matching(pattern: str, flags: int = 0) -> Check:
 
 # --- time -----------------------------------------------------------------------------------------
 
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_DATE_TIME: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 
 
 def is_date(text: str) -> bool:
-    if not _DATE.fullmatch(text):
-        return False
-    year, month, day = (int(part) for part in text.split("-"))
-    try:
-        date(year or 4, month, day)  # the year 0 was a leap year
-    except ValueError:
-        return False
-    return True
+    match = _DATE.fullmatch(text)
+    return match is not None and _is_day(*match.groups())
 
 
 def is_date_time(text: str) -> bool:
-    day, _, rest = text.lower().partition("t")
-    clock = _TIME.fullmatch(rest.partition("t")[0])
-    return clock is not None and is_date(day) and clock[1] <= "23" and clock[2] <= "59" and clock[3] <= "59"
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day, hour, minute, second = match.groups()
+    return hour <= "23" and minute <= "59" and second <= "59" and _is_day(year, month, day)
+
+
+def _is_day(year: str, month: str, day: str) -> bool:
+    if "01" <= day <= "28" and "01" <= month <= "12":
+        return True
+    try:
+        date(int(year) or 4, int(month), int(day))  # the year 0 was a leap year
+    except ValueError:
+        return False
+    return True
 
 
 _GO_DURATION: Final = re.compile(r"[-+]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))++)")

@@ -9,6 +9,7 @@ Nothing here fails or recurses without bound, whatever the object: what is follo
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
 from farflung.machinery.errors import FieldError, Obj, go_quote
@@ -33,13 +34,19 @@ class Structural:
         self._status = node.properties.get(STATUS, ANYTHING)
         self._metadata = metadata
         self._conform = conforming.compiled(node, Steps(prune=True, default=True, numbers=True))
-        self._prune = conforming.compiled(node, Steps(prune=True, default=False, numbers=False))
-        self._default = conforming.compiled(node, Steps(prune=False, default=True, numbers=False))
         self._fitting = Fitting()
         self._fits = self._fitting.table(node, True)[dict]
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
         self.has_defaults: Final = _has_defaults(node)  #: objects written before may lack fields
+
+    @cached_property
+    def _prune(self) -> Change | None:
+        return conforming.compiled(self._node, Steps(prune=True, default=False, numbers=False))
+
+    @cached_property
+    def _default(self) -> Change | None:
+        return conforming.compiled(self._node, Steps(prune=False, default=True, numbers=False))
 
     # --- what an object becomes -------------------------------------------------------------------
 
