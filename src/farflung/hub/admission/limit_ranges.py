@@ -12,6 +12,8 @@ from farflung.machinery.quantity import Quantity, parse
 
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
+LARGEST: Final = (2**63 - 1) * 10**9  #: in nanos; what is more is shown as this
+
 NOTHING: Final[Amounts] = {}
 
 
@@ -143,5 +145,7 @@ def _too_uneven(name: str, kind: str, bound: Quantity, request: Quantity | None,
         return [f"{said}, but no request is specified or request is 0"]
     if limit is None or not limit.nanos:
         return [f"{said}, but no limit is specified or limit is 0"]
-    ratio = limit.nanos / request.nanos
-    return [f"{said}, but provided ratio is {ratio:f}"] if ratio * 1000 > bound.milli else []
+    if limit.nanos * 1000 <= bound.milli * request.nanos:
+        return []
+    ratio = min(limit.nanos, LARGEST) / request.nanos
+    return [f"{said}, but provided ratio is {ratio:f}"]

@@ -79,12 +79,17 @@ def admit(call: Call, obj: Obj, old: Obj | None, taken: Taken) -> None:
     """A valid object: does its namespace allow it, and have room for it?"""
     if not call.target.namespace:
         return
-    if not call.resource.group and not call.target.subresource:
-        if call.resource.kind == "Pod" and old is None:
-            limit_ranges.check_pod(obj, limit_ranges_of(call))
-        elif call.resource.kind == "PersistentVolumeClaim":
-            limit_ranges.check_claim(obj, limit_ranges_of(call))
+    if not call.resource.group:
+        check_limit_ranges(call, obj, old)
     taken.of_quotas = reserve_quota(call, obj, old)
+
+
+def check_limit_ranges(call: Call, obj: Obj, old: Obj | None) -> None:
+    subresource = call.target.subresource
+    if call.resource.kind == "Pod" and (old is None or subresource == "resize"):
+        limit_ranges.check_pod(obj, limit_ranges_of(call))
+    elif call.resource.kind == "PersistentVolumeClaim" and not subresource:
+        limit_ranges.check_claim(obj, limit_ranges_of(call))
 
 
 def reserve_quota(call: Call, obj: Obj, old: Obj | None) -> Callable[[], None]:
