@@ -301,6 +301,52 @@ async def test_the_status_has_owners_apart_from_those_of_the_rest(hub: LocalHub)
     assert emptied["spec"]["replicas"] == 3
 
 
+def scale(number: int) -> Json:
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "nginx-deployment"},
+        "spec": {"replicas": number},
+    }
+
+
+async def test_a_scale_is_applied_and_its_applier_owns_the_replicas(hub: LocalHub) -> None:
+    await accepted(hub, NGINX, deployment(replicas=3), "kubectl")
+    refused = await applied(hub, f"{NGINX}/scale", scale(5), "scaler")
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "kubectl": .spec.replicas'
+    shared = await accepted(hub, f"{NGINX}/scale", scale(3), "scaler")
+    assert (shared["kind"], shared["spec"]) == ("Scale", {"replicas": 3})
+    live = (await hub.get(NGINX)).json
+    assert owners(live)[("scaler/scale", "Apply")] == {"f:spec": {"f:replicas": {}}}
+    assert "f:replicas" in owners(live)[("kubectl", "Apply")]["f:spec"]
+
+    taken = await accepted(hub, f"{NGINX}/scale", scale(5), "scaler", force=True)
+    assert taken["spec"] == {"replicas": 5}
+    live = (await hub.get(NGINX)).json
+    assert (live["spec"]["replicas"], live["metadata"]["generation"]) == (5, 2)
+    assert "f:replicas" not in owners(live)[("kubectl", "Apply")]["f:spec"]
+    with hub.writes_nothing():
+        await accepted(hub, f"{NGINX}/scale", scale(5), "scaler")
+    refused = await applied(hub, NGINX, deployment(replicas=3), "kubectl")
+    assert refused.message.endswith('conflict with "scaler" with subresource "scale": .spec.replicas')
+
+
+async def test_a_scale_that_is_applied_must_be_one(hub: LocalHub) -> None:
+    absent = await applied(hub, f"{NGINX}/scale", scale(5), "scaler")
+    assert absent.status == 404
+    await accepted(hub, NGINX, deployment(replicas=3), "kubectl")
+    with hub.writes_nothing():
+        for body, status in (
+            (deployment(replicas=3), 400),
+            ({**scale(5), "spec": {"replicas": "5"}}, 400),
+            ({**scale(5), "spec": {"size": 5}}, 400),
+            (scale(-1), 422),
+            ({**scale(5), "metadata": {"name": "other"}}, 400),
+            ({**scale(5), "metadata": {"name": "nginx-deployment", "resourceVersion": "1"}}, 409),
+        ):
+            assert (await applied(hub, f"{NGINX}/scale", body, "scaler", force=True)).status == status, body
+
+
 # --- forgetting -----------------------------------------------------------------------------------
 
 

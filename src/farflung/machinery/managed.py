@@ -2,6 +2,8 @@
 
     after_update    ownership after a create, an update or a patch
     after_scale     ownership of the parent after its scale was written
+    for_scale       ownership of a scale, for who applies one
+    from_scale      ownership of the parent after its scale was applied
     settle          ownership that is not to be written only because time went by
 
 Every function returns entries and changes nothing it was given.  An entry that did not change is returned as the same
@@ -25,6 +27,7 @@ MAX_UPDATE_ENTRIES: Final = 10  #: beyond this many, the oldest Update entries a
 ANCIENT: Final = "ancient-changes"  #: the manager of Update entries that were put together
 
 REPLICAS: Final = path("spec", "replicas")
+SCALE_VERSION: Final = "autoscaling/v1"
 
 Entries = list[Obj]
 
@@ -143,6 +146,36 @@ def after_scale(entries: Entries, *, manager: str, api_version: str, replicas: F
         return entries
     author = entry(manager, UPDATE, api_version, "", {}, "scale")
     return arranged(handed_over(entries, replicas, {}, author))
+
+
+def for_scale(entries: Entries, replicas: Fields) -> Entries:
+    """Owners of a Scale: who owns the number of replicas in the object, which is at the path `replicas` there."""
+    return [
+        {**one, "apiVersion": SCALE_VERSION, "fieldsV1": REPLICAS}
+        for one in entries
+        if has(one.get("fieldsV1") or {}, replicas)
+    ]
+
+
+def from_scale(entries: Entries, scaled: Entries, *, api_version: str, replicas: Fields) -> Entries:
+    """Owners of an object whose Scale has got the owners `scaled`.  Those who are new have no time, as upstream's."""
+    owners = {_author(one): one for one in scaled if has(one["fieldsV1"], REPLICAS)}
+    result: Entries = []
+    for one in entries:
+        fields = one.get("fieldsV1") or {}
+        if not has(fields, replicas) or owners.pop(_author(one), None) is not None:
+            result.append(one)
+        elif left := difference(fields, replicas):
+            result.append({**one, "fieldsV1": left})
+    result += [
+        entry(one.get("manager") or "", one["operation"], api_version, "", replicas, one.get("subresource") or "")
+        for one in owners.values()
+    ]
+    return arranged(result)
+
+
+def _author(one: Obj) -> tuple[str, str, str]:
+    return one.get("manager") or "", one["operation"], one.get("subresource") or ""
 
 
 # --- entries --------------------------------------------------------------------------------------

@@ -8,16 +8,18 @@ from typing import Final
 from farflung.apis.autoscaling.printers import SCALES
 from farflung.hub import shapes
 from farflung.hub.admission.scale import Scaling
-from farflung.hub.bodies import decode_object
+from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer
+from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.verbs import patch, read, respond, token_request, update
 from farflung.hub.verbs.call import Call
-from farflung.hub.verbs.ownership import manager_of
+from farflung.hub.verbs.ownership import STATUS, manager_of, set_owners
 from farflung.hub.verbs.update import Change, change_object
-from farflung.machinery import table
+from farflung.machinery import managed, table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
+from farflung.machinery.patch import apply as server_side_apply
 from farflung.store.base import Entry
 
 Door = Callable[[Call], Answer | Awaitable[Answer]]
@@ -88,9 +90,52 @@ async def update_scale(call: Call) -> Answer:
 
 
 async def patch_scale(call: Call) -> Answer:
+    if media_type(call.request) == APPLY_PATCH:
+        return await apply_scale(call)
     options = write_options("PatchOptions", call.request.query)
     patched = patch.patcher(call, shapes.scale(), options)
     return await write_scale(call, options, lambda present: patched(present).obj)
+
+
+async def apply_scale(call: Call) -> Answer:
+    """Who applies a Scale comes to own the number of replicas, which others own in the object itself."""
+    options = write_options("PatchOptions", call.request.query, apply=True)
+    representation = respond.negotiated(call, many=False)
+    applied = decode_applied(call.request, shapes.scale(), options)
+    patch.check_identity(call, applied)
+    scaling = scaling_of(call)
+
+    def new(present: Obj) -> Obj:
+        entries = present["metadata"].get("managedFields") or []
+        live = scaling.scale(present)
+        set_owners(live, managed.for_scale(entries, scaling.replicas))
+        wanted = applied_scale(call, live, applied, options)
+        scaling.apply(present, wanted)
+        owners = wanted["metadata"].get("managedFields") or []
+        api_version, replicas = call.resource.api_version, scaling.replicas
+        set_owners(present, managed.from_scale(entries, owners, api_version=api_version, replicas=replicas))
+        present["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion", "")
+        return present
+
+    entry = await change_object(call, Change(new, subresource="scale"), options)
+    return scale_answer(call, representation, entry)
+
+
+def applied_scale(call: Call, live: Obj, applied: Obj, options: WriteOptions) -> Obj:
+    shape = shapes.scale()
+    result = server_side_apply.apply(
+        live,
+        applied,
+        shape.schema,
+        manager=options.field_manager,
+        force=options.force,
+        api_version=shape.api_version,
+        now=call.now(),
+        kind=shape.kind,
+        subresource="scale",
+        reset=STATUS,
+    )
+    return conform_patched(result, shape, PatchContext(options, [], call.shape)).obj
 
 
 async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj], Obj]) -> Answer:
