@@ -6,7 +6,11 @@ import io
 import logging
 import re
 import sys
+import threading
 
+import pytest
+
+from farflung.cli import logs
 from farflung.cli.logs import FORMAT, DiscreetFormatter, Lines
 
 
@@ -30,6 +34,34 @@ def test_nothing_is_written_before_the_beginning() -> None:
     lines.close()
     assert stream.getvalue().endswith(" INFO in time\n")
     assert "early" not in stream.getvalue()
+
+
+def test_a_stream_that_nobody_reads_costs_lines_and_not_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST", 3)
+    monkeypatch.setattr(logs, "PATIENCE", 0.01)
+    reading, written, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Pipe(io.StringIO):
+        def write(self, text: str) -> int:
+            written.set()
+            reading.wait(10)
+            size = super().write(text)
+            if "lost" in text:
+                ended.set()
+            return size
+
+    stream = Pipe()
+    lines = Lines(stream)
+    lines.write("first")
+    assert written.wait(10)
+    for number in range(5):
+        lines.write(f"line {number}")
+    lines.close()
+    reading.set()
+    assert ended.wait(10)
+    assert "line 2" in stream.getvalue()
+    assert "line 3" not in stream.getvalue()
+    assert "WARNING 2 lines were lost" in stream.getvalue()
 
 
 def test_lines_survive_a_stream_that_is_gone() -> None:

@@ -13,6 +13,8 @@ from typing import Final, TextIO
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 PAUSE: Final = 0.1  #: seconds in which lines gather
+MOST: Final = 100_000  #: lines that wait for a stream that nobody reads; further ones are lost, and counted
+PATIENCE: Final = 2.0  #: seconds that the end waits for such a stream
 
 
 class DiscreetFormatter(logging.Formatter):
@@ -41,6 +43,7 @@ class Lines:
         self._stream = stream
         self._silent = silent
         self._waiting: deque[str] = deque()
+        self._lost = 0
         self._news = threading.Event()
         self._closed = threading.Event()
         self._second = 0
@@ -54,6 +57,9 @@ class Lines:
     def write(self, line: str) -> None:
         """Never blocks."""
         if self._silent:
+            return
+        if len(self._waiting) >= MOST:
+            self._lost += 1
             return
         now = time.time()
         second = int(now)
@@ -70,16 +76,19 @@ class Lines:
             self._closed.wait(PAUSE)
             self._news.clear()
             self._flush()
+        self._flush()
 
     def _flush(self) -> None:
         text = "".join(self._waiting.popleft() for _ in range(len(self._waiting)))
+        if self._lost:
+            text += f"{self._stamp},000 WARNING {self._lost} lines were lost, because nobody read them\n"
+            self._lost = 0
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
             self._stream.write(text)
             self._stream.flush()
 
     def close(self) -> None:
-        """What was written is on the stream when it returns."""
+        """What was written is on the stream when it returns, if somebody reads it."""
         self._closed.set()
         self._news.set()
-        self._thread.join()
-        self._flush()
+        self._thread.join(PATIENCE)
