@@ -27,7 +27,7 @@ from farflung.machinery.cel.crd import compile_validations
 from farflung.machinery.cel.validation import Validations
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj
-from farflung.machinery.schema.model import Schema
+from farflung.machinery.schema.structural.applying import apply_schema
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
 from farflung.store.base import Revision
 
@@ -83,7 +83,7 @@ class Definition:
 
     def _made(self, resource: Resource) -> Kind:
         version = self._versions[resource.version]
-        schema = Schema(with_metadata(version.schema), definitions.schema)
+        schema = apply_schema(version.schema, definitions.schema)
         conformer = CustomConformer(version.structural)
         shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
         rules = rules_of(resource, version.structural, version.validations)
@@ -117,10 +117,3 @@ class Definition:
         """The definitions that describe a version to clients, by name."""
         resource = next(one for one in self.resources if one.version == version)
         return published(resource, self._versions[version].schema)
-
-
-def with_metadata(schema: Obj) -> Obj:
-    """The schema as field ownership needs it: with the type of metadata."""
-    properties = {**schema.get("properties", {}), "metadata": {"$ref": f"#/definitions/{definitions.META}ObjectMeta"}}
-    properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    return {**schema, "properties": properties}

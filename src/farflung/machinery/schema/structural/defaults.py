@@ -23,12 +23,6 @@ Wrap = Callable[[Any], Any]  #: a value at some place of an object → the objec
 PLAIN: Final[Obj] = {"apiVersion": "validation/v1", "kind": "Validation"}
 
 
-def check_default(schema: Any, field: str, metadata: Metadata) -> list[FieldError]:
-    """What is wrong with the default of one node of a schema; `field` is where the default is."""
-    node = read(schema)
-    return _wrong(node, field, metadata) if node.has_default else []
-
-
 def check_defaults(schema: Any, field: str, metadata: Metadata) -> list[FieldError]:
     """What is wrong with the defaults of a version's schema, which is at `field` of its definition."""
     return list(_below(replace(read(schema), embedded=True), field, metadata, None))
