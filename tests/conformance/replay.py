@@ -1,6 +1,6 @@
 """Replay the recordings of a real kube-apiserver on a fresh hub, and say where the two differ.
 
-    python tests/conformance/replay.py                    all of it, with the newest kubectl
+    python tests/conformance/replay.py                    all of it, with the oldest, a middle and the newest kubectl
     python tests/conformance/replay.py --kubectl PATH     another kubectl; may be given several times
 
 The recordings and the tools that replay them are in ../shared, which not every clone has.  What is known to differ is
@@ -124,11 +124,12 @@ def _outcome(command: list[object], failure: str) -> Outcome:
     return Outcome(int(counts[1]), differing)
 
 
-def newest_kubectl() -> Path:
+def representative_kubectls() -> list[Path]:
+    """The oldest, one from the middle and the newest of those that are there."""
     found = kubectls()
     if not found:
         raise RuntimeError("there is no kubectl; `make setup` installs one where it may")
-    return found[-1]
+    return list(dict.fromkeys((found[0], found[len(found) // 2], found[-1])))
 
 
 def main() -> int:
@@ -143,7 +144,7 @@ def main() -> int:
     with fresh_hub() as hub:
         good &= report("HTTP exchanges", replay_http(hub, http), known.expected(http))
     transcripts = known.replayed("kubectl", "*.txt")
-    for kubectl in arguments.kubectl or [newest_kubectl()]:
+    for kubectl in arguments.kubectl or representative_kubectls():
         with fresh_hub() as hub:
             outcome = replay_kubectl(hub, transcripts, kubectl)
         good &= report(f"transcripts of {kubectl.name}", outcome, known.expected(transcripts))

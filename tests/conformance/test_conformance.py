@@ -1,5 +1,7 @@
 """The recordings of a real kube-apiserver, where this clone has them beside it."""
 
+from pathlib import Path
+
 import pytest
 import replay
 
@@ -21,9 +23,10 @@ if replay.GOLDEN.is_dir():
 
     @pytest.mark.slow
     @pytest.mark.timeout(900)
-    def test_exactly_the_known_kubectl_steps_differ() -> None:
+    @pytest.mark.parametrize("kubectl", replay.representative_kubectls(), ids=lambda path: path.name)
+    def test_exactly_the_known_kubectl_steps_differ(kubectl: Path) -> None:
         known = replay.Known.read()
         transcripts = known.replayed("kubectl", "*.txt")
         with replay.fresh_hub() as hub:
-            outcome = replay.replay_kubectl(hub, transcripts, replay.newest_kubectl())
+            outcome = replay.replay_kubectl(hub, transcripts, kubectl)
         assert outcome.differing == known.expected(transcripts)
