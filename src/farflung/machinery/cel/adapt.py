@@ -1,7 +1,7 @@
 """JSON values as their declared types have them: texts that are times, numbers that are doubles, lists that are sets.
 
     adapters = Adapters()
-    adapters.of(type)       what makes a value of a JSON value; None if they are the same
+    adapters.of(type)       makes a value of a meter and a JSON value; None if they are the same
     adapters.plain(type)    whether Python's == compares JSON values of the type as CEL does
 
 An adapter is made once for a type, and copies only what holds something to adapt.  Objects keep the names of their
@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from farflung.machinery.cel.budget import STEP, Meter
 from farflung.machinery.cel.library.moments import date_of, duration_of, timestamp_of
 from farflung.machinery.cel.types import Kind, Type
 from farflung.machinery.cel.values import (
@@ -28,7 +29,7 @@ from farflung.machinery.cel.values import (
     checked_duration,
 )
 
-Adapter = Callable[[Any], Any]
+Adapter = Callable[[Meter, Any], Any]
 
 _DATE_LENGTH: Final = len("2006-01-02")
 #: what OpenAPI's reader of times takes beside RFC 3339
@@ -122,36 +123,41 @@ def _checked(value: Any, kind: type) -> Any:
 
 
 def _list(element: Adapter) -> Adapter:
-    def adapt(value: Any) -> Any:
-        return [None if each is None else element(each) for each in _checked(value, list)]
+    def adapt(meter: Meter, value: Any) -> Any:
+        meter.work(STEP * len(_checked(value, list)))
+        return [None if each is None else element(meter, each) for each in value]
 
     return adapt
 
 
-def _wrapped(wrap: Adapter, inner: Adapter | None) -> Adapter:
-    def adapt(value: Any) -> Any:
-        return wrap(_checked(value, list) if inner is None else inner(value))
+def _wrapped(wrap: Callable[[list[Any]], Any], inner: Adapter | None) -> Adapter:
+    def adapt(meter: Meter, value: Any) -> Any:
+        elements = _checked(value, list) if inner is None else inner(meter, value)
+        meter.work(STEP + 8 * len(elements))
+        return wrap(elements)
 
     return adapt
 
 
 def _map(element: Adapter) -> Adapter:
-    def adapt(value: Any) -> Any:
-        return {key: None if each is None else element(each) for key, each in _checked(value, dict).items()}
+    def adapt(meter: Meter, value: Any) -> Any:
+        meter.work(STEP * len(_checked(value, dict)))
+        return {key: None if each is None else element(meter, each) for key, each in value.items()}
 
     return adapt
 
 
 def _object(fields: dict[str, Adapter]) -> Adapter:
-    def adapt(value: Any) -> Any:
-        get = _checked(value, dict).get
-        adapted = {name: adapter(value[name]) for name, adapter in fields.items() if get(name) is not None}
+    def adapt(meter: Meter, value: Any) -> Any:
+        meter.work(STEP * (len(_checked(value, dict)) + len(fields)))
+        get = value.get
+        adapted = {name: adapter(meter, value[name]) for name, adapter in fields.items() if get(name) is not None}
         return {**value, **adapted} if adapted else value
 
     return adapt
 
 
-def _double(value: Any) -> float:
+def _double(_: Meter, value: Any) -> float:
     if type(value) is float:
         return value
     if type(value) is int:
@@ -159,7 +165,7 @@ def _double(value: Any) -> float:
     raise EvaluationError("invalid data, expected float")
 
 
-def _timestamp(value: Any) -> Timestamp:
+def _timestamp(_: Meter, value: Any) -> Timestamp:
     text = _checked(value, str)
     if len(text) == _DATE_LENGTH:
         return date_of(text)
@@ -175,7 +181,7 @@ def _timestamp(value: Any) -> Timestamp:
         return timestamp_of(f"{day}T{minutes}{seconds or ':00'}{fraction or ''}{zone}")
 
 
-def _duration(value: Any) -> Duration:
+def _duration(_: Meter, value: Any) -> Duration:
     text = _checked(value, str)
     try:
         return duration_of(text)
@@ -192,8 +198,9 @@ def _duration(value: Any) -> Duration:
         return checked_duration(nanos)
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(meter: Meter, value: Any) -> bytes:
     text = _checked(value, str)
+    meter.work(len(text))
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

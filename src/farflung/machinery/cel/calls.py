@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import Metered, OverBudget
+from farflung.machinery.cel.budget import Metered
 from farflung.machinery.cel.declarations import Overload
 from farflung.machinery.cel.equality import equal, is_member
 from farflung.machinery.cel.library import costs
@@ -26,7 +26,8 @@ from farflung.machinery.cel.values import (
 UNFIT: Final = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError)
 
 Implementation = Callable[..., Any]
-Cost = Callable[[tuple[Any, ...], Any], int]
+Values = tuple[Any, ...]
+Application = Callable[[Run, Values], Any]
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -36,19 +37,17 @@ def call(overload: Overload, arguments: Sequence[Code]) -> Code:
     """Of one overload that the types are known to fit."""
     implementation = overload.implementation
     assert implementation is not None
-    if isinstance(implementation, Metered):
-        return _metered(implementation.function, overload.cost, arguments)
-    if overload.cost is not None:
-        return _costly(implementation, overload.cost, arguments)
-    if len(arguments) == 1:
-        return _unary(implementation, arguments[0])
-    if len(arguments) == 2:
-        return _binary(implementation, *arguments)
-    return _costly(implementation, _one, arguments)
+    if overload.cost is None and not isinstance(implementation, Metered):
+        if len(arguments) == 1:
+            return _unary(implementation, *arguments)
+        if len(arguments) == 2:
+            return _binary(implementation, *arguments)
+    application = _application(overload)
 
+    def applied(run: Run) -> Any:
+        return application(run, tuple([argument(run) for argument in arguments]))
 
-def _one(_: tuple[Any, ...], __: Any) -> int:
-    return 1
+    return applied
 
 
 def _unary(implementation: Implementation, argument: Code) -> Code:
@@ -75,47 +74,49 @@ def _binary(implementation: Implementation, left: Code, right: Code) -> Code:
     return binary
 
 
-def _costly(implementation: Implementation, cost: Cost, arguments: Sequence[Code]) -> Code:
-    def costly(run: Run) -> Any:
-        values = tuple([argument(run) for argument in arguments])
+def _application(overload: Overload) -> Application:
+    """The overload of values.  It is paid before anything is done, if that can be."""
+    assert overload.implementation is not None
+    implementation = _with_meter(overload.implementation)
+    cost = overload.cost or _one
+
+    def paid_before(run: Run, values: Values) -> Any:
         try:
-            result = implementation(*values)
-            run.spent += cost(values, result)
+            run.pay(cost(values, None))
+            return implementation(run, *values)
         except UNFIT:
             raise no_such_overload() from None
-        if run.spent > run.limit:
-            raise OverBudget
-        return result
 
-    return costly
-
-
-def _metered(implementation: Implementation, cost: Cost | None, arguments: Sequence[Code]) -> Code:
-    cost = cost or _one
-
-    def metered(run: Run) -> Any:
-        values = tuple([argument(run) for argument in arguments])
+    def paid_afterwards(run: Run, values: Values) -> Any:
         try:
             result = implementation(run, *values)
-            run.spent += cost(values, result)
         except UNFIT:
             raise no_such_overload() from None
-        if run.spent > run.limit:
-            raise OverBudget
+        run.pay(cost(values, result))
         return result
 
-    return metered
+    return paid_afterwards if cost in costs.AFTERWARDS else paid_before
+
+
+def _one(_: Values, __: Any) -> int:
+    return 1
+
+
+def _with_meter(implementation: Implementation) -> Implementation:
+    if isinstance(implementation, Metered):
+        return implementation.function
+    return lambda _, *values: implementation(*values)
 
 
 def dispatch(function: str, overloads: Sequence[Overload], arguments: Sequence[Code]) -> Code:
     """Of the first overload that the values fit.  Their classes decide, so it is looked for once for each of those."""
-    chosen: dict[tuple[type, ...], Overload | None] = {}
+    chosen: dict[tuple[type, ...], Application | None] = {}
     operator = not function[0].isalpha()
 
-    def choose(values: tuple[Any, ...]) -> Overload | None:
+    def choose(values: Values) -> Application | None:
         for overload in overloads:
-            if all(map(has_type, values, overload.arguments)):
-                return overload
+            if overload.implementation is not None and all(map(has_type, values, overload.arguments)):
+                return _application(overload)
         return None
 
     def dispatched(run: Run) -> Any:
@@ -123,22 +124,11 @@ def dispatch(function: str, overloads: Sequence[Overload], arguments: Sequence[C
         classes = tuple(map(type, values))
         if classes not in chosen:
             chosen[classes] = choose(values)
-        overload = chosen[classes]
-        if overload is None or overload.implementation is None:
+        application = chosen[classes]
+        if application is None:
             signature = "" if operator else f": {function}({', '.join(map(type_name, values))})"
             raise EvaluationError(f"no such overload{signature}")
-        implementation = overload.implementation
-        try:
-            if isinstance(implementation, Metered):
-                result = implementation.function(run, *values)
-            else:
-                result = implementation(*values)
-            run.spent += 1 if overload.cost is None else overload.cost(values, result)
-        except UNFIT:
-            raise no_such_overload() from None
-        if run.spent > run.limit:
-            raise OverBudget
-        return result
+        return application(run, values)
 
     return dispatched
 
@@ -173,7 +163,7 @@ def equality(left: Code, right: Code, *, negated: bool) -> Code:
 
 
 def plain_equality(left: Code, right: Code, *, negated: bool) -> Code:
-    """Of JSON values that Python compares as CEL does."""
+    """Of JSON values that Python compares as CEL does.  No meter counts it, so it is not for loops."""
 
     def compare(run: Run) -> bool:
         one, other = left(run), right(run)

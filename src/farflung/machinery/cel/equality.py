@@ -25,12 +25,15 @@ from farflung.machinery.cel.values import (
 
 #: types whose values Python compares as CEL does, with values of the same type
 SCALARS: Final = frozenset({bool, int, float, str, bytes, type(None)})
+LONG: Final = 1000  #: characters of a text whose comparison counts
 ORDERED: Final = frozenset({bool, int, UInt, float, str, bytes, Timestamp, Duration})
 
 
 def equal(meter: Meter, left: Any, right: Any) -> bool:
     kind, other = type(left), type(right)
     if kind is other and kind in SCALARS:
+        if kind is str and len(left) > LONG:
+            meter.work(len(left))
         return bool(left == right)
     if kind in NUMBERS and other in NUMBERS:
         return bool(left == right)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.budget import OVER, PER_CALL, PER_OBJECT, OverBudget
+from farflung.machinery.cel.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
 from farflung.machinery.cel.crd import Node, Rule
 from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.types import Kind, Type, optional_of
@@ -71,9 +71,12 @@ class _Place:
         self.additional = None if node.additional is None else _Place(node.additional, adapters)
         self.keys = node.list_keys
 
-    def adapted(self, value: Any) -> Any:
+    def optional(self, value: Any) -> OptionalValue:
+        """A value as an optional one, which programs do not adapt."""
+        if value is None:
+            return NONE
         adapter = self.adapters.of(self.type)
-        return value if adapter is None else adapter(value)
+        return OptionalValue(value if adapter is None else adapter(Meter(), value))
 
 
 class _Rule:
@@ -104,12 +107,13 @@ class _Rule:
 class _Walk:
     """One check of one object."""
 
-    __slots__ = ("budget", "errors", "warnings")
+    __slots__ = ("budget", "errors", "warnings", "worked")
 
     def __init__(self, budget: int, warnings: list[str]) -> None:
         self.budget = budget
         self.errors: list[FieldError] = []
         self.warnings = warnings
+        self.worked = 0
 
     # --- the way through the object ---------------------------------------------------------------
 
@@ -151,7 +155,7 @@ class _Walk:
                 continue
             variables = {"self": new, "oldSelf": old}
             if rule.rule.optional_old_self:
-                variables["oldSelf"] = NONE if old is None else OptionalValue(place.adapted(old))
+                variables["oldSelf"] = place.optional(old)
             if not self._holds(rule, place, path, variables):
                 self._refuse(rule, place, path, variables, before)
 
@@ -166,7 +170,8 @@ class _Walk:
             over = error
         except EvaluationError as error:
             failure = str(error)
-        if run.spent > self.budget:
+        self.worked += run.worked
+        if run.spent > self.budget or self.worked > MOST_WORK_PER_OBJECT:
             self._stop(place, path, OUT_OF_BUDGET)
         self.budget -= run.spent
         if over is not None:

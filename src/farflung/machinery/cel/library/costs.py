@@ -116,6 +116,10 @@ def _of_self_comparison(elements: list[Any]) -> int:
     return allocation(int(len(elements) ** 2 * (2 + TRAVERSAL * textual)))
 
 
+#: costs that only the result can tell; all others are paid before anything is done
+AFTERWARDS: Final = frozenset({of_joined, of_new_list})
+
+
 def allocation(elements: int) -> int:
     return elements + 1 + LIST_CREATION
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import STEP, Meter
+from farflung.machinery.cel.budget import SLOW, STEP, Meter
 from farflung.machinery.cel.library.conversions import written_bool, written_double
 from farflung.machinery.cel.library.moments import written_duration, written_timestamp
 from farflung.machinery.cel.values import (
@@ -150,9 +150,10 @@ def _literal(meter: Meter, value: Any) -> str:
     """Inside of a list or map, as it would be written in CEL."""
     kind = type(value)
     if kind is str:
-        meter.work(STEP + len(value))
+        meter.work(STEP + SLOW * len(value))
         return go_quote(value)
     if kind is bytes:
+        meter.work(STEP + SLOW * len(value))
         return "b" + go_quote(_decoded(value))
     if kind is float:
         text = f"{value:.6f}"

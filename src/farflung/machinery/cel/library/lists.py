@@ -45,6 +45,27 @@ _MOST_OF_RANGE: Final = 10_000_000
 LIST_OF_INT: Final = list_of(INT)
 
 
+def walked(meter: Meter, elements: list[Any]) -> None:
+    """Counts all that is in a list, because texts that are empty or short cost nothing."""
+    todo = [elements]
+    while todo:
+        inner = todo.pop()
+        meter.work(STEP * (len(inner) + 1))
+        for element in inner:
+            if type(element) in LISTS:
+                todo.append(element)
+            elif type(element) is dict:
+                todo.append(list(element.values()))
+
+
+def _counted(implementation: Callable[[list[Any]], Any]) -> Metered:
+    def counted(meter: Meter, elements: list[Any]) -> Any:
+        walked(meter, elements)
+        return implementation(elements)
+
+    return Metered(counted)
+
+
 def is_sorted(elements: list[Any]) -> bool:
     return all(compare(one, next_one) <= 0 for one, next_one in pairwise(elements))
 
@@ -101,10 +122,12 @@ _SUMS: Final[dict[str, Callable[[list[Any]], Any]]] = {
 
 
 def index_of(meter: Meter, elements: list[Any], value: Any) -> int:
+    walked(meter, elements)
     return next((index for index, element in enumerate(elements) if equal(meter, element, value)), -1)
 
 
 def last_index_of(meter: Meter, elements: list[Any], value: Any) -> int:
+    walked(meter, elements)
     backwards = range(len(elements) - 1, -1, -1)
     return next((index for index in backwards if equal(meter, elements[index], value)), -1)
 
@@ -198,7 +221,7 @@ def _of_comparable(name: str, id: str, result: Type | None, implementation: Call
     return Function(
         name,
         tuple(
-            Overload(id.format(label), (list_of(of),), result or of, True, implementation, costs.of_tree)
+            Overload(id.format(label), (list_of(of),), result or of, True, _counted(implementation), costs.of_tree)
             for label, of in COMPARABLE
         ),
     )
@@ -212,7 +235,14 @@ def _declared() -> Iterator[Function]:
     yield Function(
         "sum",
         tuple(
-            Overload(f"list_{label}_sum_{label}", (list_of(types[label]),), types[label], True, total, costs.of_tree)
+            Overload(
+                f"list_{label}_sum_{label}",
+                (list_of(types[label]),),
+                types[label],
+                True,
+                _counted(total),
+                costs.of_tree,
+            )
             for label, total in _SUMS.items()
         ),
     )

@@ -16,7 +16,8 @@ from farflung.machinery.cel.values import EvaluationError
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
 _LONGEST_CACHED: Final = 1000
-_INSTRUCTIONS_A_BYTE: Final = 64  #: steps of RE2's slowest machine that count as one byte of work
+_STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs
+_ONE_MATCH: Final = 640  #: what it takes to hand over one match
 
 
 class Match(Protocol):
@@ -79,7 +80,7 @@ def _in_words_of_go(error: Exception) -> str:
 
 def searched(meter: Meter, text: str, pattern: Pattern) -> bool:
     """Whether the pattern is anywhere in the text."""
-    meter.work(len(text) * pattern.programsize // _INSTRUCTIONS_A_BYTE)
+    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
     try:
         return pattern.search(text) is not None
     except UnicodeEncodeError:
@@ -87,7 +88,7 @@ def searched(meter: Meter, text: str, pattern: Pattern) -> bool:
 
 
 def found(meter: Meter, text: str, pattern: Pattern) -> str:
-    meter.work(len(text) * pattern.programsize // _INSTRUCTIONS_A_BYTE)
+    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
     match = pattern.search(text)
     return match.group() if match else ""
 
@@ -96,10 +97,11 @@ def all_found(meter: Meter, text: str, pattern: Pattern, most: int = -1) -> list
     """All matches that do not overlap, or the first so many."""
     if most == 0:
         return []
+    meter.work(len(text) * pattern.programsize // _STEPS_A_UNIT)
     matches: list[str] = []
     end = -1
     for match in pattern.finditer(text):
-        meter.work(200 + pattern.programsize)
+        meter.work(_ONE_MATCH)
         start, stop = match.span()
         if start == stop == end:
             continue  # Go allows no empty match right behind another one

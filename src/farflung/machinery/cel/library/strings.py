@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import Meter, Metered
+from farflung.machinery.cel.budget import SLOW, Meter, Metered
 from farflung.machinery.cel.declarations import Function, Overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.formatting import format_text
@@ -141,7 +141,7 @@ def reverse(text: str) -> str:
 
 
 def quote(meter: Meter, text: str) -> str:
-    meter.work(2 * len(text))
+    meter.work(SLOW * len(text))
     return f'"{_SURROGATE.sub(chr(0xFFFD), text).translate(_TO_QUOTE)}"'
 
 

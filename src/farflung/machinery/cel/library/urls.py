@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from farflung.machinery.cel.budget import SLOW, Meter, Metered
 from farflung.machinery.cel.declarations import Function, Overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.strings import LIST_OF_STRING
@@ -157,12 +158,18 @@ def to_url(text: str) -> URL:
         raise EvaluationError(f"URL parse error during conversion from string: {error}") from None
 
 
-def is_url(text: str) -> bool:
+def is_url(meter: Meter, text: str) -> bool:
+    meter.work(SLOW * len(text))
     try:
         _parse(text, of_request=True)
     except URLError:
         return False
     return True
+
+
+def query_of(meter: Meter, url: URL) -> dict[str, list[str]]:
+    meter.work(SLOW * len(url.query))
+    return url.values()
 
 
 def _getter(name: str, id: str, result: Type, implementation: object) -> Function:
@@ -172,11 +179,11 @@ def _getter(name: str, id: str, result: Type, implementation: object) -> Functio
 
 LIBRARY: Final[tuple[Function, ...]] = (
     Function("url", (Overload("string_to_url", (STRING,), URL_TYPE, False, to_url, costs.of_text),)),
-    Function("isURL", (Overload("is_url_string", (STRING,), BOOL, False, is_url),)),
+    Function("isURL", (Overload("is_url_string", (STRING,), BOOL, False, Metered(is_url)),)),
     _getter("getScheme", "url_get_scheme", STRING, lambda url: url.scheme),
     _getter("getHost", "url_get_host", STRING, lambda url: url.host),
     _getter("getHostname", "url_get_hostname", STRING, lambda url: url.hostname),
     _getter("getPort", "url_get_port", STRING, lambda url: url.port),
     _getter("getEscapedPath", "url_get_escaped_path", STRING, lambda url: url.path),
-    _getter("getQuery", "url_get_query", map_of(STRING, LIST_OF_STRING), lambda url: url.values()),
+    _getter("getQuery", "url_get_query", map_of(STRING, LIST_OF_STRING), Metered(query_of)),
 )
