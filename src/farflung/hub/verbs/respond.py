@@ -23,6 +23,7 @@ from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Entry, Revision
 
+SPLICED_AT_ONCE: Final = 4096  #: stored objects that are put into a list before others are served
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where that is installed
 
 
@@ -167,7 +168,7 @@ class Presenter:
 
     def is_quick(self, entries: Sequence[Entry]) -> bool:
         """Whether a list of these objects is encoded in one turn."""
-        return len(entries) <= self._slice or self._can_splice(entries)
+        return len(entries) <= self._slice or (len(entries) <= SPLICED_AT_ONCE and self._can_splice(entries))
 
     def _can_splice(self, entries: Sequence[Entry]) -> bool:
         """Whether the stored bytes are the items of the list."""
@@ -181,7 +182,7 @@ class Presenter:
     def many(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
         """A list document, in pieces."""
         if self._can_splice(entries):
-            return self._spliced(metadata, entries)
+            return (yield from self._spliced(metadata, entries))
         pieces: list[bytes] = []
         for start in range(0, len(entries), self._slice):
             if start:
@@ -248,15 +249,21 @@ class Presenter:
         columns = table.encoded_columns(self._printer.columns)
         return event.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
 
-    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> list[bytes]:
+    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
         resource = self._call.resource
         head = objects.list_head(resource, metadata)
         if not entries:
             return [head, b"]}"]
         skip = 0 if resource.custom else len(objects.type_head(resource))
         separator = b"," if resource.custom else b",{"
-        views = [memoryview(entry.value)[skip:] for entry in entries]
-        return [head + separator[1:], separator.join(views), b"]}"]
+        pieces = [head + separator[1:]]
+        for start in range(0, len(entries), SPLICED_AT_ONCE):
+            if start:
+                yield
+                pieces.append(separator)
+            part = entries[start : start + SPLICED_AT_ONCE]
+            pieces.append(separator.join([memoryview(entry.value)[skip:] for entry in part]))
+        return [*pieces, b"]}"]
 
     def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
         return self._as_asked(self._kind.read(entry), headers=headers)
