@@ -23,6 +23,7 @@ from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
 from farflung.hub.http.certificates import Certificates, new_authority, new_key
+from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.verbs.call import Tools
@@ -67,7 +68,8 @@ class House:
         clock, authorizer = self.clock, Authorizer(self.store)
         accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
         pools, quotas, uids = Pools(self.store), Quotas(self.store), ids.Uids()
-        tools = Tools(self.store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts)
+        policies, suffix = Policies(self.store, kinds), ids.random_suffix
+        tools = Tools(self.store, kinds, pools, quotas, clock, uids, suffix, authorizer, accounts, policies)
         users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
         authenticator = Authenticator(StaticTokens(users), accounts, clock)
         self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))

@@ -24,6 +24,7 @@ from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.http.messages import Request, Response, Stream
+from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
@@ -195,7 +196,10 @@ class LocalHub:
         clock, suffix, self.authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
         self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
         self.quotas, uids = Quotas(store), ids.Uids()
-        tools = Tools(store, kinds, Pools(store), self.quotas, clock, uids, suffix, self.authorizer, self.accounts)
+        pools, self.policies = Pools(store), Policies(store, kinds)
+        tools = Tools(
+            store, kinds, pools, self.quotas, clock, uids, suffix, self.authorizer, self.accounts, self.policies
+        )
         self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
         self.watches = Watches(store, longest=lambda: longest_watch)
         self.function = Hub(kinds, tools, self.authenticator, self.watches)

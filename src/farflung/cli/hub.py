@@ -35,6 +35,7 @@ from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve
+from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
@@ -137,7 +138,8 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
         clock = partial(datetime.now, UTC)
         accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
         quotas, uids = Quotas(store), ids.Uids()
-        tools = Tools(store, kinds, Pools(store), quotas, clock, uids, ids.random_suffix, authorizer, accounts)
+        pools, policies = Pools(store), Policies(store, kinds)
+        tools = Tools(store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts, policies)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)

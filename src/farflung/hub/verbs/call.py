@@ -14,6 +14,7 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
+from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.request import Query, Target, parse_query
@@ -37,6 +38,7 @@ class Tools:
     random_suffix: Callable[[], str]  #: five characters, for generateName
     authorizer: Authorizer
     accounts: AccountTokens
+    policies: Policies
 
 
 @dataclass(slots=True)
