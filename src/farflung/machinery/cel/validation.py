@@ -137,8 +137,7 @@ class _Walk:
         for name, child in place.properties:
             value = new.get(name)
             if value is not None:
-                unseen = path is None and name in ("apiVersion", "kind")
-                self.visit(child, (path, f".{name}"), value, old.get(name), None if unseen else before)
+                self.visit(child, (path, f".{name}"), value, old.get(name), before)
 
     def _visit_list(self, place: _Place, items: _Place, path: Path, new: list[Any], old: Any, before: Before) -> None:
         olds = _by_keys(old, place.keys) if place.keys and type(old) is list else {}

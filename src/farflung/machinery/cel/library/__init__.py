@@ -1,7 +1,6 @@
 """The functions of CEL, and those that Kubernetes 1.34 adds: what they are called, take, do, and cost.
 
-STANDARD      what every CEL has
-KUBERNETES    all of it, as the rules of CustomResourceDefinitions may use it
+`KUBERNETES` is all of it, as the rules of CustomResourceDefinitions may use it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from farflung.machinery.cel.library import (
     urls,
 )
 
-STANDARD: Final[Functions] = functions(operators.LIBRARY, conversions.LIBRARY, moments.LIBRARY)
 KUBERNETES: Final[Functions] = functions(
     operators.LIBRARY,
     conversions.LIBRARY,

@@ -14,7 +14,6 @@ TRAVERSAL: Final = 0.1  #: of one character
 REGEX: Final = 0.25  #: of one character of a pattern
 LIST_CREATION: Final = 10
 MAP_CREATION: Final = 30
-STRUCT_CREATION: Final = 40
 
 _SIZED: Final = frozenset({str, bytes, dict}) | LISTS
 

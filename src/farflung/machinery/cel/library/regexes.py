@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import re2
@@ -15,7 +14,6 @@ from farflung.machinery.cel.types import BOOL, INT, STRING
 from farflung.machinery.cel.values import EvaluationError
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
-_LONGEST_CACHED: Final = 1000
 _STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs
 _ONE_MATCH: Final = 640  #: what it takes to hand over one match
 
@@ -55,21 +53,14 @@ _COMPLAINTS: Final = {
 
 
 def compiled(pattern: str) -> Pattern:
-    """Raises EvaluationError with Go's words."""
-    return _cached(pattern) if len(pattern) <= _LONGEST_CACHED else _compiled(pattern)
-
-
-def _compiled(pattern: str) -> Pattern:
+    """Raises EvaluationError with Go's words.  RE2 keeps the newest."""
     try:
-        compiled: Pattern = re2._Regexp(pattern, _OPTIONS)
+        compiled: Pattern = re2.compile(pattern, _OPTIONS)
     except re2.error as error:
         raise EvaluationError(f"error parsing regexp: {_in_words_of_go(error)}") from None
     except UnicodeEncodeError:
         raise EvaluationError(f"error parsing regexp: invalid UTF-8: `{ascii(pattern)[:100]}`") from None
     return compiled
-
-
-_cached: Final = lru_cache(maxsize=256)(_compiled)
 
 
 def _in_words_of_go(error: Exception) -> str:
