@@ -126,5 +126,6 @@ def requests() -> st.SearchStrategy[Attributes]:
         st.sampled_from(["", *SUBRESOURCES]),
         st.sampled_from(["", *NAMESPACES]),
         st.sampled_from(["", *NAMES]),
+        st.none(),
     )
     return st.one_of(about_resources, about_paths)

@@ -225,6 +225,16 @@ async def test_whoever_belongs_to_one_cluster_is_nobody_in_another(cluster: Clus
     assert not authorizer.decide("other", User("boss", (ADMINISTRATORS,), cluster="root"), asked).allowed
 
 
+@pytest.mark.parametrize("name", ["", "/", "a/b", "root/one", "a/b/c", "*", "ü", "x" * 10_000])
+async def test_names_that_are_no_clusters_have_no_roles_and_leave_nothing_behind(cluster: Cluster, name: str) -> None:
+    authorizer = Authorizer(cluster.store)
+    await cluster.role("r", rule("*", "*"), namespace="one")
+    await cluster.bind("b", "Role", "r", user_subject("ann"), namespace="one")
+
+    assert not authorizer.decide(name, ANN, Attributes("get", "", "pods", "", "one")).allowed
+    assert not authorizer.decide(name, ANN, Attributes("get", path="/apis")).allowed
+
+
 async def test_a_cluster_that_was_forgotten_is_read_again(cluster: Cluster) -> None:
     authorizer = Authorizer(cluster.store)
     asked = Attributes("get", "", "pods")

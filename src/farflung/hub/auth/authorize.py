@@ -46,9 +46,10 @@ class Authorizer:
         if ADMINISTRATORS in user.groups:
             return YES
         verb, group, resource, subresource, namespace, name, path = attributes
-        policy = self._policies.get(cluster) or self._load(cluster)
         if path is not None:
-            return YES if path[1:].partition("/")[0] in PUBLIC else policy.decide_path(user, verb, path)
+            is_public = path[1:].partition("/")[0] in PUBLIC
+            return YES if is_public else self._policy(cluster).decide_path(user, verb, path)
+        policy = self._policies.get(cluster) or self._load(cluster)
         key = (policy.generation, user.name, user.groups, verb, group, resource, subresource, namespace)
         grant = self._grants.get(key)
         if grant is None:
@@ -86,12 +87,16 @@ class Authorizer:
         return self._policies.get(cluster) or self._load(cluster)
 
     def _load(self, cluster: str) -> Policy:
+        """Of a cluster without roles and bindings nothing is kept: anybody can make up names of clusters."""
         shared = self._policy(self._shared) if self._shared and cluster != self._shared else None
-        policy = self._policies[cluster] = Policy(shared)
+        policy = Policy(shared)
         policy.generation = next(self._numbers)
-        for home in HOMES:
-            for entry in self._store.list(f"{home}{cluster}/").entries:
-                policy.follow(entry.key, entry)
+        homes = HOMES if cluster and "/" not in cluster else ()
+        entries = [entry for home in homes for entry in self._store.list(f"{home}{cluster}/").entries]
+        for entry in entries:
+            policy.follow(entry.key, entry)
+        if entries or cluster == self._shared:
+            self._policies[cluster] = policy
         return policy
 
     def _hear(self, changes: Sequence[Change]) -> None:
