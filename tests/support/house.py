@@ -36,6 +36,8 @@ AUTHORITY = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 TOKEN = "a-token"
 AT_ONCE = Pace(grace=0, again=0, gather=0)
 KINDS = {
+    "persistentvolumeclaims": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "persistentvolumes": "/api/v1/persistentvolumes",
     "configmaps": "/api/v1/namespaces/{}/configmaps",
     "secrets": "/api/v1/namespaces/{}/secrets",
     "pods": "/api/v1/namespaces/{}/pods",

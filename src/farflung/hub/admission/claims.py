@@ -16,6 +16,7 @@ from farflung.hub.admission.fields import (
     keep_status,
     spec_of,
 )
+from farflung.hub.admission.protection import CLAIM, protect
 from farflung.hub.admission.resources import check_quantity, round_amounts
 from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
@@ -104,6 +105,7 @@ def _check_data_source(source: Obj, path: str, errors: Errors) -> None:
 
 def _prepare_create(claim: Obj) -> None:
     claim["status"] = {"phase": "Pending"}
+    protect(claim, CLAIM)
     _mirror_data_sources(claim["spec"])
 
 

@@ -20,6 +20,7 @@ from farflung.hub.admission.fields import (
     keep_status,
     spec_of,
 )
+from farflung.hub.admission.protection import VOLUME, protect
 from farflung.hub.admission.resources import check_quantity
 from farflung.hub.admission.rules import Rules
 from farflung.hub.admission.volumes import (
@@ -78,6 +79,7 @@ def default(volume: Obj) -> None:
 
 def _prepare_create(volume: Obj) -> None:
     volume["status"] = status = {"phase": "Pending"}
+    protect(volume, VOLUME)
     if created := (volume.get("metadata") or {}).get("creationTimestamp"):
         status["lastPhaseTransitionTime"] = created
 

@@ -7,6 +7,7 @@
     namespaces   the end of a namespace
     definitions  the end of a CustomResourceDefinition
     quotas       the status of ResourceQuotas
+    protection   claims and volumes that are in use
     events       the end of Events that are old
     collector    the end of objects whose owners are gone
     secrets      the tokens in Secrets of ServiceAccounts
@@ -33,6 +34,7 @@ from farflung.hub.housekeeping.events import HOUR, Events
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
+from farflung.hub.housekeeping.protection import Protection
 from farflung.hub.housekeeping.quotas import QuotaStatus
 from farflung.hub.housekeeping.roles import DefaultRoles
 from farflung.hub.housekeeping.signing import Signing
@@ -92,6 +94,7 @@ class Housekeeping:
             self._collector,
             definitions,
             QuotaStatus(store, kept, inside, quotas, pace.gather),
+            Protection(store, kept, inside),
             Events(store, clock, event_seconds),
             secrets,
             signing,
