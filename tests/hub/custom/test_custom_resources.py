@@ -251,6 +251,17 @@ async def test_a_rule_of_the_schema_refuses_and_compares_with_what_was(hub: Loca
     assert refused.message == 'Thing.example.com "one" is invalid: spec.a: Invalid value: "string": a stays'
 
 
+async def test_rules_are_checked_beside_other_errors_unless_these_make_it_pointless(hub: LocalHub) -> None:
+    ruled = version(n={**INTEGER, "minimum": 5}, a=STRING)
+    rules = [{"rule": "self.a != 'x'", "message": "not x"}]
+    ruled["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = rules
+    await hub.create(DEFINITIONS, definition(ruled))
+    both = (await hub.post(THINGS, thing("one", n=1, a="x"))).json["details"]["causes"]
+    assert [cause["field"] for cause in both] == ["spec.n", "spec"]
+    one = (await hub.post(THINGS, thing("one", n="1", a="x"))).json["details"]["causes"]
+    assert sorted(cause["field"] for cause in one) == ["<nil>", "spec.n"]
+
+
 async def test_objects_that_broke_no_rule_when_written_can_still_be_read_and_changed_elsewhere(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition(version(a=STRING, b=STRING)))
     await hub.create(THINGS, thing("old", a="much too long"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from definitions import DEFINITIONS, INTEGER, STRING, definition, thing, version
 from hub_harness import LocalHub
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub import objects
@@ -84,6 +84,7 @@ class Bench:
                 assert (await self.hub.get(f"{things(one['name'])}/{name}")).json == obj
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=12))
 async def test_objects_are_shown_under_the_present_schema_after_any_history(steps: list[tuple[Any, ...]]) -> None:
     bench = Bench(await LocalHub.in_memory().furnish())
@@ -93,6 +94,7 @@ async def test_objects_are_shown_under_the_present_schema_after_any_history(step
         await bench.check()
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(STEPS.filter(lambda step: step[0] != "restart"), min_size=1, max_size=6), max_size=4))
 async def test_writes_that_meet_a_redefinition_are_shown_under_the_present_schema_too(
     batches: list[list[tuple[Any, ...]]],

@@ -21,9 +21,9 @@ def rules_of(resource: Resource, structural: Structural, validations: Validation
     def checked(errors: list[FieldError], new: Obj, old: Obj | None) -> list[FieldError]:
         if validations is None:
             return errors
-        if errors:
+        if any(is_blocking(error) for error in errors):
             return [*errors, UNCHECKED]
-        return validations.check(new, old)
+        return [*errors, *validations.check(new, old)]
 
     return Rules(
         name=names.dns_subdomain,
@@ -38,6 +38,14 @@ def rules_of(resource: Resource, structural: Structural, validations: Validation
         another_generation=None if has_status else differs,
         short_finalizers=True,
     )
+
+
+#: an object with such an error is not what the types of the expressions say, or is larger than their costs allow for
+BLOCKING: Final = frozenset({"Unsupported value", "Required value", "Too long", "Too many"})
+
+
+def is_blocking(error: FieldError) -> bool:
+    return error.what in BLOCKING or error.reason == "FieldValueTypeInvalid"
 
 
 #: said once when an expression might trip over what is wrong already
