@@ -76,15 +76,15 @@ def reserve(call: Call, obj: Obj, old: Obj | None) -> Taken:
 
 
 def admit(call: Call, obj: Obj, old: Obj | None, taken: Taken) -> None:
-    """A valid object: does its namespace allow it, and have room for it?"""
-    if not call.target.namespace:
-        return
-    if not call.resource.group:
-        check_limit_ranges(call, obj, old)
-    taken.of_quotas = reserve_quota(call, obj, old)
+    """An object that may be stored: does its namespace have room for it?"""
+    if call.target.namespace:
+        taken.of_quotas = reserve_quota(call, obj, old)
 
 
 def check_limit_ranges(call: Call, obj: Obj, old: Obj | None) -> None:
+    """A valid object: does its namespace allow one of this size?"""
+    if call.resource.group:
+        return
     subresource = call.target.subresource
     if call.resource.kind == "Pod" and (old is None or subresource == "resize"):
         limit_ranges.check_pod(obj, limit_ranges_of(call))

@@ -13,6 +13,7 @@ from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import manager_of, own
@@ -67,6 +68,8 @@ async def create_object(
         errors += rules.validate(obj) + rules.validate_create(obj)
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
+        arrival.check_limit_ranges(call, obj, None)
+        policies.check_new(call, obj, options, warnings)
         arrival.admit(call, obj, None, taken)
         warnings += rules.warnings(obj, None)
         if not options.dry_run:

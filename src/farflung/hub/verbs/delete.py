@@ -13,6 +13,7 @@ import msgspec
 from farflung.hub import bodies, objects
 from farflung.hub.http.messages import Answer, Response
 from farflung.hub.options import META, integer, list_options
+from farflung.hub.policies import admission as policies
 from farflung.hub.request import parse_query
 from farflung.hub.verbs import read, respond
 from farflung.hub.verbs.call import Call
@@ -95,26 +96,26 @@ async def delete(call: Call) -> Answer:
         raise forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
     representation = respond.negotiated(call, many=False)
     entry = call.found()
-    removed = await remove(call, entry, options)
+    warnings: list[str] = []
+    removed = await remove(call, entry, options, warnings)
     answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call) or _is_shown(call)
     if removed.gone and not answers_itself:
-        return _success(call, entry)
-    return respond.with_entry(call, representation, removed.entry)
+        return _success(call, entry, warnings)
+    return respond.with_entry(call, representation, removed.entry, warnings=warnings)
 
 
 def _is_shown(call: Call) -> bool:
     return not call.resource.group and call.resource.kind in SHOWN
 
 
-def _success(call: Call, entry: Entry) -> Response:
+def _success(call: Call, entry: Entry, warnings: Sequence[str]) -> Response:
     metadata = objects.decode(entry)["metadata"]
     details: Obj = {"name": metadata["name"]}
     if call.resource.group:
         details["group"] = call.resource.group
     details |= {"kind": call.resource.plural, "uid": metadata["uid"]}
-    return respond.json_response(
-        200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    )
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return respond.json_response(200, body, respond.headers_of(warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Removed:
     gone: bool  #: or still there, waiting for its finalizers or its grace period
 
 
-async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
+async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> Removed:
     """Delete one object, or mark it as being deleted."""
     present: Entry | None = entry
     for _ in range(ATTEMPTS):
@@ -131,6 +132,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
             raise call.not_found()
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
+        _check_policies(call, present, options, warnings)
         new = marked(call, call.kind.renewed(present), options)
         gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)
@@ -144,6 +146,16 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions) -> Removed:
         except Conflict:
             present = call.store.get(present.key)
     raise modified(call)
+
+
+def _check_policies(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> None:
+    if call.tools.policies.of(call.target.cluster) is None:
+        return
+    said = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
+    try:
+        policies.check_deletion(call, call.kind.present(objects.decode(entry)), said, warnings)
+    except ApiError as error:
+        raise respond.warned(error, warnings) from None
 
 
 def _check_preconditions(call: Call, old: Obj, entry: Entry, options: DeleteOptions) -> None:
@@ -229,9 +241,10 @@ def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
     return [*kept, wanted] if wanted else kept
 
 
-async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions) -> None:
+async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions, warnings: list[str]) -> None:
     """Delete several objects, which share a commit.  One that is gone already is as good."""
-    outcomes = await asyncio.gather(*(remove(call, entry, options) for entry in entries), return_exceptions=True)
+    removals = (remove(call, entry, options, warnings) for entry in entries)
+    outcomes = await asyncio.gather(*removals, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not (isinstance(outcome, ApiError) and outcome.code == 404):
             raise outcome
@@ -245,7 +258,10 @@ async def delete_collection(call: Call) -> Answer:
     pin = read.pin_of(listed, call)
     present = call.store.list(call.prefix, after=pin.after if pin else "", limit=0 if selection else listed.limit)
     page = read.select(present, selection, listed)
+    warnings: list[str] = []
     for start in range(0, len(page.entries), TOGETHER):
-        await remove_together(call, page.entries[start : start + TOGETHER], options)
-    answer = read.listed(call, representation, Page(page.entries, page.revision, page.after))
-    return answer if isinstance(answer, Response) else await answer
+        await remove_together(call, page.entries[start : start + TOGETHER], options, warnings)
+    listing = read.listed(call, representation, Page(page.entries, page.revision, page.after))
+    answer = listing if isinstance(listing, Response) else await listing
+    answer.headers = [*answer.headers, *respond.headers_of(warnings)]
+    return answer

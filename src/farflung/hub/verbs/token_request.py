@@ -16,6 +16,7 @@ from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer, Response
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import write_options
+from farflung.hub.policies import admission as policies
 from farflung.hub.shapes import Shape
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
@@ -63,6 +64,7 @@ def create_token(call: Call) -> Answer:
     if not spec.get("audiences"):
         spec["audiences"] = list(AUDIENCES)
     check_lifetime(spec)
+    policies.check_new(call, identified(request), options, body.warnings)
     bound = bound_by(call, spec.get("boundObjectRef"))
     now = call.tools.clock()
     token = call.tools.accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)
@@ -75,6 +77,10 @@ def create_token(call: Call) -> Answer:
         "status": {"token": token, "expirationTimestamp": expires},
     }
     return answer(call, representation, issued, body.warnings)
+
+
+def identified(request: Obj) -> Obj:
+    return {**request, "kind": KIND, "apiVersion": shape().api_version}
 
 
 def described(call: Call, account: Account, metadata: Obj) -> Obj:

@@ -17,6 +17,7 @@ from farflung.hub.auth.signers import check_signer
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, distinct_owners, set_namespace
@@ -121,8 +122,10 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
         taken = arrival.reserve(call, new, old)
         try:
             check_change(call, change, new, old)
+            policies.check_change(call, new, old, options, change.warnings)
             if new == old:
                 return entry
+            arrival.check_limit_ranges(call, new, old)
             arrival.admit(call, new, old, taken)
             written = await write(call, entry, new, dry_run=options.dry_run)
         except Conflict:
