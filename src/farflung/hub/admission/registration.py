@@ -1,6 +1,6 @@
 """Rules of webhook configurations and admission policies.
 
-CEL expressions are looked at for presence only.
+The expressions of MutatingAdmissionPolicies are looked at for presence only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from farflung.hub.admission.fields import (
     spec_of,
 )
 from farflung.hub.admission.rules import Rules
+from farflung.hub.policies.compilation import Compiler, Expression, excess
 from farflung.machinery import names
+from farflung.machinery.cel.parser import RESERVED
 from farflung.machinery.errors import (
     FieldError,
     Obj,
@@ -46,6 +48,7 @@ REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized
 NOT_FOUND_ACTIONS: Final = ("Allow", "Deny")
 MOST_CONDITIONS: Final = 64
 MOST_AUDIT_ANNOTATIONS: Final = 20
+LONGEST_VALUE_EXPRESSION: Final = 5 * 1024  #: bytes
 
 # --- defaults -------------------------------------------------------------------------------------
 
@@ -102,6 +105,9 @@ def _default_resources(resources: Obj | None) -> None:
 
 def validate_webhooks(obj: Obj) -> list[FieldError]:
     errors: Errors = []
+    conditions = [one for webhook in obj.get("webhooks") or () for one in webhook.get("matchConditions") or ()]
+    if why := excess({"matchConditions": conditions}):
+        return [field_forbidden("webhooks", why)]
     seen: set[str] = set()
     for index, webhook in enumerate(obj.get("webhooks") or ()):
         path = f"webhooks[{index}]"
@@ -131,7 +137,8 @@ def _check_webhook(webhook: Obj, path: str, errors: Errors) -> None:
     check_selector(webhook.get("objectSelector"), f"{path}.objectSelector", errors)
     _check_optional(webhook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors)
     _check_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig", errors)
-    _check_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions", errors)
+    compiler = Compiler(params=False, variables=False)
+    _check_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions", compiler, errors)
 
 
 def check_full_name(name: str, field: str, errors: Errors) -> None:
@@ -280,13 +287,21 @@ def _check_resources(resources: Sequence[str], field: str, errors: Errors) -> No
         errors.append(invalid_value(field, resources, detail))
 
 
-def _check_conditions(conditions: Sequence[Obj], path: str, errors: Errors) -> None:
+def _check_expression(expression: Expression, field: str, errors: Errors) -> None:
+    if expression.error:
+        errors.append(invalid_value(field, expression.text, expression.error))
+
+
+def _check_conditions(conditions: Sequence[Obj], path: str, compiler: Compiler | None, errors: Errors) -> None:
     if len(conditions) > MOST_CONDITIONS:
         errors.append(too_many(path, len(conditions), MOST_CONDITIONS))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
-        if not condition.get("expression", "").strip():
+        expression = condition.get("expression", "").strip()
+        if not expression:
             errors.append(required(f"{path}[{index}].expression"))
+        elif compiler is not None:
+            _check_expression(compiler.condition(expression), f"{path}[{index}].expression", errors)
         name = condition.get("name", "")
         check_required_name(names.qualified_name, name, f"{path}[{index}].name", errors)
         if name and name in seen:
@@ -300,27 +315,30 @@ def _check_conditions(conditions: Sequence[Obj], path: str, errors: Errors) -> N
 def validate_policy(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     spec = spec_of(obj)
-    _check_policy_base(spec, errors)
+    if why := excess(spec):
+        return [field_forbidden("spec", why)]
+    compiler = Compiler(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
+    _check_policy_base(spec, compiler, errors)
     validations, audits = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not audits:
         detail = "validations or auditAnnotations must contain at least one item"
         errors += [required("spec.validations", detail), required("spec.auditAnnotations", detail)]
     for index, validation in enumerate(validations):
-        _check_validation(validation, f"spec.validations[{index}]", errors)
-    _check_audits(audits, errors)
+        _check_validation(validation, f"spec.validations[{index}]", compiler, errors)
+    _check_audits(obj["metadata"].get("name", ""), audits, compiler, errors)
     return errors
 
 
 def validate_mutating_policy(obj: Obj) -> list[FieldError]:
     errors: Errors = []
     spec = spec_of(obj)
-    _check_policy_base(spec, errors)
+    _check_policy_base(spec, None, errors)
     if not spec.get("mutations"):
         errors.append(required("spec.mutations", "mutations must contain at least one item"))
     return errors
 
 
-def _check_policy_base(spec: Obj, errors: Errors) -> None:
+def _check_policy_base(spec: Obj, compiler: Compiler | None, errors: Errors) -> None:
     check_supported(spec.get("failurePolicy", ""), FAILURE_POLICIES, "spec.failurePolicy", errors)
     if spec.get("paramKind") is not None:
         _check_param_kind(spec["paramKind"], "spec.paramKind", errors)
@@ -331,9 +349,9 @@ def _check_policy_base(spec: Obj, errors: Errors) -> None:
         _check_match(constraints, "spec.matchConstraints", errors)
         if not constraints.get("resourceRules"):
             errors.append(required("spec.matchConstraints.resourceRules"))
-    _check_conditions(spec.get("matchConditions") or (), "spec.matchConditions", errors)
+    _check_conditions(spec.get("matchConditions") or (), "spec.matchConditions", compiler, errors)
     for index, variable in enumerate(spec.get("variables") or ()):
-        _check_variable(variable, f"spec.variables[{index}]", errors)
+        _check_variable(variable, f"spec.variables[{index}]", compiler, errors)
 
 
 def _check_param_kind(param: Obj, path: str, errors: Errors) -> None:
@@ -377,31 +395,37 @@ def _check_named_rule(rule: Obj, path: str, errors: Errors) -> None:
     _check_rule(rule, path, errors)
 
 
-def _check_variable(variable: Obj, path: str, errors: Errors) -> None:
+def _check_variable(variable: Obj, path: str, compiler: Compiler | None, errors: Errors) -> None:
     name = variable.get("name", "")
     if not name.strip():
         errors.append(required(f"{path}.name", "name is not specified"))
-    elif names.c_identifier(name):
+    elif names.c_identifier(name) or name in RESERVED:
         errors.append(invalid_value(f"{path}.name", name, "name is not a valid CEL identifier"))
     if not variable.get("expression", "").strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
+    elif compiler is not None:
+        _check_expression(compiler.variable(name, variable["expression"]), f"{path}.expression", errors)
 
 
-def _check_validation(validation: Obj, path: str, errors: Errors) -> None:
+def _check_validation(validation: Obj, path: str, compiler: Compiler, errors: Errors) -> None:
     message = validation.get("message", "")
     if not validation.get("expression", "").strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
+    else:
+        _check_expression(compiler.validation(validation["expression"]), f"{path}.expression", errors)
     expression = validation.get("messageExpression", "")
     if expression and not expression.strip():
         errors.append(invalid_value(f"{path}.messageExpression", expression, "must be non-empty if specified"))
+    elif expression:
+        _check_expression(compiler.message(expression), f"{path}.messageExpression", errors)
     if message and not message.strip():
         errors.append(invalid_value(f"{path}.message", message, "message must be non-empty if specified"))
-    elif "\n" in message.strip():
+    elif not {"\n", "\r"}.isdisjoint(message.strip()):
         errors.append(invalid_value(f"{path}.message", message, "message must not contain line breaks"))
     _check_optional(validation, "reason", REASONS, path, errors)
 
 
-def _check_audits(audits: Sequence[Obj], errors: Errors) -> None:
+def _check_audits(policy: str, audits: Sequence[Obj], compiler: Compiler, errors: Errors) -> None:
     path = "spec.auditAnnotations"
     if len(audits) > MOST_AUDIT_ANNOTATIONS:
         detail = f"must not have more than {MOST_AUDIT_ANNOTATIONS} auditAnnotations"
@@ -409,12 +433,24 @@ def _check_audits(audits: Sequence[Obj], errors: Errors) -> None:
     seen: set[str] = set()
     for index, audit in enumerate(audits):
         key = audit.get("key", "")
-        check_name(names.qualified_name, key, f"{path}[{index}].key", errors)
-        if not audit.get("valueExpression", "").strip():
-            errors.append(required(f"{path}[{index}].valueExpression", "valueExpression is not specified"))
+        if policy:
+            check_name(names.qualified_name, f"{policy}/{key}", f"{path}[{index}].key", errors)
+        else:
+            errors.append(invalid_value(f"{path}[{index}].key", key, "requires metadata.name be non-empty"))
+        _check_value_expression(audit.get("valueExpression", ""), f"{path}[{index}].valueExpression", compiler, errors)
         if key in seen:
             errors.append(duplicate(f"{path}[{index}].key", key))
         seen.add(key)
+
+
+def _check_value_expression(text: str, field: str, compiler: Compiler, errors: Errors) -> None:
+    trimmed = text.strip()
+    if not trimmed:
+        errors.append(required(field, "valueExpression is not specified"))
+    elif len(trimmed.encode(errors="replace")) > LONGEST_VALUE_EXPRESSION:
+        errors.append(required(field, f"must not exceed {LONGEST_VALUE_EXPRESSION} bytes in length"))
+    elif why := compiler.audit(trimmed).error:
+        errors.append(invalid_value(field, text, why))
 
 
 def validate_policy_binding(obj: Obj, *, acts: bool) -> list[FieldError]:
@@ -425,7 +461,7 @@ def validate_policy_binding(obj: Obj, *, acts: bool) -> list[FieldError]:
     if spec.get("paramRef") is not None:
         _check_param(spec["paramRef"], errors)
     if spec.get("matchResources") is not None:
-        _check_match(spec["matchResources"], "spec.matchResources", errors)
+        _check_match(spec["matchResources"], "spec.matchResouces", errors)
     if acts:
         _check_actions(spec.get("validationActions") or (), errors)
     return errors
