@@ -156,6 +156,17 @@ def test_a_slow_watcher_is_cut_off_while_the_others_go_on(start: Callable[..., H
 def test_what_a_stream_writes_at_its_start_makes_no_slow_watcher(start: Callable[..., Harness], toy: Toy) -> None:
     server = start(Limits(stream_buffer=1000))
     burst = [b"e" * 10_000] * 500
+    begin_with(toy, burst)
+    with server.connect(receive_buffer=4096) as client:
+        sink = open_watch(server, toy, client)
+        for event in burst:
+            assert client.read_chunk() == event
+        server.call(sink.close)
+        assert client.read_until(b"0\r\n\r\n")
+
+
+def begin_with(toy: Toy, pieces: list[bytes]) -> None:
+    """Every watch begins with these."""
     original = toy.answer_watch
 
     def answer_watch(request):  # type: ignore[no-untyped-def]
@@ -163,19 +174,58 @@ def test_what_a_stream_writes_at_its_start_makes_no_slow_watcher(start: Callable
 
         def begin(sink: Sink) -> None:
             toy.watches[-1].start(sink)
-            for event in burst:
-                sink.write(event)
+            for piece in pieces:
+                sink.write(piece)
 
         stream.start = begin
         return stream
 
     toy.answer_watch = answer_watch  # type: ignore[method-assign]
+
+
+def read_chunked(client: Client, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        received += client.read_chunk()
+    return received
+
+
+def test_a_large_start_is_handed_over_as_the_client_takes_it_and_comes_first(server: Harness, toy: Toy) -> None:
+    start = bytes(range(256)) * 40_000
+    begin_with(toy, [start, b"small", start])
     with server.connect(receive_buffer=4096) as client:
         sink = open_watch(server, toy, client)
-        for event in burst:
-            assert client.read_chunk() == event
+        (connection,) = server.server._shared.connections
+        eventually(lambda: connection.writing_paused)
+        server.call(lambda: sink.write(b"live"))
         server.call(sink.close)
-        assert client.read_until(b"0\r\n\r\n")
+        server.call(lambda: sink.write(b"too late"))
+        assert connection.buffered < 2_000_000  # all the rest waits unencrypted, unframed and uncopied
+        assert toy.watches[0].stopped == 0
+        expected = start + b"small" + start + b"live"
+        assert read_chunked(client, len(expected)) == expected
+        assert client.read_until(b"0\r\n\r\n") == b"0\r\n\r\n"
+    eventually(lambda: toy.watches[0].stopped == 1)
+
+
+def test_what_waits_behind_a_large_start_is_limited(start: Callable[..., Harness], toy: Toy) -> None:
+    server = start(Limits(stream_buffer=100_000))
+    begin_with(toy, [b"s" * 20_000_000])
+    with server.connect(receive_buffer=4096) as client:
+        sink = open_watch(server, toy, client)
+        for _ in range(11):
+            assert toy.watches[0].stopped == 0
+            server.call(lambda: sink.write(b"e" * 10_000))
+        eventually(lambda: toy.watches[0].stopped == 1)
+        assert not client.read_all().endswith(b"0\r\n\r\n")
+
+
+def test_a_client_that_leaves_during_a_large_start_is_forgotten(server: Harness, toy: Toy) -> None:
+    begin_with(toy, [b"s" * 20_000_000])
+    with server.connect(receive_buffer=4096) as client:
+        open_watch(server, toy, client)
+    eventually(lambda: toy.watches[0].stopped == 1)
+    eventually(lambda: server.server.open_connections == 0)
 
 
 def test_a_watcher_that_talks_is_listened_to_only_so_long(server: Harness, toy: Toy) -> None:

@@ -322,8 +322,10 @@ class Connection(asyncio.Protocol):
     def _continue(self) -> None:
         if self._blocks is not None:
             self._write_blocks(self._blocks)
-        else:
-            self._advance()
+            return
+        if self._sink is not None:
+            self._sink.go_on()
+        self._advance()
 
     def _advance(self) -> None:
         """Answer what can be answered, parse what has been read, then wait for whoever is next to act."""

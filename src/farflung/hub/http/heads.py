@@ -97,8 +97,8 @@ def cut(piece: bytes) -> Iterator[memoryview]:
         yield view[start : start + BLOCK]
 
 
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+def chunk(data: bytes | memoryview) -> bytes:
+    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
 
 
 def failure(error: ApiError) -> Response:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from farflung.hub.http.heads import LAST_CHUNK
+from farflung.hub.http.heads import BLOCK, LAST_CHUNK, chunk, cut
 from farflung.hub.http.messages import Stream
 
 if TYPE_CHECKING:
     from farflung.hub.http.connection import Connection
+
+BURST: Final = 8 * BLOCK  #: bytes of a stream's start that are written before others are served
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +21,25 @@ log = logging.getLogger(__name__)
 class StreamSink:
     """The Sink of one stream on one connection.
 
+    What the stream writes at its start, however much, does not make its client a slow one: it is handed over as the
+    client takes it, and what comes meanwhile waits behind it.
+
     `Stream.stop` is never called from within a method of the sink but soon after, so that a fan-out may write to many
     sinks while it iterates over them.
     """
 
-    __slots__ = ("_allowance", "_chunked", "_connection", "_open", "_reusable", "_stream")
+    __slots__ = (
+        "_allowance",
+        "_chunked",
+        "_connection",
+        "_ending",
+        "_open",
+        "_queue",
+        "_reusable",
+        "_starting",
+        "_stream",
+        "_waiting",
+    )
 
     def __init__(self, connection: Connection, stream: Stream, *, chunked: bool, reusable: bool) -> None:
         self._connection = connection
@@ -30,33 +47,74 @@ class StreamSink:
         self._chunked = chunked
         self._reusable = reusable  #: the connection may serve other requests after the stream
         self._open = True
+        self._ending = False  #: closed, as soon as everything is written
+        self._starting = False
+        self._queue: deque[bytes | memoryview] = deque()  #: not written yet
+        self._waiting = 0  #: bytes in the queue that came after the start
         self._allowance = inf
 
     def start(self) -> None:
-        """What the stream writes at its start, however much, does not make its client a slow one."""
+        self._starting = True
         try:
             self._stream.start(self)
         except Exception:
             log.exception("a stream failed at its start")
             self.abort()
-        connection = self._connection
+        self._starting = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Write what the client has room for."""
+        connection, queue, left = self._connection, self._queue, BURST
+        while queue and not connection.writing_paused:
+            if left <= 0:
+                connection.shared.loop.call_soon(self.go_on)
+                return
+            data = queue.popleft()
+            left -= len(data)
+            connection.write(chunk(data) if self._chunked else data)
+        if queue or not self._open:
+            return
         self._allowance = connection.buffered + connection.shared.limits.stream_buffer
+        if self._ending:
+            self._ending = False
+            self.close()
 
     @property
     def buffered(self) -> int:
-        return self._connection.buffered
+        return self._connection.buffered + sum(map(len, self._queue))
 
     def write(self, data: bytes) -> None:
-        if not self._open or not data:
+        if not self._open or self._ending or not data:
             return
         connection = self._connection
+        if self._starting or self._queue:
+            self._enqueue(data)
+            return
         connection.write(connection.shared.framed(data) if self._chunked else data)
         if connection.writing_paused and connection.buffered > self._allowance:
-            log.info("cut off %s, which reads its stream too slowly", connection.peer)
-            self.abort()
+            self._cut_off()
+
+    def _enqueue(self, data: bytes) -> None:
+        if len(data) > BLOCK:
+            self._queue.extend(cut(data))
+        else:
+            self._queue.append(data)
+        if self._starting:
+            return
+        self._waiting += len(data)
+        if self._waiting > self._connection.shared.limits.stream_buffer:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        log.info("cut off %s, which reads its stream too slowly", self._connection.peer)
+        self.abort()
 
     def close(self) -> None:
         if not self._open:
+            return
+        if self._starting or self._queue:
+            self._ending = True
             return
         if self._chunked:
             self._connection.write(LAST_CHUNK)
@@ -72,4 +130,5 @@ class StreamSink:
         """The stream is over; whatever it writes from now on goes nowhere."""
         if self._open:
             self._open = False
+            self._queue.clear()
             self._connection.shared.loop.call_soon(self._stream.stop)

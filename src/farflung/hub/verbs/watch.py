@@ -250,9 +250,9 @@ class Watcher:
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
-        if past := self._past + self._waiting:
-            self._write(b"".join(past))
-        self._past, self._waiting = [], []
+        past, self._past, self._waiting = self._past + self._waiting, [], []
+        for at in range(0, len(past), TURN):
+            self._write(b"".join(past[at : at + TURN]))
         if not self._seconds:
             sink.close()
             return
