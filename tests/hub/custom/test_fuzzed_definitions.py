@@ -221,6 +221,23 @@ RULES = st.recursive(
 )
 
 
+#: type of a schema → rules that compile for it, and often fail or break down when they are asked
+SENSIBLE = {
+    "string": ["self != 'x'", "size(self) > 1", "self.matches('^x')", "int(self) > 0", "self.split('')[1] == 'y'"],
+    "integer": ["self > 2", "10 / self > 1", "self % 2 == 0", "self + 9223372036854775807 > 0", "self >= oldSelf"],
+    "number": ["self < 2.0", "1.0 / self > 0.0", "int(self) == 1", "self != oldSelf"],
+    "boolean": ["self", "!self", "self == oldSelf"],
+    "array": ["size(self) < 2", "self[0] == self[1]", "self.all(one, one == self[0])", "self == oldSelf"],
+    "object": [
+        "has(self.a)",
+        "has(self.a) || has(self.b)",
+        "size(self) > 0",
+        "self == oldSelf",
+        "self.all(key, key != 'x')",
+    ],
+}
+
+
 @st.composite
 def with_rules(draw: st.DrawFn, schema: Any) -> Any:
     """The schema with rules wherever chance puts them."""
@@ -232,8 +249,9 @@ def with_rules(draw: st.DrawFn, schema: Any) -> Any:
     if isinstance(schema.get("items"), dict):
         result["items"] = draw(with_rules(schema["items"]))
     if schema.get("type") and not draw(st.integers(0, 2)):
-        rule: Obj = {"rule": draw(RULES)}
-        if draw(st.booleans()):
+        rules = st.sampled_from(SENSIBLE[schema["type"]])
+        rule: Obj = {"rule": draw(rules if draw(st.integers(0, 3)) else RULES)}
+        if not draw(st.integers(0, 5)):
             rule["messageExpression"] = draw(RULES)
         result["x-kubernetes-validations"] = [rule]
     return result
