@@ -52,6 +52,7 @@ async def create_object(
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     check_open(call, metadata.get("name", ""))
+    seen = call.store.revision
     for field in SERVER_SET:
         metadata.pop(field, None)
     rules.default(obj)
@@ -74,6 +75,8 @@ async def create_object(
         warnings += rules.warnings(obj, None)
         if not options.dry_run:
             arrival.settle(call, obj)
+        if call.store.revision != seen:
+            check_open(call, metadata["name"])  # it may have closed while something was awaited
         entry = await insert(call, obj, options, generated=generated)
     except BaseException:
         taken.give_back()
@@ -149,12 +152,10 @@ async def insert(call: Call, obj: Obj, options: WriteOptions, *, generated: bool
         if call.store.get(key) is None:
             if options.dry_run:
                 return Entry(key, objects.without_revision(call.kind.encode(obj)), 0)
-            value = call.kind.encode(obj)
-            check_open(call, metadata["name"])  # it may have closed while something was awaited
             try:
-                return await call.store.put(key, value, expect=ABSENT)
+                return await call.store.put(key, call.kind.encode(obj), expect=ABSENT)
             except Conflict:
-                pass
+                check_open(call, metadata["name"])
         taken = metadata["name"]
         if generated:
             del metadata["name"]
