@@ -57,6 +57,19 @@ async def test_a_name_that_another_kind_of_the_group_has_is_not_served(hub: Loca
     assert (await hub.get("/apis/example.com/v1/stuffs")).status == 404
 
 
+async def test_a_definition_does_not_replace_a_built_in_kind(hub: LocalHub) -> None:
+    shadow = definition(version(a=STRING), version("v2", storage=False, a=STRING), group="networking.k8s.io")
+    shadow["metadata"] = {
+        "name": "ingresses.networking.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for fun"},
+    }
+    shadow["spec"]["names"] = {"plural": "ingresses", "kind": "Ingress"}
+    await hub.create(DEFINITIONS, shadow)
+    answer = await hub.post("/apis/networking.k8s.io/v1/namespaces/default/ingresses", {"metadata": {"name": "one"}})
+    assert (answer.status, answer.reason) == (422, "Invalid"), "by the rules of Ingresses"
+    assert (await hub.get("/apis/networking.k8s.io/v2/namespaces/default/ingresses")).status == 404
+
+
 async def test_a_field_that_gets_a_default_shows_it_in_objects_that_were_written_before(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition(version(a=STRING)))
     await hub.create(THINGS, thing("before", a="x"))

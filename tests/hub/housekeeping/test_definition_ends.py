@@ -211,3 +211,29 @@ async def test_a_definition_gets_the_names_it_waited_for_when_the_other_goes(hou
         "Established": "True",
     }
     assert await found(house, path) is not None
+
+
+async def test_a_definition_that_is_named_like_a_built_in_kind_takes_none_of_its_objects_along(house: House) -> None:
+    shadow = definition()
+    shadow["metadata"] = {
+        "name": "clusterroles.rbac.authorization.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for fun"},
+    }
+    shadow["spec"] |= {"group": "rbac.authorization.k8s.io", "scope": "Cluster"}
+    shadow["spec"]["names"] = {"plural": "clusterroles", "kind": "ClusterRole"}
+    await house.create("clusterroles", "mine")
+    await house.client.request("POST", DEFINITIONS, shadow)
+    path = f"{DEFINITIONS}/clusterroles.rbac.authorization.k8s.io"
+    await house.client.request("DELETE", path)
+    await house.settle()
+    assert await found(house, path) is None
+    assert await house.find("clusterroles", "mine") is not None
+
+
+async def test_a_status_that_somebody_spoils_is_mended(house: House) -> None:
+    await define(house)
+    spoilt = {"status": {"conditions": None, "acceptedNames": {"plural": "others", "kind": "Other"}}}
+    media = "application/merge-patch+json"
+    await house.client.request("PATCH", f"{DEFINITIONS}/things.example.com/status", spoilt, media=media)
+    await house.settle()
+    assert (await thing(house, "one"))["kind"] == "Thing"

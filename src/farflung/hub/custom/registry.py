@@ -28,6 +28,8 @@ class Registry:
         self._store = store
         self._kinds = kinds
         self._served: dict[str, dict[str, Definition]] = {}  #: cluster → key of a definition → what is served of it
+        #: built-in kinds, and where their objects are, are not for definitions to take over
+        self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
 
     def start(self) -> None:
         """Serve what is there, and follow from now on."""
@@ -49,6 +51,8 @@ class Registry:
         for key, entry in entries:
             before = served.pop(key, None)
             after = None if entry is None else followed(entry, before, settled)
+            if after is not None and (after.group, after.plural) in self._builtin:
+                after = None
             if after is not None:
                 served[key] = after
             if after is not before:

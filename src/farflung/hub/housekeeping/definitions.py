@@ -66,6 +66,7 @@ class Definitions:
                 self.work.add(change.key)
             elif change.previous is not None:
                 self._look_at_nameless(change.key)
+                self.work.add(change.key)  # somebody may have written a status that is not true
 
     def _look_at_nameless(self, key: str) -> None:
         """A definition went, or has other names now: another one may have waited for those it had."""
@@ -112,6 +113,9 @@ class Definitions:
         if await self._tell(entry, definition):
             return  # which is heard, and looked at
         prefix = objects_of(definition, cluster_in(key))
+        if self._kinds.is_builtin(prefix):
+            await self._release(entry, definition)
+            return
         self._waiting[prefix] = key
         await self._delete_all(prefix)
         if self._store.list(prefix, limit=1).entries:
@@ -120,6 +124,9 @@ class Definitions:
             self.work.add_later(key, AGAIN)
             return
         del self._waiting[prefix]
+        await self._release(entry, definition)
+
+    async def _release(self, entry: Entry, definition: Obj) -> None:
         finalizers = [one for one in definition["metadata"]["finalizers"] if one != CLEANUP]
         await self._patch(entry, definition, {"metadata": {"finalizers": finalizers or None}})
 

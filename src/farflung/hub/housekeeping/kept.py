@@ -75,6 +75,10 @@ class KeptKinds:
         home = resource_prefix(key)
         return self._builtin.by_home.get(home) or self._own(cluster_in(key)).by_home.get(home)
 
+    def is_builtin(self, key: str) -> bool:
+        """Whether objects at a key are of a kind that is always there."""
+        return resource_prefix(key) in self._builtin.by_home
+
     def builtin(self, home: str) -> Resource:
         """A kind that is always there."""
         return self._builtin.by_home[home]
