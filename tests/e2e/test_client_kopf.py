@@ -194,4 +194,4 @@ def test_operator_and_hub_are_killed_at_any_time_and_all_ends_well(town: Town) -
         town.delete(f"{DEFINITIONS}/shops.example.com")
         eventually(lambda: town.maps() == {"a-closed", "b-closed", "c-closed"}, "the end of all shops")
     with town.hub.client() as client:
-        assert client.request("GET", SHOPS).status == 404
+        eventually(lambda: client.request("GET", SHOPS).status == 404, "the end of the definition")

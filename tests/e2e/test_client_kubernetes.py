@@ -133,14 +133,15 @@ def test_a_watch_is_resumed_where_it_ended(core: client.CoreV1Api, namespace: st
     start = core.list_namespaced_config_map(namespace).metadata.resource_version
     core.create_namespaced_config_map(namespace, config_map("a", {"k": "1"}))
     changes = watch.Watch()
+    only = {"field_selector": "metadata.name=a"}  # a new namespace gets a ConfigMap of its own
     seen = []
-    for event in changes.stream(core.list_namespaced_config_map, namespace, resource_version=start):
+    for event in changes.stream(core.list_namespaced_config_map, namespace, resource_version=start, **only):
         seen.append((event["type"], event["object"].metadata.name))
         changes.stop()
     core.patch_namespaced_config_map("a", namespace, {"data": {"k": "2"}}, _content_type=MERGE)
     core.delete_namespaced_config_map("a", namespace)
     since = changes.resource_version
-    for event in changes.stream(core.list_namespaced_config_map, namespace, resource_version=since):
+    for event in changes.stream(core.list_namespaced_config_map, namespace, resource_version=since, **only):
         seen.append((event["type"], event["object"].metadata.name))
         if event["type"] == "DELETED":
             changes.stop()

@@ -97,7 +97,9 @@ async def test_a_watch_runs_beside_the_writes_and_resumes(core: client.CoreV1Api
     async def follow(since: str, count: int) -> str:
         async with (
             asyncio.timeout(PATIENCE),
-            watch.Watch().stream(core.list_namespaced_config_map, namespace, resource_version=since) as events,
+            watch.Watch().stream(
+                core.list_namespaced_config_map, namespace, resource_version=since, label_selector="watched=yes"
+            ) as events,
         ):
             async for event in events:
                 seen.append((event["type"], event["object"].metadata.name))
@@ -109,7 +111,7 @@ async def test_a_watch_runs_beside_the_writes_and_resumes(core: client.CoreV1Api
 
     follower = asyncio.create_task(follow(start, 2))
     for name in "ab":
-        await core.create_namespaced_config_map(namespace, config_map(name))
+        await core.create_namespaced_config_map(namespace, config_map(name, watched="yes"))
     since = await follower
     for name in "ab":
         await core.delete_namespaced_config_map(name, namespace)
