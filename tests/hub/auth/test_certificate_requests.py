@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from house import authority
 
+from farflung.hub.admission.certificates import RULES
 from farflung.hub.auth.authenticate import certificate_facts
 from farflung.hub.auth.certificate_requests import (
     CLIENT,
@@ -23,6 +24,7 @@ from farflung.hub.auth.certificate_requests import (
     KUBELET_SERVING,
     SIGNERS,
     Unsigned,
+    asks_for_everything,
     parse_request,
     sign_request,
 )
@@ -204,3 +206,68 @@ def test_whoever_shows_a_certificate_is_who_it_says_and_where_it_was_asked_for()
 def test_what_is_no_request_is_not_signed(request_: str) -> None:
     with pytest.raises(Unsigned):
         parse_request(request_)
+
+
+def test_of_several_common_names_the_one_that_was_checked_is_the_name_of_the_user() -> None:
+    names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), *((NameOID.COMMON_NAME, name) for name in ("ann", NODE[0]))]
+    subject = x509.Name([x509.NameAttribute(*name) for name in names])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(new_key(), hashes.SHA256())  # type: ignore[arg-type]
+    encoded = base64.b64encode(request.public_bytes(Encoding.PEM)).decode()
+    assert refusal(KUBELET_CLIENT, encoded, KUBELET) == ""
+    assert certificate_facts(signed(encoded).public_bytes(Encoding.DER)).user.name == NODE[0]
+
+
+def pem_of(encoded: str) -> bytes:
+    return base64.b64decode(encoded)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x" + pem_of(requested("eve")) + pem_of(requested("ann")),
+        pem_of(requested("eve")) + pem_of(requested("ann")),
+        b"x" + pem_of(requested("eve")),
+    ],
+)
+def test_a_request_in_which_others_may_read_another_one_is_not_signed(text: bytes) -> None:
+    with pytest.raises(Unsigned, match="one PEM block"):
+        parse_request(base64.b64encode(text).decode())
+
+
+def test_a_request_may_have_a_text_before_it() -> None:
+    text = b"Certificate Request:\n    Data:\n" + pem_of(requested("ann"))
+    assert signed(base64.b64encode(text).decode()).subject.rfc4514_string() == "CN=ann,O=dev"
+
+
+def test_administrators_cannot_be_asked_for_beside_another_request() -> None:
+    request = base64.b64encode(pem_of(requested(groups=["system:masters"])) + pem_of(requested())).decode()
+    assert asks_for_everything({"signerName": CLIENT, "request": request})
+
+
+def der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    length = bytes([size]) if size < 128 else bytes([0x81, size])
+    return bytes([tag]) + length + content
+
+
+def with_unreadable_subject() -> str:
+    """A request that is signed as it should be, with a name that is no UTF-8."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "AAAA")])
+    said = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256()).tbs_certrequest_bytes
+    said = said.replace(b"AAAA", b"\xff\xfeAA")
+    ecdsa_with_sha256 = der(0x30, bytes.fromhex("06082a8648ce3d040302"))
+    whole = der(0x30, said + ecdsa_with_sha256 + der(3, b"\0" + key.sign(said, ec.ECDSA(hashes.SHA256()))))
+    kind = b"CERTIFICATE REQUEST-----\n"
+    pem = b"-----BEGIN " + kind + base64.encodebytes(whole) + b"-----END " + kind
+    return base64.b64encode(pem).decode()
+
+
+def test_a_subject_that_cannot_be_read_is_not_signed() -> None:
+    request = with_unreadable_subject()
+    spec = {"request": request, "signerName": CLIENT, "usages": ["client auth"]}
+    rules = RULES["certificates.k8s.io", "CertificateSigningRequest"]
+    assert rules.validate({"metadata": {"name": "a"}, "spec": spec}) == []
+    assert not asks_for_everything(spec)
+    for signer in SIGNERS:
+        assert refusal(signer, request, KUBELET) == "x509: the request or its public key cannot be used"

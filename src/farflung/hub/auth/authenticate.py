@@ -155,7 +155,7 @@ class Facts(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def certificate_facts(der: bytes) -> Facts:
-    """Of a certificate that TLS has verified: CN is the user's name, each O a group."""
+    """Of a certificate that TLS has verified: the last CN is the user's name, each O a group."""
     certificate = x509.load_der_x509_certificate(der)
     subject = certificate.subject
     names = [str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -163,7 +163,7 @@ def certificate_facts(der: bytes) -> Facts:
     if not names:
         raise unauthorized()
     extra = ((CREDENTIAL, (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)),)
-    user = User(names[0], (*groups, AUTHENTICATED), extra=extra, cluster=cluster_of(certificate))
+    user = User(names[-1], (*groups, AUTHENTICATED), extra=extra, cluster=cluster_of(certificate))
     return Facts(user, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 

@@ -33,6 +33,8 @@ NODE: Final = "system:node:"
 #: the extension that holds the name of a certificate's only cluster
 CLUSTER: Final = x509.ObjectIdentifier("2.25.207364098571394867153840281764950371843")
 
+BEGIN: Final = b"-----BEGIN "
+
 SHORTEST: Final = timedelta(minutes=10)
 #: The end of a certificate that lives for less is counted from now, not from its beginning a little before.
 SHORT: Final = timedelta(hours=8)
@@ -71,10 +73,21 @@ class Unsigned(Exception):
 
 
 def parse_request(encoded: str) -> x509.CertificateSigningRequest:
-    """Of `spec.request`.  Raises Unsigned; what was admitted never does, but for keys that cannot be used."""
+    """Of `spec.request`, to be signed.  Raises Unsigned, even for some of what was admitted: for what nobody can read
+    or use, and for a text in which whoever approved it may have read another request."""
+    request = read_request(encoded)
+    text = base64.b64decode(encoded)
+    if text.count(BEGIN) != 1 or not (text.startswith(BEGIN) or b"\n" + BEGIN in text):
+        raise Unsigned("x509: the request must be one PEM block, at the beginning of a line")
+    return request
+
+
+def read_request(encoded: str) -> x509.CertificateSigningRequest:
+    """Raises Unsigned."""
     try:
         request = x509.load_pem_x509_csr(base64.b64decode(encoded))
         request.public_key()
+        request.subject  # noqa: B018  # it is read when it is first asked for
     except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error):
         raise Unsigned("x509: the request or its public key cannot be used") from None
     return request
@@ -85,6 +98,7 @@ def organizations(request: x509.CertificateSigningRequest) -> list[str]:
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
+    """The last of several, as Go has it."""
     names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[-1].value) if names else ""
 
@@ -102,7 +116,7 @@ def alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlterna
 def asks_for_everything(spec: Obj) -> bool:
     """Whether a request is for a certificate of an administrator.  Those are not to be had in this way."""
     try:
-        return spec.get("signerName") == CLIENT and ADMINISTRATORS in organizations(parse_request(spec["request"]))
+        return spec.get("signerName") == CLIENT and ADMINISTRATORS in organizations(read_request(spec["request"]))
     except (Unsigned, KeyError):
         return False
 
