@@ -55,7 +55,7 @@ class Review:
         self._old = old
         self._options = options
         self._dry_run = dry_run
-        self._forms: dict[Path, tuple[Obj | None, Obj | None]] = {}
+        self._given: dict[Path, dict[str, Any]] = {}  #: by the form of the object
         target = call.target
         self.name: str = target.name or ((new or old or {}).get("metadata") or {}).get("name", "")
         self.of_namespace = call.resource.qualified == "namespaces"
@@ -78,23 +78,19 @@ class Review:
     # --- what expressions are given ---------------------------------------------------------------
 
     def given(self, form: Resource, params: Obj | None) -> dict[str, Any]:
-        new, old = self._in_form(form)
-        return {
-            "object": new,
-            "oldObject": old,
-            "request": self._request(form),
-            "namespaceObject": self._namespace,
-            "params": params,
-            "authorizer": self._asking,
-            "authorizer.requestResource": self._asking_for_this,
-        }
-
-    def _in_form(self, form: Resource) -> tuple[Obj | None, Obj | None]:
         path = path_of(form)
-        pair = self._forms.get(path)
-        if pair is None:
-            pair = self._forms[path] = self._shown(self._new, form), self._shown(self._old, form)
-        return pair
+        given = self._given.get(path)
+        if given is None:
+            given = self._given[path] = {
+                "object": self._shown(self._new, form),
+                "oldObject": self._shown(self._old, form),
+                "request": self._request(form),
+                "namespaceObject": self._namespace,
+                "params": None,
+                "authorizer": self._asking,
+                "authorizer.requestResource": self._asking_for_this,
+            }
+        return given if params is None else {**given, "params": params}
 
     def _shown(self, obj: Obj | None, form: Resource) -> Obj | None:
         if obj is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from farflung.apis.autoscaling.printers import SCALES
@@ -72,14 +72,15 @@ def scaling_of(call: Call) -> Scaling:
     return call.kind.scaling
 
 
-def scale_answer(call: Call, representation: Representation, entry: Entry) -> Answer:
+def scale_answer(call: Call, representation: Representation, entry: Entry, warnings: Sequence[str] = ()) -> Answer:
     scale = scaling_of(call).scale(call.kind.read(entry))
+    headers = respond.headers_of(warnings)
     if representation.as_ == "Table":
         include = table.included(call.query.get("includeObject", ""))
         row = table.row(SCALES, scale, call.tools.clock(), include, representation.version)
         metadata = {"resourceVersion": scale["metadata"]["resourceVersion"]}
-        return respond.json_response(200, table.table(SCALES, [row], metadata, representation.version))
-    return respond.json_response(200, scale)
+        return respond.json_response(200, table.table(SCALES, [row], metadata, representation.version), headers)
+    return respond.json_response(200, scale, headers)
 
 
 async def update_scale(call: Call) -> Answer:
@@ -117,8 +118,9 @@ async def apply_scale(call: Call) -> Answer:
         present["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion", "")
         return present
 
-    entry = await change_object(call, Change(new, subresource="scale"), options)
-    return scale_answer(call, representation, entry)
+    change = Change(new, subresource="scale")
+    entry = await change_object(call, change, options)
+    return scale_answer(call, representation, entry, change.warnings)
 
 
 def applied_scale(call: Call, live: Obj, applied: Obj, options: WriteOptions) -> Obj:
@@ -150,7 +152,7 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
 
     change = Change(new, subresource="scale", owner=manager_of(call, options))
     entry = await change_object(call, change, options)
-    return scale_answer(call, representation, entry)
+    return scale_answer(call, representation, entry, change.warnings)
 
 
 # --- the doors ------------------------------------------------------------------------------------
