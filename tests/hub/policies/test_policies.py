@@ -314,7 +314,7 @@ async def test_variables_are_made_of_earlier_ones_and_only_evaluated_if_they_are
         {"name": "nothing", "expression": "null"},
         {"name": "born", "expression": "timestamp('2020-01-01T00:00:00Z')"},
     ]
-    rules = [
+    rules: list[str | dict[str, Any]] = [
         {"expression": "variables.team != ''", "messageExpression": "'no team, ' + string(size(variables.labels))"},
         "variables.nothing == null && has(variables.broken)",
         "variables.born < timestamp(object.metadata.creationTimestamp) && variables.born.getFullYear() == 2020",

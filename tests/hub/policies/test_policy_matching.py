@@ -217,7 +217,7 @@ async def test_custom_resources_are_parameters_as_soon_as_they_are_defined_and_a
     names = {"plural": "limits", "kind": "Limit", "singular": "limit", "listKind": "LimitList"}
     schema = {"type": "object", "properties": {"longest": {"type": "integer"}}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    definition = {"metadata": {"name": "limits.example.com"}}
+    definition: dict[str, Any] = {"metadata": {"name": "limits.example.com"}}
     definition["spec"] = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
     await hub.delete(f"{BINDINGS}/p")
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
