@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -182,25 +183,34 @@ def shown(value: Any) -> str:
 
 def go_quote(text: str) -> str:
     """Go's %q: JSON's escapes, but non-printable characters as \\x.. or \\u...."""
-    out = ['"']
-    for char in text:
-        if char in '"\\':
-            out.append("\\" + char)
-        elif char in GO_ESCAPES:
-            out.append(GO_ESCAPES[char])
-        elif char.isprintable():
-            out.append(char)
-        elif ord(char) < 0x80:
-            out.append(f"\\x{ord(char):02x}")
-        elif ord(char) < 0x10000:
-            out.append(f"\\u{ord(char):04x}")
-        else:
-            out.append(f"\\U{ord(char):08x}")
-    out.append('"')
-    return "".join(out)
+    if text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f'"{GO_QUOTED.sub(_go_escape, text)}"'
 
 
-GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+def _go_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in GO_ESCAPES:
+        return GO_ESCAPES[char]
+    if char.isprintable():
+        return char
+    if ord(char) < 0x80:
+        return f"\\x{ord(char):02x}"
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+GO_QUOTED: Final = re.compile(r'["\\]|[^ -~]')  #: nothing else needs a look
+GO_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 
 
 def required(field: str, detail: str = "") -> FieldError:
