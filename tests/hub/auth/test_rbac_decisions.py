@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.authorize import LARGEST, Authorizer
 from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
@@ -245,3 +245,27 @@ async def test_a_cluster_that_was_forgotten_is_read_again(cluster: Cluster) -> N
     await cluster.bind("b", "ClusterRole", "r", user_subject("ann"))
 
     assert authorizer.decide("root", ANN, asked).allowed
+
+
+@pytest.mark.parametrize("part", ["verb", "group", "resource", "subresource", "namespace"])
+async def test_long_questions_are_answered_and_not_remembered(cluster: Cluster, part: str) -> None:
+    authorizer = Authorizer(cluster.store)
+    await cluster.role("r", {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+    await cluster.bind("b", "ClusterRole", "r", user_subject("ann"))
+    asked = Attributes("get", "", "pods")._replace(**{part: "x" * LARGEST})
+
+    assert authorizer.decide("root", ANN, asked).allowed
+    assert not authorizer.decide("root", User("eve", ("g" * LARGEST,)), Attributes("get", "", "pods")).allowed
+    assert not authorizer._grants
+
+
+async def test_what_is_remembered_is_bounded_whatever_is_asked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farflung.hub.auth.authorize.REMEMBERED", 100_000)
+    authorizer = Authorizer(cluster.store)
+    for number in range(200):
+        asked = Attributes("get", "", "pods", "", "n" * 10_000 + str(number))
+        assert not authorizer.decide("root", ANN, asked).allowed
+        assert len(authorizer._grants) < 10
+        assert authorizer.decide("root", ANN, asked) == authorizer.decide("root", ANN, asked)

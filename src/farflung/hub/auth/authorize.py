@@ -22,7 +22,8 @@ from farflung.store.base import Change, Store
 
 PUBLIC: Final = frozenset({"healthz", "livez", "readyz", "version"})
 YES: Final = Decision(True)
-REMEMBERED: Final = 32768  #: grants kept between requests; an answer from memory costs a microsecond
+REMEMBERED: Final = 32 * 1024 * 1024  #: bytes of grants kept between requests, which cost a microsecond each …
+LARGEST: Final = 64 * 1024  #: … and of one of them: clients choose what they ask about
 
 
 class Authorizer:
@@ -34,6 +35,7 @@ class Authorizer:
         self._policies: dict[str, Policy] = {}
         self._numbers = count(1)
         self._grants: dict[tuple[object, ...], Grant] = {}
+        self._remembered = 0  #: bytes, roughly
         for home in HOMES:
             store.subscribe(home, self._hear)
 
@@ -53,10 +55,18 @@ class Authorizer:
         key = (policy.generation, user.name, user.groups, verb, group, resource, subresource, namespace)
         grant = self._grants.get(key)
         if grant is None:
-            if len(self._grants) >= REMEMBERED:
-                self._grants.clear()
-            grant = self._grants[key] = policy.grant(user, verb, group, resource, subresource, namespace)
+            grant = policy.grant(user, verb, group, resource, subresource, namespace)
+            self._remember(key, grant, size_of(user, attributes, grant))
         return grant.of(name)
+
+    def _remember(self, key: tuple[object, ...], grant: Grant, size: int) -> None:
+        if size > LARGEST:
+            return
+        self._remembered += size
+        if self._remembered > REMEMBERED:
+            self._grants.clear()
+            self._remembered = size
+        self._grants[key] = grant
 
     def check(self, cluster: str, user: User, attributes: Attributes) -> None:
         """Raises 403."""
@@ -108,6 +118,12 @@ class Authorizer:
             policy.follow(change.key, change.entry)
             for stale in self._policies.values() if cluster == self._shared else (policy,):
                 stale.generation = next(self._numbers)
+
+
+def size_of(user: User, attributes: Attributes, grant: Grant) -> int:
+    """Roughly the bytes that it takes to remember a grant."""
+    said = sum(len(text) for text in attributes if text) + len(user.name) + len(grant.denied.reason)
+    return 512 + said + sum(map(len, user.groups)) + 64 * (len(user.groups) + len(grant.named))
 
 
 def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
