@@ -253,3 +253,13 @@ def rights(hub: LocalHub) -> set[Attributes]:
     """What anybody of them may do."""
     decide = hub.authorizer.decide
     return {one for one in QUESTIONS for user in EVERYBODY if decide("root", user, one).allowed}
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [None, {}, rule("", "secrets"), {"verbs": ["*"]}, {"verbs": ["*"], "resources": ["*"]}, {"nonResourceURLs": ["*"]}],
+)
+async def test_a_rule_that_allows_nothing_is_invalid_and_no_escalation(ann_hub: LocalHub, nothing: Obj | None) -> None:
+    answer = await ann_hub.post(ROLES, {"metadata": {"name": "r"}, "rules": [nothing]}, impersonate_user="ann")
+
+    assert (answer.status, answer.reason) == (422, "Invalid")

@@ -32,11 +32,12 @@ class Missing(NamedTuple):
 
 def missing(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Missing]:
     """The parts of the wanted rules that the owned ones do not allow.  It errs on the safe side about rules that are
-    made to be expensive."""
+    made to be expensive.  A rule without verbs, groups or resources allows nothing: it is for others to find it wrong.
+    """
     work = MOST_WORK
     found = []
     for rule in wanted:
-        boxes = [box_of(rule)]
+        boxes = [box] if all(box := box_of(rule)) else []
         for owner in owned:
             work -= sum(len(side) for box in boxes for side in box)
             if not boxes or work < 0:
