@@ -142,16 +142,17 @@ def ends_of(request: Obj) -> Iterator[datetime]:
         yield parse(request["metadata"]["creationTimestamp"]) + PENDING
     for condition in conditions:
         if condition.get("type") in ("Denied", "Failed") or (condition.get("type") == "Approved" and certificate):
-            if decided := moment(condition.get("lastUpdateTime")):
-                yield decided + DECIDED
+            if end := end_after(condition.get("lastUpdateTime")):
+                yield end
             if condition.get("type") == "Approved" and (expiry := expiry_of(certificate)):
                 yield expiry
 
 
-def moment(text: str | None) -> datetime | None:
+def end_after(decided: str | None) -> datetime | None:
+    """None if whoever decided said no time, or the last one that there is."""
     try:
-        return parse(text) if text else None
-    except TimeError:
+        return parse(decided) + DECIDED if decided else None
+    except (TimeError, OverflowError):
         return None
 
 
