@@ -332,6 +332,16 @@ def test_an_item_without_identity_is_forgiven_if_the_whole_list_has_not_changed(
     ]
 
 
+def test_a_long_list_is_compared_once_however_many_of_its_items_are_to_be_forgiven() -> None:
+    item = {**TEXT, "x-kubernetes-validations": rules("self != 'bad'", message="no bad")}
+    items = {"type": "array", "maxItems": 50_000, "items": item}
+    validations = of_spec({"one": items, "two": items, "three": items})
+    bad, warnings = ["bad"] * 20_000, list[str]()
+    new, old = {"one": bad, "two": ["bad"], "three": bad}, {"one": bad, "two": [], "three": bad}
+    assert check(validations, new, old, warnings=warnings) == ['spec.two[0]: Invalid value: "string": no bad']
+    assert len(warnings) == 40_000
+
+
 def test_an_item_that_only_changed_its_place_is_forgiven() -> None:
     item = {"type": "object", "properties": {"name": TEXT, "v": TEXT}, "required": ["name"]}
     keyed = {

@@ -107,9 +107,10 @@ class _Rule:
 class _Walk:
     """One check of one object."""
 
-    __slots__ = ("budget", "errors", "warnings", "worked")
+    __slots__ = ("budget", "compared", "errors", "warnings", "worked")
 
     def __init__(self, budget: int, warnings: list[str]) -> None:
+        self.compared: tuple[Before, bool] = (None, False)  #: all items of a list are forgiven, or not, with the list
         self.budget = budget
         self.errors: list[FieldError] = []
         self.warnings = warnings
@@ -182,7 +183,7 @@ class _Walk:
         return outcome is True
 
     def _refuse(self, rule: _Rule, place: _Place, path: Path, variables: Mapping[str, Any], before: Before) -> None:
-        forgiven = not rule.rule.uses_old_self and _unchanged(before)
+        forgiven = not rule.rule.uses_old_self and self._forgives(before)
         written = _written(path)
         stopped, detail = self._message(rule, variables)
         if stopped:
@@ -195,6 +196,11 @@ class _Walk:
             self.errors.append(error)
         if stopped:
             raise _StopError
+
+    def _forgives(self, before: Before) -> bool:
+        if self.compared[0] is not before:
+            self.compared = before, _unchanged(before)
+        return self.compared[1]
 
     def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> tuple[bool, str]:
         """What to say, and whether it is that the budget does not allow to say more."""
