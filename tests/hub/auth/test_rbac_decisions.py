@@ -269,3 +269,20 @@ async def test_what_is_remembered_is_bounded_whatever_is_asked(
         assert not authorizer.decide("root", ANN, asked).allowed
         assert len(authorizer._grants) < 10
         assert authorizer.decide("root", ANN, asked) == authorizer.decide("root", ANN, asked)
+
+
+async def test_a_role_that_is_bound_many_times_is_looked_at_once(cluster: Cluster) -> None:
+    authorizer = Authorizer(cluster.store)
+    named = [rule("get", "pods", str(number)) for number in range(100)]
+    await cluster.role("r", *named)
+    for number in range(100):
+        await cluster.bind(f"b{number:02}", "ClusterRole", "r", user_subject("ann"), namespace="one")
+    await cluster.bind("b", "ClusterRole", "r", user_subject("ann"))
+
+    decision = authorizer.decide("root", ANN, Attributes("get", "", "pods", "", "one", "99"))
+
+    assert decision.reason == 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "ann"'
+    (grant,) = authorizer._grants.values()
+    assert len(grant.named) == len(named)
+    rules, errors = authorizer.rules_of("root", ANN, "one")
+    assert (len(rules), errors) == (len(named), [])

@@ -216,10 +216,17 @@ class Policy:
         return rules, errors
 
     def _bound(self, user: User, namespace: str) -> Iterator[tuple[Binding, int, Role | None]]:
-        """The bindings of a user: those of the cluster first, each kind by name."""
+        """The bindings of a user: those of the cluster first, each kind by name.  A role that is bound more than once
+        comes once, or a large role and many small bindings would keep everybody waiting."""
+        seen: set[Role] = set()
         for scope in ("", namespace) if namespace else ("",):
             for _, binding, at in self._in_scope(user, scope):
-                yield binding, at, self.role(binding.role_kind, scope, binding.role_name)
+                role = self.role(binding.role_kind, scope, binding.role_name)
+                if role is None:
+                    yield binding, at, None
+                elif role not in seen:
+                    seen.add(role)
+                    yield binding, at, role
             if self._shared is not None and not scope:
                 yield from self._shared._bound(user, "")
 
