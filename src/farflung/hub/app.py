@@ -29,7 +29,7 @@ from farflung.hub.metrics import Metrics
 from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
 from farflung.hub.served import Kinds
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
-from farflung.hub.verbs.call import Call, Tools
+from farflung.hub.verbs.call import Call, Redefined, Tools
 from farflung.hub.verbs.reviews import Reviews
 from farflung.hub.verbs.watch import Watches
 from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path
@@ -110,7 +110,7 @@ class Hub:
 
     async def _finish(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
         try:
-            return self._counted(request, await answer, trail)
+            return self._counted(request, await self._answered(request, answer, trail), trail)
         except ApiError as error:
             return self._counted(request, respond.with_error(request, error), trail)
         except Unavailable as error:
@@ -119,6 +119,16 @@ class Hub:
             if trail is not None:
                 self._audit.end(trail, request, UNANSWERED)
             raise
+
+    async def _answered(self, request: Request, answer: Awaitable[Answer], trail: Trail | None) -> Answer:
+        while True:
+            try:
+                return await answer
+            except Redefined:
+                again = self._dispatch(request, trail)
+                if isinstance(again, Response | Stream):
+                    return again
+                answer = again
 
     def _counted(self, request: Request, answer: Answer, trail: Trail | None) -> Answer:
         self.metrics.count(request.method, answer.status)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from definitions import DEFINITIONS, INTEGER, STRING, definition, thing, version
-from hub_harness import LocalHub
+import pytest
+from definitions import DEFINITIONS, INTEGER, STRING, THINGS, definition, thing, version
+from hub_harness import Answer, LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,3 +111,37 @@ async def test_writes_that_meet_a_redefinition_are_shown_under_the_present_schem
                 await bench.check()
         finally:
             await store.close()
+
+
+@pytest.fixture
+async def slow_hub(tmp_path: Path) -> AsyncIterator[LocalHub]:
+    """A hub whose writes meet: its store takes its time to commit."""
+    store = await SqliteStore.open(tmp_path / "hub.sqlite", stamp=objects.stamp)
+    yield await LocalHub(store).furnish()
+    await store.close()
+
+
+async def redefined(hub: LocalHub) -> Answer:
+    change = {"spec": {"versions": [version("v1", a=STRING, b={**STRING, "default": "B"})]}}
+    return await hub.patch(f"{DEFINITIONS}/things.example.com", change)
+
+
+async def test_a_change_that_was_overtaken_is_made_anew_under_the_present_schema(slow_hub: LocalHub) -> None:
+    await slow_hub.create(DEFINITIONS, definition(version("v1", a=STRING)))
+    await slow_hub.create(THINGS, thing("one", a="0"))
+    changes = [slow_hub.patch(f"{THINGS}/one", {"spec": {"a": str(number)}}) for number in range(1, 4)]
+    answers = await asyncio.gather(redefined(slow_hub), *changes)
+    assert [answer.status for answer in answers] == [200, 200, 200, 200]
+    assert (await slow_hub.get(f"{THINGS}/one")).json["spec"] == {"a": "3", "b": "B"}
+
+
+async def test_a_deletion_that_was_overtaken_marks_what_the_present_schema_shows(slow_hub: LocalHub) -> None:
+    await slow_hub.create(DEFINITIONS, definition(version("v1", a=STRING)))
+    held = thing("one", a="0")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await slow_hub.create(THINGS, held)
+    change = slow_hub.patch(f"{THINGS}/one", {"spec": {"a": "1"}})
+    await asyncio.gather(redefined(slow_hub), change, slow_hub.delete(f"{THINGS}/one"))
+    left = (await slow_hub.get(f"{THINGS}/one")).json
+    assert left["spec"] == {"a": "1", "b": "B"}
+    assert "deletionTimestamp" in left["metadata"]

@@ -41,6 +41,10 @@ class Tools:
     policies: Policies
 
 
+class Redefined(Exception):
+    """A custom resource was redefined while a request for it was under way: the request is to be begun anew."""
+
+
 @dataclass(slots=True)
 class Call:
     """A request for a resource: who asks for what."""
@@ -85,6 +89,16 @@ class Call:
         if self._now is None:
             self._now = format_seconds(self.tools.clock())
         return self._now
+
+    def check_current(self) -> None:
+        """Before a write: what is written must be as the present definition has it.  Raises Redefined."""
+        if self.resource.custom and self.tools.kinds.find(self.target) is not self.kind:
+            raise Redefined
+
+    def follow(self) -> None:
+        """Go on with the present definition, if there still is one."""
+        if self.resource.custom:
+            self.kind = self.tools.kinds.find(self.target) or self.kind
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

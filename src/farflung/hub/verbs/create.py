@@ -76,6 +76,7 @@ async def create_object(
         if not options.dry_run:
             arrival.settle(call, obj)
         if call.store.revision != seen:
+            call.check_current()
             check_open(call, metadata["name"])  # it may have closed while something was awaited
         entry = await insert(call, obj, options, generated=generated)
     except BaseException:

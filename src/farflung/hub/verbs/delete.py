@@ -130,6 +130,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
     for _ in range(ATTEMPTS):
         if present is None:
             raise call.not_found()
+        call.follow()
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
         _check_policies(call, present, options, warnings)

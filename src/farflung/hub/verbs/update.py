@@ -146,6 +146,7 @@ async def write(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry:
     value = call.kind.encode(new, before=len(entry.value))
     if dry_run:
         return Entry(entry.key, value, entry.revision)
+    call.check_current()
     if not is_released(new):
         return await call.store.put(entry.key, value, expect=entry.revision)
     revision = await call.store.delete(entry.key, expect=entry.revision)
