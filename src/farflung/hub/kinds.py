@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
+
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.admission import autoscaling, events
@@ -100,6 +102,13 @@ class Kind:
         if len(value) > max(LARGEST, before):
             raise too_large(LARGEST)
         return value
+
+    def is_out_of_date(self, entry: Entry, obj: Obj) -> bool:
+        """Whether a custom object would be stored in another form than it is, though clients see no difference:
+        writing it again is how data are brought to another storage version."""
+        if not self.resource.custom or self.is_plain(entry):
+            return False
+        return bool(orjson.loads(self.encode(obj, before=len(entry.value))) != objects.decode(entry))
 
     def renewed(self, entry: Entry) -> Obj:
         """The object of an entry in its stored form, as it would be written now; the caller's own copy."""

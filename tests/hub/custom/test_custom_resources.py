@@ -184,6 +184,22 @@ async def test_objects_that_were_stored_in_another_version_are_served_as_before(
 # --- parts ----------------------------------------------------------------------------------------
 
 
+async def test_writing_an_object_as_it_is_brings_it_to_the_present_storage_version_once(hub: LocalHub) -> None:
+    first, second = version("v1", a=STRING, b=STRING), version("v2", storage=False, a=STRING)
+    await hub.create(DEFINITIONS, definition(first, second))
+    await hub.create(THINGS, thing("old", a="x", b="y"))
+    await redefine(hub, {**first, "storage": False}, {**second, "storage": True})
+    before = (await hub.get(f"{THINGS}/old")).json
+    after = await hub.put(f"{THINGS}/old", before)
+    assert after.version > int(before["metadata"]["resourceVersion"])
+    assert after.json["metadata"]["generation"] == 1
+    assert after.json["spec"] == {"a": "x"}, "the version that is stored now knows no b"
+    for api_version in ("v1", "v2"):
+        with hub.writes_nothing():
+            path = f"{THINGS.replace('/v1/', f'/{api_version}/')}/old"
+            assert (await hub.patch(path, {"spec": {"a": "x"}})).status == 200
+
+
 async def test_status_and_the_rest_are_written_through_their_own_doors(hub: LocalHub) -> None:
     await hub.create(DEFINITIONS, definition(version(status=True, a=STRING)))
     made = await hub.create(THINGS, thing("one", a="x") | {"status": {"phase": "no"}})

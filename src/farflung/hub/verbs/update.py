@@ -123,7 +123,7 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
         try:
             check_change(call, change, new, old)
             policies.check_change(call, new, old, options, change.warnings)
-            if new == old:
+            if new == old and not call.kind.is_out_of_date(entry, new):
                 return entry
             arrival.check_limit_ranges(call, new, old)
             arrival.admit(call, new, old, taken)
