@@ -27,7 +27,7 @@ show() {
 say "A hub starts: one process, its own certificates, an empty store"
 .venv/bin/farflung hub --root-directory "$home/hub" --port 0 >"$home/log" 2>&1 &
 hub=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   grep -q "is ready" "$home/log" && break
   kill -0 "$hub" 2>/dev/null || { cat "$home/log" >&2; exit 1; }
   sleep 0.05
@@ -58,4 +58,4 @@ say "The hub stops"
 kill "$hub"
 wait "$hub"
 hub=""
-tail -n 1 "$home/log"
+grep '^farflung hub' "$home/log" | tail -n 1

@@ -66,11 +66,20 @@ def test_a_token_may_expire(directory: Path, text: str, lasting: timedelta) -> N
     assert kept.expires == kept.created + lasting
 
 
-@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "0d", "1y", "1.5h", "99999999d", "٣d", "1h30m"])
+@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1y", "1.5h", "٣d", "1h30m"])
 def test_what_is_no_duration_is_refused(directory: Path, text: str) -> None:
     result = token(directory, "create", "ann", "--expires", text)
     assert result.exit_code == 2
     assert "write a number and s, m, h, d or w, like 30d" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("0d", "too short"), ("99999999d", "too long"), ("999999999999999999w", "too long")]
+)
+def test_a_duration_that_makes_no_sense_is_refused(directory: Path, text: str, why: str) -> None:
+    result = token(directory, "create", "ann", "--expires", text)
+    assert result.exit_code == 2
+    assert f"Invalid value for '--expires': '{text}' is {why}" in result.output
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J"])

@@ -313,3 +313,11 @@ async def test_a_pod_of_a_priority_class_that_is_not_there_is_refused(hub: Local
     assert answer.json["message"] == 'pods "hasty" is forbidden: no PriorityClass with name high was found'
     await hub.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 7})
     assert (await hub.create(PODS, pod("hasty", priorityClassName="high")))["spec"]["priority"] == 7
+
+
+async def test_a_webhook_is_stored_with_a_warning_that_nobody_calls_it(hub: LocalHub) -> None:
+    answer = await hub.post(
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {"metadata": {"name": "w"}}
+    )
+    assert answer.status == 201
+    assert answer.warnings == ['299 - "webhooks are stored, but this server does not call them"']

@@ -31,11 +31,20 @@ def duration(text: str | None) -> timedelta | None:
     """`30d`"""
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,9})([smhdw])", text)
-    lasting = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else timedelta(0)
-    if not timedelta(0) < lasting <= LONGEST:
-        raise click.BadParameter(f"{text!r} is no duration: write a number and s, m, h, d or w, like 30d")
-    return lasting
+    found = re.fullmatch(r"([0-9]{1,18})([smhdw])", text)
+    try:
+        lasting = timedelta(**{UNITS[found[2]]: int(found[1])}) if found else timedelta(0)
+    except OverflowError:
+        lasting = timedelta.max
+    if found is None:
+        why = "is no duration: write a number and s, m, h, d or w, like 30d"
+    elif not lasting:
+        why = "is too short"
+    elif lasting > LONGEST:
+        why = f"is too long: at most {LONGEST.days}d"
+    else:
+        return lasting
+    raise click.BadParameter(f"{text!r} {why}", param_hint="'--expires'")
 
 
 @contextmanager

@@ -26,7 +26,11 @@ from farflung.hub.admission.rules import Rules
 from farflung.machinery import names
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    ("apiregistration.k8s.io", "APIService"): Rules(name=names.dns_subdomain, unconditional_update=False),
+    ("apiregistration.k8s.io", "APIService"): Rules(
+        name=names.dns_subdomain,
+        unconditional_update=False,
+        warnings=lambda new, old: ["APIServices are stored, but this server serves its own kinds only"],
+    ),
     **core.RULES,
     **limits.RULES,
     **discovery.RULES,

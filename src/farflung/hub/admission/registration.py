@@ -522,9 +522,18 @@ def _without_status(obj: Obj) -> None:
     obj["status"] = {}
 
 
+def uncalled(new: Obj, old: Obj | None) -> list[str]:
+    """Who counts on a webhook must not believe that somebody asks it."""
+    return ["webhooks are stored, but this server does not call them"] if old is None else []
+
+
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    (GROUP, "ValidatingWebhookConfiguration"): _rules(partial(default_webhooks, mutating=False), validate_webhooks),
-    (GROUP, "MutatingWebhookConfiguration"): _rules(partial(default_webhooks, mutating=True), validate_webhooks),
+    (GROUP, "ValidatingWebhookConfiguration"): _rules(
+        partial(default_webhooks, mutating=False), validate_webhooks, warnings=uncalled
+    ),
+    (GROUP, "MutatingWebhookConfiguration"): _rules(
+        partial(default_webhooks, mutating=True), validate_webhooks, warnings=uncalled
+    ),
     (GROUP, "ValidatingAdmissionPolicy"): _rules(
         default_validating_policy,
         validate_policy,

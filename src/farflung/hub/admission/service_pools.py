@@ -21,7 +21,7 @@ class ServicePools:
     def __init__(self, network: str = NETWORK, ports: range = PORTS) -> None:
         self.network = ipaddress.IPv4Network(network)
         self.ports = ports
-        self._addresses: set[str] = set()
+        self._addresses = {str(self.network[1])}  #: the first one is the API server's own, by custom
         self._numbers: set[int] = set()
         self._last_address = 0
         self._last_number = -1
