@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub.admission.definitions.conditions import CLEANUP
+from farflung.hub.housekeeping.definitions import HOME
 from farflung.machinery.errors import ApiError, Obj
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -211,6 +212,20 @@ async def test_a_definition_gets_the_names_it_waited_for_when_the_other_goes(hou
         "Established": "True",
     }
     assert await found(house, path) is not None
+
+
+async def test_a_definition_gets_its_names_after_a_crash_that_came_when_the_other_was_gone(house: House) -> None:
+    await define(house)
+    rival = definition()
+    rival["metadata"]["name"] = "others.example.com"
+    rival["spec"]["names"]["plural"] = "others"
+    await house.client.request("POST", DEFINITIONS, rival)
+    await house.stop()
+    (gone,) = [entry for entry in house.store.list(HOME).entries if entry.key.endswith("/things.example.com")]
+    await house.store.delete(gone.key, expect=gone.revision)
+    await house.restart()
+    await house.settle()
+    assert await found(house, "/apis/example.com/v1/namespaces/default/others") is not None
 
 
 async def test_a_definition_that_is_named_like_a_built_in_kind_takes_none_of_its_objects_along(house: House) -> None:

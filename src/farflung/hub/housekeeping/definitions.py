@@ -9,6 +9,7 @@ from typing import Final
 from farflung.hub import objects
 from farflung.hub.admission.definitions.conditions import (
     CLEANUP,
+    ESTABLISHED,
     IN_PROGRESS,
     NAMES_ACCEPTED,
     condition_is,
@@ -50,7 +51,7 @@ class Definitions:
         self._content.start()
         self._subscription = self._store.subscribe(HOME, self._hear)
         for entry in self._store.list(HOME).entries:
-            if is_terminating(entry):
+            if is_terminating(entry) or not has_its_names(objects.decode(entry)):
                 self.work.add(entry.key)
 
     def stop(self) -> None:
@@ -66,7 +67,10 @@ class Definitions:
                 self.work.add(change.key)
             elif change.previous is not None:
                 self._look_at_nameless(change.key)
-                self.work.add(change.key)  # somebody may have written a status that is not true
+                if change.entry is None:
+                    self._waiting.pop(prefix_of(change.key), None)  # somebody let go of it by force
+                elif not has_its_names(objects.decode(change.entry)):
+                    self.work.add(change.key)
 
     def _look_at_nameless(self, key: str) -> None:
         """A definition went, or has other names now: another one may have waited for those it had."""
@@ -112,7 +116,7 @@ class Definitions:
         key = entry.key
         if await self._tell(entry, definition):
             return  # which is heard, and looked at
-        prefix = objects_of(definition, cluster_in(key))
+        prefix = prefix_of(key)
         if self._kinds.is_builtin(prefix):
             await self._release(entry, definition)
             return
@@ -123,7 +127,7 @@ class Definitions:
         if self._collector.is_behind(prefix):
             self.work.add_later(key, AGAIN)
             return
-        del self._waiting[prefix]
+        self._waiting.pop(prefix, None)
         await self._release(entry, definition)
 
     async def _release(self, entry: Entry, definition: Obj) -> None:
@@ -164,7 +168,14 @@ def group_in(key: str) -> str:
     return objects.name_in(key)[1].partition(".")[2]
 
 
-def objects_of(definition: Obj, cluster: str) -> str:
-    """Where the objects are that a definition defines."""
-    spec = definition["spec"]
-    return f"/{spec['group']}/{spec['names']['plural']}/{cluster}/"
+def prefix_of(key: str) -> str:
+    """Where the objects are that the definition at a key defines."""
+    plural, _, group = objects.name_in(key)[1].partition(".")
+    return f"/{group}/{plural}/{cluster_in(key)}/"
+
+
+def has_its_names(definition: Obj) -> bool:
+    """Whether it is served as it wants to be, as far as its status tells."""
+    accepted = (definition.get("status") or {}).get("acceptedNames")
+    is_settled = condition_is(definition, NAMES_ACCEPTED) and condition_is(definition, ESTABLISHED)
+    return is_settled and accepted == definition["spec"]["names"]
