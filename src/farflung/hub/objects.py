@@ -40,10 +40,21 @@ METADATA_ORDER: Final = (
 REVISION: Final = b'"resourceVersion":"'
 
 
-def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
-    """Where a resource's objects are: all of a cluster's, or those of one namespace."""
+EVERY_CLUSTER: Final = "*"
+
+
+def home_of(resource: Resource) -> str:
+    """The prefix under which all objects of a resource are, in every cluster."""
     group = resource.group if resource.storage_group is None else resource.storage_group
-    start = f"/{group or 'core'}/{resource.plural}/{cluster}/"
+    plural = f"{resource.plural}:{resource.identity}" if resource.identity else resource.plural
+    return f"/{group or 'core'}/{plural}/"
+
+
+def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
+    """Where a resource's objects are: all of a cluster's, or those of one namespace.  `*` stands for all clusters."""
+    if cluster == EVERY_CLUSTER:
+        return home_of(resource)
+    start = f"{home_of(resource)}{cluster}/"
     return f"{start}{namespace}/" if namespace else start
 
 

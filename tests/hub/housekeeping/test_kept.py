@@ -8,7 +8,8 @@ from farflung.apis.builtin import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
-from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover, home_of
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover
+from farflung.hub.objects import home_of
 from farflung.store.base import Change
 from farflung.store.memory import MemoryStore
 

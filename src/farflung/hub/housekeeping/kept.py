@@ -10,17 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
-from farflung.hub.objects import cluster_in
+from farflung.hub.objects import cluster_in, home_of
 from farflung.hub.served import Changed, Kinds
 from farflung.store.base import Store, Subscription, Watcher
 from farflung.store.keys import resource_prefix
-
-
-def home_of(resource: Resource) -> str:
-    """The prefix under which all objects of a resource are, in every cluster."""
-    return objects.prefix(resource, "").removesuffix("/")
 
 
 class Turnover(NamedTuple):

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.housekeeping.inside import Inside, collection_path, object_path
-from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover, home_of
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover
 from farflung.hub.housekeeping.ownership import identity_of, is_concerned
 from farflung.hub.housekeeping.termination import Remains, conditions
 from farflung.hub.housekeeping.work import OVERTAKEN, Unfinished, Work
 from farflung.hub.namespaces import is_terminating, namespace_key
+from farflung.hub.objects import home_of
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription

@@ -12,7 +12,7 @@ import orjson
 
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer, Response
-from farflung.hub.objects import Selection, decode
+from farflung.hub.objects import EVERY_CLUSTER, Selection, decode
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
@@ -73,6 +73,8 @@ def only_key(call: Call, selection: Selection) -> str:
     """The key of the one object that can match; empty if there may be several."""
     name = selection.fields.exactly("metadata.name")
     if not name or "/" in name or (call.resource.namespaced and not call.target.namespace):
+        return ""
+    if call.target.cluster == EVERY_CLUSTER:
         return ""
     return call.key_of(name)
 
