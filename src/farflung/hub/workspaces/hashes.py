@@ -1,0 +1,74 @@
+"""Names that are hashes, as kcp makes them: of clusters, of bindings, of labels."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NAME_LENGTH: Final = 16  #: of a workspace's cluster
+RANDOM_BYTES: Final = 32  #: that make such a name
+
+
+def sha224(text: str | bytes) -> bytes:
+    return hashlib.sha224(text.encode() if isinstance(text, str) else text).digest()
+
+
+def based(number: int, base: int) -> str:
+    """A number in a base up to 62, without padding."""
+    digits: list[str] = []
+    while number:
+        number, digit = divmod(number, base)
+        digits.append(DIGITS[digit])
+    return "".join(reversed(digits)) or "0"
+
+
+def base36(data: bytes) -> str:
+    """Bytes as one big-endian number, in lower case."""
+    return based(int.from_bytes(data, "big"), 36)
+
+
+def base62(data: bytes) -> str:
+    """Bytes as one big-endian number, in digits, lower and upper case."""
+    return based(int.from_bytes(data, "big"), 62)
+
+
+def cluster_name(chance: bytes) -> str:
+    """The name of a new workspace's cluster, of random bytes."""
+    return base36(sha224(chance))[:NAME_LENGTH]
+
+
+def home_cluster_name(user: str) -> str:
+    return base36(sha224(user)[:8])
+
+
+def shard_hash(shard: str) -> str:
+    return base36(sha224(shard))[:8]
+
+
+def default_binding_name(cluster: str, export_path: str, export: str) -> str:
+    """Of the APIBinding that a workspace's type brings."""
+    return f"{export}-{base62(sha224(f'{cluster}|{export_path}|{export}'))[:5].lower()}"
+
+
+def export_label(cluster: str, export: str) -> str:
+    """How an APIBinding's label names its export."""
+    return base62(sha224(f"{cluster}:{export}"))
+
+
+def sync_target_key(cluster: str, sync_target: str) -> str:
+    return base62(sha224(f"{cluster}:{sync_target}"))
+
+
+def syncer_id(sync_target: str, uid: str) -> str:
+    return f"kcp-syncer-{sync_target}-{base36(sha224(uid))[:8]}"
+
+
+def placement_name(namespace_selector: str, location_selectors: str, location_workspace: str) -> str:
+    """Of the Placement that `kubectl kcp bind compute` makes; the selectors of locations joined by commas."""
+    return "placement-" + base36(sha224(namespace_selector + location_selectors + location_workspace))[:8]
+
+
+def initializer_label(initializer: str) -> str:
+    """The label of a LogicalCluster that this initializer has not finished with."""
+    return f"initializer.internal.kcp.io/{base62(sha224(initializer))}"
