@@ -26,7 +26,8 @@ from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
 from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.metrics import Metrics
-from farflung.hub.request import DEFAULT_CLUSTER, Target, split_cluster, target_of
+from farflung.hub.request import Target, target_of
+from farflung.hub.routing import OneCluster, Place, Routes
 from farflung.hub.served import Kinds
 from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
 from farflung.hub.verbs.call import Call, Redefined, Tools
@@ -72,10 +73,17 @@ class Hub:
     """Serves; never calls."""
 
     def __init__(
-        self, kinds: Kinds, tools: Tools, authenticator: Authenticator, watches: Watches, audit: Audit | None = None
+        self,
+        kinds: Kinds,
+        tools: Tools,
+        authenticator: Authenticator,
+        watches: Watches,
+        audit: Audit | None = None,
+        routes: Routes | None = None,
     ) -> None:
-        """Without an audit of its own, its lines go to the log."""
+        """Without an audit of its own, its lines go to the log; without routes, there is one cluster."""
         self._audit = audit or Audit()
+        self._routes = routes or OneCluster()
         self._kinds = kinds
         self._tools = tools
         self._authenticator = authenticator
@@ -139,19 +147,16 @@ class Hub:
         return answer
 
     def _dispatch(self, request: Request, trail: Trail | None) -> Answer | Awaitable[Answer]:
-        cluster, path = split_cluster(request.path)
         sender = self._authenticator.user_of(request)
         if trail is not None:
             trail.user = trail.by = sender
-        user = impersonated(sender, request.headers, self._authorizer, cluster)
+        place = self._routes.place(request.path, sender)
+        user = impersonated(sender, request.headers, self._authorizer, place.cluster)
+        target = target_of(*place)
         if trail is not None:
-            trail.user = user
-        target = target_of(cluster, path)
+            trail.user, trail.place = user, place
         if target is None:
-            return self._document(request, cluster, path, user)
-        if cluster != DEFAULT_CLUSTER:
-            message = f'forbidden: User "{user.name}" cannot access workspace "{cluster}": access denied'
-            raise ApiError(403, "Forbidden", message, {})
+            return self._document(request, place, user)
         return self._resource(request, target, user, trail)
 
     # --- resources --------------------------------------------------------------------------------
@@ -229,7 +234,8 @@ class Hub:
 
     # --- documents --------------------------------------------------------------------------------
 
-    def _document(self, request: Request, cluster: str, path: str, user: User) -> Answer:
+    def _document(self, request: Request, place: Place, user: User) -> Answer:
+        cluster, path, view = place
         self._authorizer.check(cluster, user, attributes.of_path(request.method, path))
         match first_part(path):
             case "healthz" | "livez" | "readyz":
@@ -241,8 +247,8 @@ class Hub:
             case ".well-known" | "openid":
                 return openid.answer(request, path, self._tools.accounts.keys) or page_not_found()
             case "openapi":
-                return self._kinds.of(cluster).openapi.answer(request, path) or page_not_found()
-        return self._kinds.of(cluster).documents.answer(request, path) or page_not_found()
+                return self._kinds.at(cluster, view).openapi.answer(request, path) or page_not_found()
+        return self._kinds.at(cluster, view).documents.answer(request, path) or page_not_found()
 
     def _health(self, request: Request, path: str) -> Response:
         endpoint, _, check = path.strip("/").partition("/")

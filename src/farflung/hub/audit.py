@@ -16,6 +16,7 @@ from typing import Final
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.request import split_cluster, target_of
+from farflung.hub.routing import Place
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote
 
@@ -43,12 +44,13 @@ PLAIN: Final = re.compile(r"[\w.,:;@+/()*-]+", re.ASCII)
 class Trail:
     """What is known of one request so far."""
 
-    __slots__ = ("began", "by", "dry_run", "name", "user")
+    __slots__ = ("began", "by", "dry_run", "name", "place", "user")
 
     def __init__(self) -> None:
         self.began = perf_counter()
         self.user: User | None = None  #: who it is taken for; None if that could not be found out
         self.by: User | None = None  #: who it really is
+        self.place: Place | None = None  #: None until that is found out
         self.name = ""  #: of a new object, which the path does not tell
         self.dry_run = False
 
@@ -63,7 +65,7 @@ class Audit:
         return None if request.method in READING else Trail()
 
     def end(self, trail: Trail, request: Request, code: int) -> None:
-        what = described(request.method, request.path)
+        what = described(request.method, *(trail.place or split_cluster(request.path)))
         if not what:
             return
         user = "-" if trail.user is None else shown(trail.user.name)
@@ -87,9 +89,9 @@ shown = remember(1024)(quoted)
 
 
 @remember(4096)
-def described(method: str, path: str) -> str:
+def described(method: str, cluster: str, path: str, view: str = "") -> str:
     """What a request is about, as far as its path tells.  Empty if nothing is written there."""
-    target = target_of(*split_cluster(path))
+    target = target_of(cluster, path, view)
     if target is None or target.group in QUESTIONS:
         return ""
     verb = VERBS.get((method, bool(target.name))) or quoted(method.lower())
@@ -97,6 +99,8 @@ def described(method: str, path: str) -> str:
     if target.subresource:
         parts.append(target.subresource)
     text = f"verb={verb} resource={quoted('/'.join(parts))} cluster={quoted(target.cluster)}"
+    if target.view:
+        text += f" view={quoted(target.view)}"
     if target.namespace:
         text += f" namespace={quoted(target.namespace)}"
     return f"{text} name={quoted(target.name)}" if target.name else text

@@ -27,6 +27,7 @@ class Target(NamedTuple):
     name: str = ""
     subresource: str = ""
     watch: bool = False  #: the deprecated /watch/ path
+    view: str = ""  #: through which the cluster is seen; empty for all of it
 
 
 def split_cluster(path: str) -> tuple[str, str]:
@@ -38,7 +39,7 @@ def split_cluster(path: str) -> tuple[str, str]:
 
 
 @remember(8192)
-def target_of(cluster: str, path: str) -> Target | None:
+def target_of(cluster: str, path: str, view: str = "") -> Target | None:
     """The resource a path names; None if it is not a resource path (discovery, health, nonsense)."""
     parts = unquote(path).split("/")[1:]  # %2F is a slash like any other, so no part ever holds one
     if parts and not parts[-1]:
@@ -61,7 +62,7 @@ def target_of(cluster: str, path: str) -> Target | None:
     if not rest or len(rest) > 3:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    return Target(cluster, group, version, plural, namespace, name, subresource, watch)
+    return Target(cluster, group, version, plural, namespace, name, subresource, watch, view)
 
 
 @remember(4096)

@@ -97,6 +97,7 @@ class Kinds:
     def __init__(self, builtin: Served) -> None:
         self.builtin = builtin  #: what every cluster serves
         self._clusters: dict[str, Served] = {}
+        self._views: Callable[[str], Served] = lambda view: builtin
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
     def of(self, cluster: str) -> Served:
@@ -107,8 +108,12 @@ class Kinds:
         """Those that serve more than what is built in."""
         return tuple(self._clusters)
 
+    def at(self, cluster: str, view: str = "") -> Served:
+        """What is served of a cluster, through a view of it if one is named."""
+        return self._views(view) if view else self.of(cluster)
+
     def find(self, target: Target) -> Kind | None:
-        return self.of(target.cluster).find(target.group, target.version, target.plural)
+        return self.at(target.cluster, target.view).find(target.group, target.version, target.plural)
 
     def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
         """From now on a cluster serves these definitions beside the built-in kinds.  `changed`: the resources that
@@ -121,6 +126,10 @@ class Kinds:
         changed = tuple(changed)
         for listener in self._listeners:
             listener(changed)
+
+    def show(self, views: Callable[[str], Served]) -> None:
+        """What is served through each view, from now on."""
+        self._views = views
 
     def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
         """Hear which resources changed, as soon as they did."""

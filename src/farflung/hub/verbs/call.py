@@ -79,7 +79,7 @@ class Call:
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
         """What objects of a type look like, if the cluster has such a type at all."""
-        return self.tools.kinds.of(self.target.cluster).shape(api_version, kind)
+        return self.tools.kinds.at(self.target.cluster, self.target.view).shape(api_version, kind)
 
     def key_of(self, name: str) -> str:
         return objects.key(self.resource, self.target.cluster, self.target.namespace, name)

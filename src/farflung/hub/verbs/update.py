@@ -96,11 +96,11 @@ async def create_or_change(
 
 def check_may_create(call: Call) -> None:
     """Whoever may change objects may not make them by that."""
-    _, group, _, plural, namespace, name, _, _ = call.target
-    asked = Attributes("create", group, plural, "", namespace, name)
-    decision = call.tools.authorizer.decide(call.target.cluster, call.user, asked)
+    target = call.target
+    asked = Attributes("create", target.group, target.plural, "", target.namespace, target.name)
+    decision = call.tools.authorizer.decide(target.cluster, call.user, asked)
     if not decision.allowed:
-        raise forbidden(group, plural, name, decision.reason)
+        raise forbidden(target.group, target.plural, target.name, decision.reason)
 
 
 async def change_object(call: Call, change: Change, options: WriteOptions) -> Entry:
