@@ -43,7 +43,7 @@ def stored_version(definition: Obj) -> str:
 
 def definition_name(group: str, version: str, kind: str) -> str:
     """What OpenAPI calls its objects: `com.example.v1.Thing`."""
-    return ".".join((*reversed(group.split(".")), version, kind))
+    return ".".join((*reversed((group or "core").split(".")), version, kind))
 
 
 def _resource(definition: Obj, version: Obj) -> Resource:

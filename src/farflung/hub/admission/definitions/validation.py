@@ -156,6 +156,15 @@ def _check_label(text: str, field: str, errors: Errors, *, shown: str = "", pref
         errors.append(invalid_value(field, shown or text, prefix + ",".join(wrong)))
 
 
+def check_version(version: Obj, path: str, errors: Errors) -> None:
+    """A version that has nothing in common with others."""
+    _check_label(version.get("name", ""), f"{path}.name", errors)
+    check_deprecation(version, path, errors)
+    _check_validation(version, _has_status(version), f"{path}.schema", errors)
+    check_subresources(version.get("subresources"), f"{path}.subresources", errors)
+    check_columns(version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns", errors)
+
+
 def _check_version(definition: Spec, version: Obj, path: str, errors: Errors) -> None:
     _check_label(version.get("name", ""), f"{path}.name", errors)
     check_deprecation(version, path, errors)
