@@ -188,7 +188,7 @@ class Watch:
 class LocalHub:
     """The hub on a store, with a clock and name suffixes that tests may set."""
 
-    def __init__(self, store: Store, *, longest_watch: float = 3600) -> None:
+    def __init__(self, store: Store, *, longest_watch: float = 3600, annotates: bool = False) -> None:
         self.store = store
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
@@ -198,7 +198,17 @@ class LocalHub:
         self.quotas, uids = Quotas(store), ids.Uids()
         pools, self.policies = Pools(store), Policies(store, kinds)
         tools = Tools(
-            store, kinds, pools, self.quotas, clock, uids, suffix, self.authorizer, self.accounts, self.policies
+            store,
+            kinds,
+            pools,
+            self.quotas,
+            clock,
+            uids,
+            suffix,
+            self.authorizer,
+            self.accounts,
+            self.policies,
+            annotates,
         )
         self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
         self.watches = Watches(store, longest=lambda: longest_watch)

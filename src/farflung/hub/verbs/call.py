@@ -39,6 +39,7 @@ class Tools:
     authorizer: Authorizer
     accounts: AccountTokens
     policies: Policies
+    annotates: bool = False  #: whether objects say which cluster they are in
 
 
 class Redefined(Exception):

@@ -16,6 +16,7 @@ from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.origin import forget_origin, set_origin
 from farflung.hub.verbs.ownership import manager_of, own
 from farflung.machinery.errors import ApiError, Obj, already_exists, bad_request
 from farflung.store.base import ABSENT, Conflict, Entry
@@ -55,6 +56,7 @@ async def create_object(
     seen = call.store.revision
     for field in SERVER_SET:
         metadata.pop(field, None)
+    forget_origin(call, metadata)
     rules.default(obj)
     check_no_escalation(call.tools.authorizer, call.user, call.target, obj, None)
     if owner is not None:
@@ -100,6 +102,7 @@ def set_system_fields(call: Call, obj: Obj) -> None:
     generate_name(call, metadata)
     metadata["uid"] = call.tools.new_uid()
     metadata["creationTimestamp"] = call.now()
+    set_origin(call, metadata)
     if call.kind.rules.generation:
         metadata["generation"] = 1
 

@@ -14,6 +14,7 @@ from farflung.hub.shapes import Shape
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, set_namespace
+from farflung.hub.verbs.origin import forget_origin
 from farflung.hub.verbs.ownership import dropped_by_server, manager_of
 from farflung.hub.verbs.update import Change, change_object, check_name, create_or_change
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
@@ -91,6 +92,8 @@ async def apply(call: Call) -> Answer:
     representation = respond.negotiated(call, many=False)
     applied = decode_applied(call.request, call.kind.shape, options)
     check_identity(call, applied)
+    if isinstance(applied.get("metadata"), dict):
+        forget_origin(call, applied["metadata"])
 
     def new(present: Obj) -> Obj:
         return conformed(call, merged(call, present, applied, options), options)

@@ -21,6 +21,7 @@ from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, distinct_owners, set_namespace
+from farflung.hub.verbs.origin import set_origin
 from farflung.hub.verbs.ownership import manager_of, own, set_owners
 from farflung.machinery import managed
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, forbidden, go_quote, invalid, invalid_value
@@ -211,6 +212,7 @@ def prepare_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
     for name in ("generation", "selfLink"):
         if name not in present:
             metadata.pop(name, None)
+    set_origin(call, metadata)
     distinct_owners(metadata, change.warnings)
     rules.default(new)
     if change.subresource in PARTS:

@@ -1,0 +1,52 @@
+"""The annotation that says which cluster an object is in."""
+
+from __future__ import annotations
+
+import pytest
+from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, LocalHub
+
+from farflung.hub import objects
+from farflung.store.memory import MemoryStore
+
+PATH = f"{CONFIG_MAPS}/a"
+CLUSTER = "kcp.io/cluster"
+
+
+@pytest.fixture
+async def hub() -> LocalHub:
+    return await LocalHub(MemoryStore(stamp=objects.stamp), annotates=True).furnish()
+
+
+async def test_every_answer_has_it_whatever_the_client_says(hub: LocalHub) -> None:
+    made = await hub.create(CONFIG_MAPS, {"metadata": {"name": "a", "annotations": {CLUSTER: "other", "b": "c"}}})
+    assert made["metadata"]["annotations"] == {CLUSTER: "root", "b": "c"}
+    assert (await hub.get(PATH)).json["metadata"]["annotations"] == {CLUSTER: "root", "b": "c"}
+    (item,) = (await hub.get(CONFIG_MAPS)).json["items"]
+    assert item["metadata"]["annotations"][CLUSTER] == "root"
+    fields = made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:annotations"]
+    assert fields == {".": {}, "f:b": {}}, "nobody owns it"
+
+
+async def test_leaving_it_out_or_changing_it_is_no_change(hub: LocalHub) -> None:
+    made = await hub.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    with hub.writes_nothing():
+        await hub.put(PATH, {"metadata": {"name": "a"}})
+        await hub.put(PATH, {"metadata": {"name": "a", "annotations": {CLUSTER: "other"}}})
+        await hub.patch(PATH, {"metadata": {"annotations": None}})
+        remove = [{"op": "remove", "path": "/metadata/annotations/kcp.io~1cluster"}]
+        assert (await hub.patch(PATH, remove, JSON_PATCH)).status == 200
+    assert (await hub.get(PATH)).json == made
+
+
+async def test_who_applies_it_does_not_own_it(hub: LocalHub) -> None:
+    applied = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "annotations": {CLUSTER: "other"}},
+        "data": {"k": "v"},
+    }
+    made = (await hub.patch(PATH, applied, APPLY_PATCH, {"fieldManager": "me"})).json
+    assert made["metadata"]["annotations"] == {CLUSTER: "root"}
+    assert made["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {"f:k": {}}}
+    with hub.writes_nothing():
+        assert (await hub.patch(PATH, applied, APPLY_PATCH, {"fieldManager": "me"})).status == 200
