@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from farflung.apis.resource import Resource
@@ -27,7 +28,7 @@ def rules_of(resource: Resource, structural: Structural, validations: Validation
 
     return Rules(
         name=names.dns_subdomain,
-        prepare_create=drop_status if has_status else nothing,
+        prepare_create=first_status(structural) if has_status else nothing,
         prepare_update=keep_status if has_status else nothing_of,
         prepare_status=keep_all_but_status,
         validate_create=lambda new: checked(structural.validate(new), new, None),
@@ -67,6 +68,18 @@ def nothing_of(new: Obj, old: Obj) -> None:
 
 def drop_status(obj: Obj) -> None:
     obj.pop(STATUS, None)
+
+
+def first_status(structural: Structural) -> Callable[[Obj], None]:
+    """What gives a new object the status that its schema has for it, whatever the client sent."""
+    if not structural.status_has_default:
+        return drop_status
+
+    def reset(obj: Obj) -> None:
+        drop_status(obj)
+        structural.default(obj)
+
+    return reset
 
 
 def keep_status(new: Obj, old: Obj) -> None:

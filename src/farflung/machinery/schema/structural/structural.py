@@ -39,6 +39,7 @@ class Structural:
         self._embedded = finder(node, lambda one: one.embedded)
         self._arranged = finder(node, is_arranged)
         self.has_defaults: Final = _has_defaults(node)  #: objects written before may lack fields
+        self.status_has_default: Final = self._status.has_default  #: an object without a status gets one
 
     @cached_property
     def _prune(self) -> Change | None:

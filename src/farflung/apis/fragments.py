@@ -1,0 +1,135 @@
+"""Fragments of OpenAPI schemas, in the words one would describe a field with.
+
+A fragment is a plain dict and may stand in many schemas: nobody changes one.  `facets` are further keys of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from farflung.machinery.errors import Obj
+
+QUANTITY_PATTERN: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+
+
+def text(description: str, **facets: Any) -> Obj:
+    return {"description": description, "type": "string", **facets}
+
+
+def whole(description: str, **facets: Any) -> Obj:
+    """A number without a fraction, of 32 bits unless `format` says otherwise."""
+    return {"description": description, "type": "integer", "format": "int32", **facets}
+
+
+def number(description: str, **facets: Any) -> Obj:
+    return {"description": description, "type": "number", **facets}
+
+
+def flag(description: str, **facets: Any) -> Obj:
+    return {"description": description, "type": "boolean", **facets}
+
+
+def moment(description: str) -> Obj:
+    return text(description, format="date-time")
+
+
+def record(description: str, fields: Mapping[str, Obj], required: Sequence[str] = (), **facets: Any) -> Obj:
+    found: Obj = {"description": description, "type": "object", "properties": dict(fields), **facets}
+    if required:
+        found["required"] = sorted(required)
+    return found
+
+
+def listing(description: str, items: Obj, **facets: Any) -> Obj:
+    return {"description": description, "type": "array", "items": items, **facets}
+
+
+def texts(description: str, each: str, **facets: Any) -> Obj:
+    """A list of texts; `each` says what one of them is."""
+    return listing(description, text(each), **facets)
+
+
+def keyed(description: str, items: Obj, keys: Sequence[str], **facets: Any) -> Obj:
+    """A list in which no two entries have the same keys."""
+    map_keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+    return listing(description, items, **map_keys, **facets)
+
+
+def distinct(description: str, items: Obj, **facets: Any) -> Obj:
+    """A list without two equal entries."""
+    return listing(description, items, **{"x-kubernetes-list-type": "set"}, **facets)
+
+
+def mapping(description: str, values: Obj, **facets: Any) -> Obj:
+    return {"description": description, "type": "object", "additionalProperties": values, **facets}
+
+
+def anything(description: str, **facets: Any) -> Obj:
+    """An object whose fields nobody knows."""
+    return {"description": description, "type": "object", "x-kubernetes-preserve-unknown-fields": True, **facets}
+
+
+def quantity(description: str) -> Obj:
+    return {
+        "description": description,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": QUANTITY_PATTERN,
+        "x-kubernetes-int-or-string": True,
+    }
+
+
+def checked(fragment: Obj, *rules: tuple[str, str]) -> Obj:
+    """With CEL rules: what must be true, and what is said if it is not."""
+    validations = [{"rule": rule, "message": message} for rule, message in rules]
+    return {**fragment, "x-kubernetes-validations": validations}
+
+
+def label_selector(description: str, **facets: Any) -> Obj:
+    requirement = record(
+        "One condition on the labels.",
+        {
+            "key": text("The label that is looked at."),
+            "operator": text("How it is compared: In, NotIn, Exists or DoesNotExist."),
+            "values": texts("What it is compared with: one or more for In and NotIn, none for the others.", "A value."),
+        },
+        required=("key", "operator"),
+    )
+    fields = {
+        "matchLabels": mapping("Labels and the values they must have.", text("The value.")),
+        "matchExpressions": listing("Further conditions, all of which must hold.", requirement),
+    }
+    return record(description, fields, **{"x-kubernetes-map-type": "atomic"}, **facets)
+
+
+def conditions(description: str) -> Obj:
+    """kcp's conditions: like those of Kubernetes, with a severity and without an observed generation."""
+    condition = record(
+        "One thing that was observed.",
+        {
+            "type": text("What was observed, in CamelCase."),
+            "status": text("Whether it is so: True, False or Unknown."),
+            "severity": text("How bad it is that the status is False: Error, Warning or Info."),
+            "lastTransitionTime": moment("When status, severity, reason or message last became another."),
+            "reason": text("Why it is so, as one CamelCase word for programs."),
+            "message": text("Why it is so, for people."),
+        },
+        required=("type", "status", "lastTransitionTime"),
+    )
+    return listing(description, condition)
+
+
+def column(name: str, path: str, description: str = "", kind: str = "string", priority: int = 0) -> Obj:
+    """One column of what `kubectl get` shows."""
+    found: Obj = {"name": name, "type": kind, "jsonPath": path}
+    if description:
+        found["description"] = description
+    if priority:
+        found["priority"] = priority
+    return found
+
+
+AGE: Final = column("Age", ".metadata.creationTimestamp", kind="date")

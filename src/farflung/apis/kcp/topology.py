@@ -1,0 +1,42 @@
+"""topology.kcp.io: sets of shards.  There is one shard, so nothing is done with these objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.described import Described
+from farflung.apis.fragments import AGE, column, conditions, label_selector, record, texts, whole
+
+GROUP: Final = "topology.kcp.io"
+
+_SHARDS = label_selector("Which shards; all of them if it is not said.")
+
+PARTITION: Final = Described(
+    GROUP,
+    "partitions",
+    "Partition",
+    "A set of shards.",
+    {"spec": record("The set.", {"selector": _SHARDS})},
+    columns=(column("Owner", ".metadata.ownerReferences[*].name"), AGE),
+    status=False,
+    snapshot="v221115-9b370eb8",
+)
+
+PARTITION_SET: Final = Described(
+    GROUP,
+    "partitionsets",
+    "PartitionSet",
+    "Several sets of shards, one for each combination of some labels' values.",
+    {
+        "spec": record(
+            "What is divided, and by what.",
+            {"dimensions": texts("The labels.", "A label."), "shardSelector": _SHARDS},
+        ),
+        "status": record(
+            "What came of it.",
+            {"count": whole("How many sets there are."), "conditions": conditions("How dividing went.")},
+        ),
+    },
+    columns=(column("Count", ".status.count", "Count of the partitions belonging the PartitionSet"), AGE),
+    snapshot="v230202-eee1a845",
+)
