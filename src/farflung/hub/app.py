@@ -83,7 +83,7 @@ class Hub:
     ) -> None:
         """Without an audit of its own, its lines go to the log; without routes, there is one cluster."""
         self._audit = audit or Audit()
-        self._routes = routes or OneCluster()
+        self._routes = routes or OneCluster(tools.authorizer)
         self._kinds = kinds
         self._tools = tools
         self._authenticator = authenticator
@@ -165,7 +165,7 @@ class Hub:
         self, request: Request, target: Target, user: User, trail: Trail | None
     ) -> Answer | Awaitable[Answer]:
         asked = attributes.of_target(request.method, target, request.query)
-        self._authorizer.check(target.cluster, user, asked)
+        self._routes.check(target.cluster, target.view, user, asked)
         if takes_long(request):
             return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
@@ -236,7 +236,7 @@ class Hub:
 
     def _document(self, request: Request, place: Place, user: User) -> Answer:
         cluster, path, view = place
-        self._authorizer.check(cluster, user, attributes.of_path(request.method, path))
+        self._routes.check(cluster, view, user, attributes.of_path(request.method, path))
         match first_part(path):
             case "healthz" | "livez" | "readyz":
                 return self._health(request, path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.request import DEFAULT_CLUSTER, split_cluster
 from farflung.machinery.errors import ApiError
@@ -19,9 +21,18 @@ class Routes(Protocol):
     def place(self, path: str, user: User) -> Place:
         """Raises 403 for a cluster that is not there, as for one that the user may not enter."""
 
+    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+        """Raises 403 for what the user may not do there."""
+
 
 class OneCluster:
     """A server with nothing but its default cluster."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+        self._authorizer.check(cluster, user, asked)
 
     def place(self, path: str, user: User) -> Place:
         cluster, rest = split_cluster(path)

@@ -1,0 +1,85 @@
+"""Which workspace a path is about.
+
+    /clusters/<name or path>/…                                     one workspace
+    /clusters/*/…                                                  all of them, to list and to watch
+    /services/apiexport/<cluster>/<export>/clusters/<name or *>/…  what an export provides, in those that bound it
+    /…                                                             without a cluster, whatever the user belongs to
+
+A percent sign hides nothing: what is between slashes is decoded once, and must then look like a name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote
+
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.authorize import refusal
+from farflung.hub.auth.user import User
+from farflung.hub.routing import Place
+from farflung.hub.workspaces.access import (
+    NOWHERE,
+    WILDCARD,
+    WorkspaceAuthorizer,
+    cluster_without_prefix,
+    refuse_on_wildcard,
+)
+from farflung.hub.workspaces.paths import Clusters, is_path, malformed
+from farflung.machinery.errors import ApiError
+
+CLUSTERS: Final = "/clusters/"
+SERVICES: Final = "/services"
+VIEWS: Final = "/services/apiexport/"
+
+
+class WorkspaceRoutes:
+    def __init__(self, clusters: Clusters, authorizer: WorkspaceAuthorizer) -> None:
+        self._clusters = clusters
+        self._authorizer = authorizer
+
+    def place(self, path: str, user: User) -> Place:
+        if path.startswith(CLUSTERS):
+            cluster, slash, rest = path[len(CLUSTERS) :].partition("/")
+            return Place(self._named(unquote(cluster)), slash + rest or "/")
+        if path.startswith(VIEWS):
+            return self._viewed(path, user)
+        if path == SERVICES or path.startswith(f"{SERVICES}/"):
+            raise unresolved(path, user)
+        return Place(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
+
+    def _named(self, text: str) -> str:
+        if text == WILDCARD:
+            return WILDCARD
+        if not is_path(text):
+            raise malformed(text)
+        return self._clusters.resolve(text) or NOWHERE
+
+    def _viewed(self, path: str, user: User) -> Place:
+        """A view is of an export in the cluster of a name; so are the clusters that are seen through it."""
+        match path[len(VIEWS) :].split("/", 4):
+            case [home, export, "clusters", cluster, *rest]:
+                pass
+            case _:
+                raise unresolved(path, user)
+        home, export, cluster = unquote(home), unquote(export), unquote(cluster)
+        if "/" in export or not is_name(home) or not (cluster == WILDCARD or is_name(cluster)):
+            raise unresolved(path, user)
+        return Place(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
+
+    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+        if view:
+            home, _, export = view.partition("/")
+            self._authorizer.check_view(home, export, user, asked)
+        else:
+            self._authorizer.check(cluster, user, asked)
+        if cluster == WILDCARD:
+            refuse_on_wildcard(asked)
+
+
+def is_name(text: str) -> bool:
+    return ":" not in text and is_path(text)
+
+
+def unresolved(path: str, user: User) -> ApiError:
+    why = "Path not resolved to a valid virtual workspace"
+    return refusal(user, Attributes("get", path=path), why)
