@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.catalog import Catalog, Path
@@ -21,6 +22,8 @@ from farflung.hub.shapes import Shape, shape_of
 
 #: a resource of a cluster, in whatever version: cluster, group, plural
 Changed = tuple[str, str, str]
+
+Definitions = tuple[Definition, ...]
 
 
 class Served:
@@ -97,6 +100,10 @@ class Kinds:
     def __init__(self, builtin: Served) -> None:
         self.builtin = builtin  #: what every cluster serves
         self._clusters: dict[str, Served] = {}
+        self._own: dict[str, Definitions] = {}  #: what clusters define themselves
+        self._bound: dict[str, Definitions] = {}  #: what they have from others
+        #: definitions → what clusters with just these serve: many have the same, and there are thousands of them
+        self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
         self._views: Callable[[str], Served] = lambda view: builtin
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
@@ -116,16 +123,42 @@ class Kinds:
         return self.at(target.cluster, target.view).find(target.group, target.version, target.plural)
 
     def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
-        """From now on a cluster serves these definitions beside the built-in kinds.  `changed`: the resources that
-        are new, that went, or that are not what they were."""
-        definitions = tuple(definitions)
-        if definitions:
-            self._clusters[cluster] = Served(self.builtin.catalog, definitions, self.builtin)
+        """From now on a cluster serves these definitions of its own beside the built-in kinds.  `changed`: the
+        resources that are new, that went, or that are not what they were."""
+        self._follow(self._own, cluster, definitions, changed)
+
+    def bind(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
+        """The same of definitions that it has from elsewhere.  They come before its own."""
+        self._follow(self._bound, cluster, definitions, changed)
+
+    def _follow(
+        self,
+        layer: dict[str, Definitions],
+        cluster: str,
+        definitions: Iterable[Definition],
+        changed: Iterable[Changed],
+    ) -> None:
+        if found := tuple(definitions):
+            layer[cluster] = found
+        else:
+            layer.pop(cluster, None)
+        bound, own = self._bound.get(cluster, ()), self._own.get(cluster, ())
+        taken = {(one.group, one.plural) for one in bound}
+        together = (*bound, *(one for one in own if (one.group, one.plural) not in taken))
+        if together:
+            self._clusters[cluster] = self._serving(together)
         else:
             self._clusters.pop(cluster, None)
         changed = tuple(changed)
         for listener in self._listeners:
             listener(changed)
+
+    def _serving(self, definitions: Definitions) -> Served:
+        ordered = tuple(sorted(definitions, key=lambda one: (one.group, one.plural)))
+        served = self._shared.get(ordered)
+        if served is None:
+            served = self._shared[ordered] = Served(self.builtin.catalog, ordered, self.builtin)
+        return served
 
     def show(self, views: Callable[[str], Served]) -> None:
         """What is served through each view, from now on."""
