@@ -63,7 +63,7 @@ class Described:
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self.plural}.{self.group}"},
+            "metadata": {"name": self.qualified},
             "spec": {**self._identity(), "versions": [version]},
             "status": {"acceptedNames": self._names(), "conditions": [], "storedVersions": [self.version]},
         }
