@@ -11,17 +11,21 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from farflung.cli.credentials import ensure_admin_token, write_kubeconfig
+from farflung.cli.credentials import ADMIN, PLAIN, ensure_tokens, url_of, write_kubeconfig
 from farflung.cli.main import main
 from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
+def ensure_admin_token(directory: Path) -> str:
+    return ensure_tokens(directory, [PLAIN], NOW)[ADMIN]
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """As a hub leaves it."""
-    ensure_admin_token(tmp_path, NOW)
+    ensure_admin_token(tmp_path)
     return tmp_path
 
 
@@ -91,7 +95,7 @@ def test_what_is_no_name_is_refused(directory: Path, name: str) -> None:
 
 
 def test_a_kubeconfig_has_the_token_and_what_the_administrators_says_about_the_hub(directory: Path) -> None:
-    write_kubeconfig(directory, "0.0.0.0", 7443, b"the authority", "the administrator's token")
+    write_kubeconfig(directory, url_of("0.0.0.0", 7443), b"the authority", "the administrator's token")
     config = yaml.safe_load(created(directory, "ann", "-o", "kubeconfig"))
     admins = yaml.safe_load((directory / "admin.kubeconfig").read_text())
     assert config["clusters"] == admins["clusters"]
@@ -154,10 +158,10 @@ def test_a_damaged_file_is_told_and_kept(directory: Path) -> None:
 
 
 def test_the_administrators_token_is_replaced_after_it_was_revoked(directory: Path) -> None:
-    first = ensure_admin_token(directory, NOW)
-    write_kubeconfig(directory, "127.0.0.1", 1, b"", first)
-    assert ensure_admin_token(directory, NOW) == first
+    first = ensure_admin_token(directory)
+    write_kubeconfig(directory, url_of("127.0.0.1", 1), b"", first)
+    assert ensure_admin_token(directory) == first
     assert token(directory, "revoke", "farflung-admin").exit_code == 0
-    second = ensure_admin_token(directory, NOW)
+    second = ensure_admin_token(directory)
     assert second != first
     assert [kept.name for kept in read_tokens(directory / "tokens.json").values()] == ["farflung-admin"]

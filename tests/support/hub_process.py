@@ -45,13 +45,22 @@ class HubProcess:
     """Runs from construction, which waits for the ready line, until `stop` or `kill`."""
 
     def __init__(
-        self, directory: Path, *, port: int = 0, wrapper: Sequence[str] = (), arguments: Sequence[str] = ()
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        wrapper: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+        command: str = "hub",
     ) -> None:
+        """`command`: of `farflung`."""
         self.directory = directory
         self._log = directory.with_name(f"{directory.name}.log")
-        command = [*wrapper, FARFLUNG, "hub", "--root-directory", str(directory), "--port", str(port), *arguments]
+        options = ["--root-directory", str(directory), "--port", str(port), *arguments]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                [*wrapper, FARFLUNG, command, *options], stdout=subprocess.PIPE, stderr=log, text=True
+            )
         assert self.process.stdout is not None
         self.ready_line = self.process.stdout.readline().rstrip("\n")
         if not self.ready_line:

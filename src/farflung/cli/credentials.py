@@ -1,11 +1,12 @@
-"""The administrator's token and kubeconfig: made at the first start, kept ever after."""
+"""The administrators' tokens and kubeconfig: made at the first start, kept ever after."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -13,7 +14,7 @@ from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_t
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.http.certificates import locked
 from farflung.lib.files import write_private
-from farflung.lib.ids import new_token
+from farflung.lib.ids import Uids, new_token
 
 TOKENS = "tokens.json"  #: sha256 of a token → whose it is
 SIGNING_KEYS = "service-account.key"  #: what signs the tokens of ServiceAccounts
@@ -21,46 +22,86 @@ KUBECONFIG = "admin.kubeconfig"
 ADMIN = "farflung-admin"
 
 
-def ensure_admin_token(directory: Path, now: datetime) -> str:
-    """The token in admin.kubeconfig if it is still good, so that copies of that file stay good; else a new one, and
-    what was the administrator's before is refused."""
+class Administrator(NamedTuple):
+    """Somebody whose token is in admin.kubeconfig."""
+
+    name: str
+    groups: tuple[str, ...]
+    has_uid: bool = False
+
+
+class Context(NamedTuple):
+    name: str
+    cluster: str
+    user: str
+
+
+PLAIN = Administrator(ADMIN, (ADMINISTRATORS, AUTHENTICATED))
+
+
+def ensure_tokens(directory: Path, administrators: Sequence[Administrator], now: datetime) -> dict[str, str]:
+    """The tokens in admin.kubeconfig if they are still good, so that copies of that file stay good; else new ones, and
+    what was the administrators' before is refused.  By name."""
     path = directory / TOKENS
     with locked(directory):
         tokens = read_tokens(path)
-        token = _kept_token(directory / KUBECONFIG)
-        if token is None or token_hash(token) not in tokens:
-            token = new_token()
-            tokens = {hashed: one for hashed, one in tokens.items() if one.name != ADMIN}
-            tokens[token_hash(token)] = HandedOut(ADMIN, (ADMINISTRATORS, AUTHENTICATED), created=now)
-            write_tokens(path, tokens)
-    return token
+        kept = _kept_tokens(directory / KUBECONFIG)
+        good = {one.name: kept[one.name] for one in administrators if is_theirs(kept.get(one.name), one, tokens)}
+        for one in administrators:
+            if one.name not in good:
+                token = good[one.name] = new_token()
+                tokens = {hashed: other for hashed, other in tokens.items() if other.name != one.name}
+                uid = Uids()() if one.has_uid else ""
+                tokens[token_hash(token)] = HandedOut(one.name, one.groups, created=now, uid=uid)
+                write_tokens(path, tokens)
+    return good
 
 
-def _kept_token(kubeconfig: Path) -> str | None:
+def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[str, HandedOut]) -> bool:
+    found = tokens.get(token_hash(token)) if token is not None else None
+    return found is not None and found.name == administrator.name
+
+
+def _kept_tokens(kubeconfig: Path) -> dict[str, str]:
+    """By the names of the users in a file, as far as it can be read."""
     try:
         users = yaml.safe_load(kubeconfig.read_text())["users"]
-        token = next(user["user"]["token"] for user in users if user["name"] == ADMIN)
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, StopIteration):
-        return None
-    return token if isinstance(token, str) else None
+        found = [(user.get("name"), (user.get("user") or {}).get("token")) for user in users]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return {}
+    return {name: token for name, token in found if isinstance(name, str) and isinstance(token, str)}
 
 
-def write_kubeconfig(directory: Path, host: str, port: int, ca_pem: bytes, token: str) -> None:
+def url_of(host: str, port: int) -> str:
+    """How clients on this machine reach a hub that listens on an address."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     address = f"[{reachable}]" if ":" in reachable else reachable
-    authority = base64.b64encode(ca_pem).decode()
-    cluster = {"server": f"https://{address}:{port}", "certificate-authority-data": authority}
-    write_private(directory / KUBECONFIG, kubeconfig(cluster, ADMIN, token).encode())
+    return f"https://{address}:{port}"
+
+
+def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, token: str) -> None:
+    write_private(directory / KUBECONFIG, kubeconfig(cluster_at(url, ca_pem), ADMIN, token).encode())
+
+
+def cluster_at(url: str, ca_pem: bytes) -> dict[str, Any]:
+    return {"server": url, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
 
 
 def kubeconfig(cluster: dict[str, Any], user: str, token: str) -> str:
     """`cluster`: where the hub is, and whom to trust."""
+    return whole_kubeconfig({"root": cluster}, {user: token}, [Context("root", "root", user)], "root")
+
+
+def whole_kubeconfig(
+    clusters: Mapping[str, Any], tokens: Mapping[str, str], contexts: Sequence[Context], current: str
+) -> str:
+    """`clusters`, `tokens`: by name."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "root", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "root", "context": {"cluster": "root", "user": user}}],
-        "current-context": "root",
+        "clusters": [{"name": name, "cluster": cluster} for name, cluster in clusters.items()],
+        "users": [{"name": name, "user": {"token": token}} for name, token in tokens.items()],
+        "contexts": [{"name": one.name, "context": {"cluster": one.cluster, "user": one.user}} for one in contexts],
+        "current-context": current,
     }
     return yaml.safe_dump(config, sort_keys=False)

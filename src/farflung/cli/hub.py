@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,8 +21,17 @@ from typing import NoReturn
 import uvloop
 
 from farflung.apis.builtin import BUILTIN
-from farflung.cli import logs
-from farflung.cli.credentials import KUBECONFIG, SIGNING_KEYS, TOKENS, ensure_admin_token, write_kubeconfig
+from farflung.cli import logs, start
+from farflung.cli.credentials import (
+    ADMIN,
+    KUBECONFIG,
+    PLAIN,
+    SIGNING_KEYS,
+    TOKENS,
+    ensure_tokens,
+    url_of,
+    write_kubeconfig,
+)
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
@@ -34,13 +44,14 @@ from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
-from farflung.hub.http.server import Server, listening_sockets, serve
+from farflung.hub.http.server import Server, listening_sockets, serve_on
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
+from farflung.hub.workspaces.access import WorkspaceAuthorizer
 from farflung.lib import ids
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
@@ -51,6 +62,10 @@ log = logging.getLogger(__name__)
 COLLECT = (20_000, 20, 50)
 FOLLOW = 1.0  #: seconds between two looks whether tokens were revoked
 STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
+DATABASE = "hub.sqlite"
+WORKSPACES = (
+    "workspaces.sqlite"  #: the database of a hub with workspaces: neither kind of hub takes the other's for its own
+)
 HOUSEKEEPER = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: the hub itself; its token is never written
 
 
@@ -63,6 +78,17 @@ class Settings:
     history: int = 3600
     verbose: bool = False
     event_seconds: int = 3600
+    workspaces: bool = False
+    bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
+
+    @property
+    def command(self) -> str:
+        return "farflung start" if self.workspaces else "farflung hub"
+
+    def url(self, port: int) -> str:
+        """Where clients are sent.  Workspaces have it written into them, so it should be a name that others know."""
+        host = self.hostnames[0] if self.workspaces and self.hostnames else self.bind_address
+        return url_of(host, port)
 
 
 def run(settings: Settings) -> None:
@@ -71,13 +97,13 @@ def run(settings: Settings) -> None:
     try:
         uvloop.run(_run(settings))
     except (Unusable, CertificateError) as error:
-        _refuse(str(error))
+        _refuse(settings, str(error))
     except OSError as error:
-        _refuse(_sentence(error, settings))
+        _refuse(settings, _sentence(error, settings))
 
 
-def _refuse(sentence: str) -> NoReturn:
-    print(f"farflung hub: {sentence}", file=sys.stderr)
+def _refuse(settings: Settings, sentence: str) -> NoReturn:
+    print(f"{settings.command}: {sentence}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -119,22 +145,48 @@ async def follow_tokens(authenticator: Authenticator) -> None:
         authenticator.refresh()
 
 
+def database(settings: Settings) -> Path:
+    """Raises Unusable for a directory of the other kind of hub: its tokens and objects would mean something else."""
+    mine, other, command = DATABASE, WORKSPACES, "farflung start"
+    if settings.workspaces:
+        mine, other, command = WORKSPACES, DATABASE, "farflung hub"
+    if (settings.root_directory / other).exists():
+        kind = "without" if settings.workspaces else "with"
+        raise Unusable(
+            f"{settings.root_directory} belongs to a hub {kind} workspaces: run `{command}`, or choose another "
+            "--root-directory"
+        )
+    return settings.root_directory / mine
+
+
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Server]:
     """A hub that serves as long as the block lasts."""
-    for probe in await listening_sockets(settings.bind_address, settings.port):
-        probe.close()  # an address that cannot be used is found out before any file is made
+    # an address that cannot be used is found out before any file is made, and the port is known from the start
+    sockets = await listening_sockets(settings.bind_address, settings.port)
+    try:
+        async with _running(settings, sockets) as server:
+            yield server
+    finally:
+        for listening in sockets:
+            listening.close()
+
+
+@contextlib.asynccontextmanager
+async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIterator[Server]:
     directory = settings.root_directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = database(settings)
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
-    store = await SqliteStore.open(directory / "hub.sqlite", stamp=objects.stamp, keep=settings.history)
+    store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
     # what a hub makes of an empty directory is always the same, and no news
     lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
-        admin_token = ensure_admin_token(directory, now)
+        administrators = start.ADMINISTRATORS_OF_ALL if settings.workspaces else (PLAIN,)
+        admin_tokens = ensure_tokens(directory, administrators, now)
         kinds = kinds_in(store, Served(BUILTIN))
-        authorizer = Authorizer(store)
+        authorizer = WorkspaceAuthorizer(store) if settings.workspaces else Authorizer(store)
         clock = partial(datetime.now, UTC)
         accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
         quotas, uids = Quotas(store), ids.Uids()
@@ -164,10 +216,14 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
             gc.collect()
             gc.freeze()
             gc.set_threshold(*COLLECT)
-            server = await serve(hub, host=settings.bind_address, port=settings.port, tls=server_context(certificates))
+            server = await serve_on(sockets, hub, tls=server_context(certificates))
             try:
                 hub.metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
-                write_kubeconfig(directory, settings.bind_address, server.port, certificates.ca_pem, admin_token)
+                url = settings.url(server.port)
+                if settings.workspaces:
+                    start.write_kubeconfig(directory, url, certificates.ca_pem, admin_tokens)
+                else:
+                    write_kubeconfig(directory, url, certificates.ca_pem, admin_tokens[ADMIN])
                 yield server
             finally:
                 await server.stop(STOP_GRACE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -15,36 +16,53 @@ def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
 
 
+def serving_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What every hub has to be told, with or without workspaces."""
+    for option in reversed(SERVING):
+        command = option(command)
+    return command
+
+
+SERVING = (
+    click.option(
+        "--root-directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(".farflung"),
+        show_default=True,
+        help="Where the hub keeps its data, certificates and admin.kubeconfig.",
+    ),
+    click.option("--bind-address", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option(
+        "--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes any free port."
+    ),
+    click.option(
+        "--external-hostname",
+        "hostnames",
+        multiple=True,
+        help="A further name or address for the server's certificate.",
+    ),
+    click.option(
+        "--history",
+        type=click.IntRange(1),
+        default=3600,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a client may be away and still resume its watches.",
+    ),
+    click.option(
+        "--event-ttl",
+        type=click.IntRange(1),
+        default=3600,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long an Event stays after it was last written.",
+    ),
+    click.option("--verbose", "-v", is_flag=True, help="Log more."),
+)
+
+
 @main.command()
-@click.option(
-    "--root-directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".farflung"),
-    show_default=True,
-    help="Where the hub keeps its data, certificates and admin.kubeconfig.",
-)
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes any free port.")
-@click.option(
-    "--external-hostname", "hostnames", multiple=True, help="A further name or address for the server's certificate."
-)
-@click.option(
-    "--history",
-    type=click.IntRange(1),
-    default=3600,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a client may be away and still resume its watches.",
-)
-@click.option(
-    "--event-ttl",
-    type=click.IntRange(1),
-    default=3600,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long an Event stays after it was last written.",
-)
-@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+@serving_options
 def hub(
     root_directory: Path,
     bind_address: str,
@@ -54,7 +72,7 @@ def hub(
     event_ttl: int,
     verbose: bool,
 ) -> None:
-    """Run the hub in the foreground until SIGTERM or ^C.
+    """Run a hub with one plain Kubernetes API in the foreground until SIGTERM or ^C.
 
     \b
     It writes DIR/admin.kubeconfig; in another terminal:
@@ -64,6 +82,33 @@ def hub(
     from farflung.cli.hub import Settings, run
 
     run(Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl))
+
+
+@main.command()
+@serving_options
+@click.option("--bare", is_flag=True, help="Leave out of the first workspaces what can be made by hand.")
+def start(
+    root_directory: Path,
+    bind_address: str,
+    port: int,
+    hostnames: tuple[str, ...],
+    history: int,
+    event_ttl: int,
+    verbose: bool,
+    bare: bool,
+) -> None:
+    """Run a hub with workspaces in the foreground until SIGTERM or ^C.
+
+    \b
+    It writes DIR/admin.kubeconfig; in another terminal:
+        export KUBECONFIG=DIR/admin.kubeconfig
+        kubectl ws create shop --enter
+    """
+    from farflung.cli.hub import Settings, run
+
+    run(
+        Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True, bare=bare)
+    )
 
 
 @main.group()

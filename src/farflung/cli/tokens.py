@@ -81,8 +81,9 @@ def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta
 def known_cluster(path: Path) -> dict[str, Any]:
     """Where the hub is and whom to trust, as the administrator's kubeconfig says."""
     try:
-        cluster: dict[str, Any] = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, IndexError):
+        clusters = yaml.safe_load(path.read_text())["clusters"]
+        cluster: dict[str, Any] = next(one["cluster"] for one in clusters if one["name"] == "root")
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, StopIteration):
         raise click.ClickException(f"{path} does not say where the hub is; start the hub to get a new one") from None
     return cluster
 

@@ -38,11 +38,12 @@ class HandedOut(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: tuple[str, ...] = ()
     created: datetime | None = None
     expires: datetime | None = None
+    uid: str = ""
 
     @property
     def known(self) -> Known:
         groups = self.groups if AUTHENTICATED in self.groups else (*self.groups, AUTHENTICATED)
-        return Known(User(self.name, groups), self.expires.timestamp() if self.expires else FOREVER)
+        return Known(User(self.name, groups, self.uid), self.expires.timestamp() if self.expires else FOREVER)
 
 
 class Known(NamedTuple):

@@ -31,8 +31,14 @@ async def serve(
 
     Raises OSError, whose text is fit for a user, when the address cannot be listened on.
     """
+    return await serve_on(await listening_sockets(host, port), handler, tls=tls, limits=limits)
+
+
+async def serve_on(
+    sockets: list[socket.socket], handler: Handler, *, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
+) -> Server:
+    """Like `serve`, on sockets that listen already and are closed from now on together with the server."""
     loop = asyncio.get_running_loop()
-    sockets = await listening_sockets(host, port)
     server = Server(Shared(handler, limits, loop, time.time()))
     try:
         await server.listen(sockets, tls)

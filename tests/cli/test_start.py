@@ -1,0 +1,121 @@
+"""`farflung start`: whose hub it is, and what its administrators get."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from hub_process import HubProcess
+
+from farflung.cli import start
+from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
+from farflung.cli.hub import Settings, database
+from farflung.hub.auth.tokens import read_tokens, token_hash
+from farflung.store.base import Unusable
+
+NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
+URL = "https://hub.example:6443"
+
+
+def started(directory: Path) -> dict[str, str]:
+    """The administrators' tokens, as a start leaves them."""
+    tokens = ensure_tokens(directory, start.ADMINISTRATORS_OF_ALL, NOW)
+    start.write_kubeconfig(directory, URL, b"the authority", tokens)
+    return tokens
+
+
+def test_the_kubeconfig_has_the_contexts_that_controllers_ask_for(tmp_path: Path) -> None:
+    tokens = started(tmp_path)
+    config = yaml.safe_load((tmp_path / KUBECONFIG).read_text())
+    contexts = {one["name"]: (one["context"]["cluster"], one["context"]["user"]) for one in config["contexts"]}
+    assert contexts == {
+        "root": ("root", "kcp-admin"),
+        "base": ("base", "kcp-admin"),
+        "system:admin": ("base", "shard-admin"),
+    }
+    assert config["current-context"] == "root"
+    clusters = {one["name"]: one["cluster"] for one in config["clusters"]}
+    assert {name: one["server"] for name, one in clusters.items()} == {"base": URL, "root": f"{URL}/clusters/root"}
+    authorities = {base64.b64decode(one["certificate-authority-data"]) for one in clusters.values()}
+    assert authorities == {b"the authority"}
+    assert {one["name"]: one["user"]["token"] for one in config["users"]} == tokens
+
+
+def test_the_administrators_are_those_of_kcp(tmp_path: Path) -> None:
+    tokens = started(tmp_path)
+    known = read_tokens(tmp_path / TOKENS)
+    groups = {name: known[token_hash(token)].groups for name, token in tokens.items()}
+    assert groups == {
+        "kcp-admin": ("system:kcp:admin", "system:authenticated"),
+        "shard-admin": ("system:masters", "system:authenticated"),
+    }
+    assert known[token_hash(tokens["kcp-admin"])].uid
+
+
+def test_tokens_stay_the_same_over_starts(tmp_path: Path) -> None:
+    first = started(tmp_path)
+    uids = {one.name: one.uid for one in read_tokens(tmp_path / TOKENS).values()}
+    assert started(tmp_path) == first
+    assert {one.name: one.uid for one in read_tokens(tmp_path / TOKENS).values()} == uids
+
+
+def test_a_lost_token_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    first = started(tmp_path)
+    path = tmp_path / KUBECONFIG
+    path.write_text(path.read_text().replace(first["kcp-admin"], "scribble"))
+    second = started(tmp_path)
+    assert second["shard-admin"] == first["shard-admin"]
+    assert second["kcp-admin"] not in (first["kcp-admin"], "scribble")
+    assert token_hash(first["kcp-admin"]) not in read_tokens(tmp_path / TOKENS)
+
+
+def test_nobody_becomes_an_administrator_by_swapping_tokens_in_the_kubeconfig(tmp_path: Path) -> None:
+    first = started(tmp_path)
+    path = tmp_path / KUBECONFIG
+    path.write_text(path.read_text().replace(first["shard-admin"], first["kcp-admin"]))
+    assert started(tmp_path)["shard-admin"] not in first.values()
+
+
+@pytest.mark.parametrize("text", ["", "users: 7", "users: [7]", "users: [{}]", "users: [{user: x}]", "[", "\x00"])
+def test_a_kubeconfig_that_cannot_be_read_is_written_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / KUBECONFIG).write_text(text)
+    tokens = started(tmp_path)
+    assert started(tmp_path) == tokens
+
+
+@pytest.mark.parametrize(("workspaces", "other"), [(True, "hub.sqlite"), (False, "workspaces.sqlite")])
+def test_the_directory_of_the_other_kind_of_hub_is_refused_with_a_sentence(
+    tmp_path: Path, workspaces: bool, other: str
+) -> None:
+    settings = Settings(tmp_path, workspaces=workspaces)
+    mine = database(settings)
+    mine.touch()
+    assert database(settings) == mine
+    mine.unlink()
+    (tmp_path / other).touch()
+    right = "farflung hub" if workspaces else "farflung start"
+    with pytest.raises(Unusable, match=f"run `{right}`, or choose another --root-directory"):
+        database(settings)
+
+
+def test_clients_are_sent_to_the_name_that_was_given(tmp_path: Path) -> None:
+    names = ("hub.example", "10.0.0.7")
+    assert Settings(tmp_path, "0.0.0.0", workspaces=True, hostnames=names).url(7443) == "https://hub.example:7443"
+    assert Settings(tmp_path, "0.0.0.0", workspaces=True).url(7443) == "https://127.0.0.1:7443"
+    assert Settings(tmp_path, "::", workspaces=True).url(7443) == "https://[::1]:7443"
+    assert Settings(tmp_path, "127.0.0.1", hostnames=names).url(7443) == "https://127.0.0.1:7443"
+
+
+def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_theirs(tmp_path: Path) -> None:
+    directory = tmp_path / "hub"
+    first = HubProcess(directory, command="start", arguments=["--bare"])
+    config, port = first.kubeconfig.read_text(), first.port
+    with first.client() as client:
+        assert client.get("/clusters/root/api/v1/namespaces/default")["metadata"]["name"] == "default"
+    first.stop()
+    again = HubProcess(directory, command="start", arguments=["--bare"], port=port)
+    assert again.kubeconfig.read_text() == config
+    again.stop()
