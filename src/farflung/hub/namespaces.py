@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.hub.verbs.call import Call
-from farflung.machinery.errors import ApiError, forbidden, not_found
+from farflung.machinery.errors import ApiError, forbidden, method_not_allowed, not_found
 from farflung.store.base import Entry
 
 _CREATED: Final = b'"creationTimestamp":"'
@@ -37,7 +37,9 @@ def check_open(call: Call, name: str = "") -> None:
             raise not_found("", "namespaces", namespace)
         if is_terminating(entry):
             raise terminating(call, namespace, name)
-    if resource.custom:
+    if resource.custom and "create" not in resource.verbs:
+        raise method_not_allowed()  # which is nearly unbound
+    if resource.custom and not resource.identity:
         definition = call.store.get(definition_key(cluster, resource.group, resource.plural))
         if definition is not None and is_terminating(definition):
             why = "create not allowed while custom resource definition is terminating"

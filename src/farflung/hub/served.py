@@ -65,6 +65,11 @@ class Served:
         resource = self.catalog.find(*path)
         return None if resource is None else builtin_kind(resource, self.catalog)
 
+    @property
+    def definitions(self) -> Iterable[Definition]:
+        """Of its custom resources, each once."""
+        return dict.fromkeys(self._definitions.values())
+
     def shape(self, api_version: str, kind: str) -> Shape | None:
         """What objects of a type look like, if there is such a type at all."""
         resource = self._types.get((api_version, kind))

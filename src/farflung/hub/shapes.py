@@ -27,6 +27,7 @@ class Shape:
     schema: Schema
     conformer: Conforms
     custom: bool = False  #: defined by a CustomResourceDefinition
+    merging: Schema | None = None  #: how lists of a custom resource merge, if it takes strategic merge patches
 
     @property
     def api_version(self) -> str:

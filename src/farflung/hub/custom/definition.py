@@ -7,7 +7,7 @@ the definition as it is now, in its only version, need none of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -57,18 +57,30 @@ class Version:
 
 
 class Definition:
-    def __init__(self, definition: Obj, settled: Revision) -> None:
-        """`settled`: what was written later was written under this definition."""
+    def __init__(self, definition: Obj, settled: Revision, resources: Iterable[Resource] | None = None) -> None:
+        """`settled`: what was written later was written under this definition.  `resources`: what it defines, if that
+        is not quite what it says."""
         spec = definition["spec"]
         self._said = (spec, definition["status"]["acceptedNames"])
         self._settled = settled
         self.group: str = spec["group"]
         self.plural: str = spec["names"]["plural"]
-        self.resources = tuple(custom.resources_of(definition))
+        self.resources = tuple(custom.resources_of(definition) if resources is None else resources)
         self._stored: str = custom.stored_version(definition)
         self._versions: Mapping[str, Version] = {one["name"]: Version(one) for one in spec["versions"]}
         self._scales = {one.version: custom.scale_paths(definition, one.version) for one in self.resources}
         self._kinds: dict[str, Kind] = {}
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a cluster has it from elsewhere."""
+        return False
+
+    @property
+    def named(self) -> Obj:
+        """What other definitions must know of it: the names it has."""
+        spec, names = self._said
+        return {"spec": {"group": spec["group"], "names": names}, "status": {"acceptedNames": names}}
 
     def says_the_same(self, other: Definition) -> bool:
         return self._said == other._said

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from farflung.hub import objects
 from farflung.hub.admission.definitions.conditions import with_status
+from farflung.hub.served import Kinds
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import Obj
 
@@ -22,4 +23,10 @@ def others_of(call: Call, definition: Obj) -> list[Obj]:
     end = f".{definition['spec']['group']}"
     own = call.key_of(definition["metadata"]["name"])
     entries = call.store.list(objects.prefix(call.resource, call.target.cluster)).entries
-    return [objects.decode(entry) for entry in entries if entry.key.endswith(end) and entry.key != own]
+    defined = [objects.decode(entry) for entry in entries if entry.key.endswith(end) and entry.key != own]
+    return defined + bound_in(call.tools.kinds, call.target.cluster, definition["spec"]["group"])
+
+
+def bound_in(kinds: Kinds, cluster: str, group: str) -> list[Obj]:
+    """What a cluster serves of a group that it has not defined itself."""
+    return [one.named for one in kinds.of(cluster).definitions if one.group == group and one.is_bound]

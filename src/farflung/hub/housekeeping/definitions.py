@@ -33,14 +33,22 @@ HOME: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 class Definitions:
     def __init__(
-        self, store: Store, kinds: KeptKinds, inside: Inside, clock: Callable[[], datetime], collector: Collector
+        self,
+        store: Store,
+        kinds: KeptKinds,
+        inside: Inside,
+        clock: Callable[[], datetime],
+        collector: Collector,
+        bound: Callable[[str, str], list[Obj]] = lambda cluster, group: [],
     ) -> None:
-        """`collector`: it must have looked at who depends on the objects that go, while their kind is known."""
+        """`collector`: it must have looked at who depends on the objects that go, while their kind is known.  `bound`:
+        (cluster, group) → what the cluster serves of the group that is not its own."""
         self._store = store
         self._kinds = kinds
         self._inside = inside
         self._clock = clock
         self._collector = collector
+        self._bound = bound
         self._resource = kinds.builtin(HOME)
         self._waiting: dict[str, str] = {}  #: prefix of a kind's objects → the key of its ending definition
         self._subscription: Subscription | None = None
@@ -72,6 +80,10 @@ class Definitions:
                 elif not has_its_names(objects.decode(change.entry)):
                     self.work.add(change.key)
 
+    def reconsider(self, cluster: str, group: str) -> None:
+        """Names of the group are free again in a cluster."""
+        self._look_at_nameless(f"{HOME}{cluster}/.{group}")
+
     def _look_at_nameless(self, key: str) -> None:
         """A definition went, or has other names now: another one may have waited for those it had."""
         for entry in self._siblings(key):
@@ -102,6 +114,7 @@ class Definitions:
     async def _name(self, entry: Entry, definition: Obj) -> None:
         """Give a definition the names that it wants, if nobody else has them any more."""
         others = [objects.decode(other) for other in self._siblings(entry.key)]
+        others += self._bound(cluster_in(entry.key), definition["spec"]["group"])
         status = with_status(definition, others, format_seconds(self._clock()))
         if status != definition.get("status"):
             await self._patch(entry, definition, {"status": status}, "/status")

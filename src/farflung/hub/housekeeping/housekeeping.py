@@ -23,9 +23,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.custom.establish import bound_in
 from farflung.hub.housekeeping.accounts import Accounts
 from farflung.hub.housekeeping.aggregation import Aggregation
 from farflung.hub.housekeeping.collector import Collector
@@ -82,7 +84,7 @@ class Housekeeping:
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
         self._collector = Collector(store, kept, inside, clock)
-        definitions = Definitions(store, kept, inside, clock, self._collector)
+        definitions = Definitions(store, kept, inside, clock, self._collector, partial(bound_in, kinds))
         secrets = TokenSecrets(store, kept, inside, tokens, authority)
         signing = Signing(store, kept, inside, signer, clock)
         self._parts = (

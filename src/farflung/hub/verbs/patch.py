@@ -45,7 +45,7 @@ async def patch(call: Call) -> Answer:
 def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], Body]:
     """How the request's patch changes a document of a shape."""
     media = media_type(call.request)
-    if media == STRATEGIC_PATCH and shape.custom:
+    if media == STRATEGIC_PATCH and shape.custom and shape.merging is None:
         raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -65,7 +65,7 @@ def patcher(call: Call, shape: Shape, options: WriteOptions) -> Callable[[Obj], 
         elif media == MERGE_PATCH:
             document = merge.apply(present, change)
         else:
-            document = strategic.apply(present, change, shape.schema)
+            document = strategic.apply(present, change, shape.merging or shape.schema)
         result = conform_patched(document, shape, context, change if media == STRATEGIC_PATCH else None)
         keep_identity(call, result.obj, *identity)
         return result
