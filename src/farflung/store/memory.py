@@ -23,7 +23,7 @@ from farflung.store.base import (
 )
 from farflung.store.compaction import KEEP, Clock, Marks
 from farflung.store.fanout import Fanout
-from farflung.store.keys import check_key, check_prefix
+from farflung.store.keys import check_key, check_prefix, resource_prefix
 
 
 class MemoryStore:
@@ -60,6 +60,9 @@ class MemoryStore:
 
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
+
+    def homes(self) -> Sequence[str]:
+        return sorted({resource_prefix(key) for key in self._entries})
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         return self._page(self._entries, prefix, self._revision, after, limit)

@@ -105,6 +105,10 @@ class Present:
                 bucket.keys.add(key)
         bucket.changed = self.revision = change.revision
 
+    def homes(self) -> Sequence[str]:
+        """The prefixes of all resources that have keys, or had some."""
+        return tuple(self._buckets)
+
     def unchanged_since(self, prefix: str, revision: Revision) -> bool:
         """Whether nothing of the prefix's resource changed after a revision.  False also means: not known."""
         bucket = self._buckets.get(resource_prefix(prefix))

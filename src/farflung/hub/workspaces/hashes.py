@@ -69,6 +69,7 @@ def placement_name(namespace_selector: str, location_selectors: str, location_wo
     return "placement-" + base36(sha224(namespace_selector + location_selectors + location_workspace))[:8]
 
 
-def initializer_label(initializer: str) -> str:
-    """The label of a LogicalCluster that this initializer has not finished with."""
-    return f"initializer.internal.kcp.io/{base62(sha224(initializer))}"
+def initializer_label(initializer: str) -> tuple[str, str]:
+    """The label of a LogicalCluster that this initializer has not finished with, and its value."""
+    name = base62(sha224(initializer))
+    return f"initializer.internal.kcp.io/{name}", name

@@ -110,10 +110,10 @@ _read_logical_cluster = msgspec.json.Decoder(_LogicalCluster).decode
 _NO_WORKSPACE: Final = _WorkspaceSpec()
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A cluster that exists."""
+class Cluster(msgspec.Struct, frozen=True):
+    """One that exists."""
 
-    cluster: str
+    name: str
     phase: str
     deleting: bool
     annotations: dict[str, str]
@@ -127,15 +127,15 @@ class Clusters:
     def exists(self, cluster: str) -> bool:
         return self._store.get(logical_cluster_key(cluster)) is not None
 
-    def place(self, cluster: str) -> Place | None:
+    def read(self, cluster: str) -> Cluster | None:
         entry = self._store.get(logical_cluster_key(cluster))
         if entry is None:
             return None
-        read = _read_logical_cluster(entry.value)
-        owner = None if read.spec is None else read.spec.owner
-        metadata = read.metadata
-        phase = "" if read.status is None else read.status.phase
-        return Place(cluster, phase, metadata.deletionTimestamp is not None, metadata.annotations or {}, owner)
+        seen = _read_logical_cluster(entry.value)
+        owner = None if seen.spec is None else seen.spec.owner
+        metadata = seen.metadata
+        phase = "" if seen.status is None else seen.status.phase
+        return Cluster(cluster, phase, metadata.deletionTimestamp is not None, metadata.annotations or {}, owner)
 
     def resolve(self, text: str) -> str | None:
         """The name of the cluster that a name or path means; None if there is none (or it is neither)."""
@@ -180,23 +180,23 @@ class Clusters:
 
     def type_of(self, cluster: str) -> TypeReference | None:
         """The type of a cluster: its Workspace's, which never changes, or what a LogicalCluster without one says."""
-        place = self.place(cluster)
-        if place is None:
+        found = self.read(cluster)
+        if found is None:
             return None
-        owner = self._checked(place)
+        owner = self._checked(found)
         if owner is not None:
             return self._workspace(owner.cluster, owner.name).type
-        path, colon, name = place.annotations.get(TYPE, "").rpartition(":")
+        path, colon, name = found.annotations.get(TYPE, "").rpartition(":")
         return TypeReference(name, path) if colon else None
 
     def owner_of(self, cluster: str) -> Owner | None:
         """The Workspace that a cluster belongs to, if both say so."""
-        place = self.place(cluster)
-        return None if place is None else self._checked(place)
+        found = self.read(cluster)
+        return None if found is None else self._checked(found)
 
-    def _checked(self, place: Place) -> Owner | None:
-        owner = place.owner
-        if owner is None or self.child(owner.cluster, owner.name) != place.cluster:
+    def _checked(self, found: Cluster) -> Owner | None:
+        owner = found.owner
+        if owner is None or self.child(owner.cluster, owner.name) != found.name:
             return None
         return owner
 
@@ -206,7 +206,7 @@ class Clusters:
 
     def _path_of_top(self, cluster: str) -> str:
         """A home says whose it is, and its name proves it."""
-        place = self.place(cluster)
-        said = "" if place is None else place.annotations.get(PATH, "")
+        found = self.read(cluster)
+        said = "" if found is None else found.annotations.get(PATH, "")
         kind, _, user = said.partition(":")
         return said if kind == USER and user and home_cluster_name(user) == cluster else cluster

@@ -98,6 +98,9 @@ class SqliteStore:
     def get(self, key: str) -> Entry | None:
         return self._present.get(key)
 
+    def homes(self) -> Sequence[str]:
+        return self._present.homes()
+
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
         return self._present.page(prefix, after=after, limit=limit)
