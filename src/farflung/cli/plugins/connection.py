@@ -1,0 +1,170 @@
+"""Requests to an API server over one connection, and what its refusals mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from farflung.cli.plugins.access import Access
+from farflung.cli.plugins.errors import ApiFailure, CommandError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+TIMEOUT = 60.0  #: seconds that a server may take for an answer
+ATTEMPTS = 10  #: of a request that the server asks to repeat
+MAX_ANSWER = 512 * 1024 * 1024
+DIALLING_PORTS = {"https": 443, "http": 80}
+WORDS_OF_A_CODE = {401: "Unauthorized", 404: "the server could not find the requested resource"}
+
+
+class Connection:
+    """Speaks to the server of an Access; paths begin with a slash, and names in them are quoted."""
+
+    def __init__(self, access: Access, verbosity: int = 0) -> None:
+        from farflung.cli.plugins.credentials import headers, with_handed_out
+
+        self._access = access
+        self._verbosity = verbosity
+        self._user = with_handed_out(access)
+        self._headers = [("Accept", "application/json"), ("User-Agent", "kubectl-ws"), *headers(self._user)]
+        self._parts = urlsplit(access.server)
+        self._wire: HTTPConnection | None = None
+        if self._parts.scheme not in DIALLING_PORTS or not self._parts.hostname:
+            raise CommandError(f'"{access.server}" is no URL of a server')
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self.request("GET", path)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self.request("POST", path, body, "application/json")
+
+    def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self.request("PATCH", path, body, "application/merge-patch+json")
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None, content: str = "") -> dict[str, Any]:
+        """The object that the server answers with; ApiFailure if it refuses, CommandError if it cannot be asked."""
+        sent = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        headers = list(self._headers)
+        if sent is not None:
+            headers += [("Content-Type", content), ("Content-Length", str(len(sent)))]
+        for attempt in range(1, ATTEMPTS + 1):
+            answer, text = self._exchange(method, path, sent, headers)
+            pause = answer.getheader("Retry-After", "")
+            if not pause.isdigit() or attempt == ATTEMPTS or (answer.status != 429 and answer.status < 500):
+                return _understood(answer, text)
+            time.sleep(min(int(pause), 30))
+        raise AssertionError("the last attempt returns")
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: list[tuple[str, str]]
+    ) -> tuple[HTTPResponse, bytes]:
+        url = f"{self._parts.scheme}://{self._parts.netloc}{path}"
+        try:
+            if self._wire is None:
+                self._wire = self._dialled()
+            self._wire.putrequest(method, path, skip_accept_encoding=True)
+            for name, value in headers:
+                self._wire.putheader(name, value)
+            self._wire.endheaders(body)
+            answer = self._wire.getresponse()
+            text = answer.read(MAX_ANSWER)
+        except (OSError, HTTPException) as error:
+            raise CommandError(f'{method.capitalize()} "{url}": {_told(error)}') from None
+        if self._verbosity >= 6:
+            print(f"{method} {url} {answer.status} {answer.reason}", file=sys.stderr)
+        return answer, text
+
+    def _dialled(self) -> HTTPConnection:
+        host, scheme = self._parts.hostname or "", self._parts.scheme
+        port = self._parts.port or DIALLING_PORTS[scheme]
+        context = None
+        if scheme == "https":
+            from farflung.cli.plugins.credentials import tls_context
+
+            context = tls_context(self._access.cluster, self._user)
+        name = str(self._access.cluster.get("tls-server-name") or host)
+        proxy = _proxy(str(self._access.cluster.get("proxy-url") or ""), scheme, host)
+        if proxy is None:
+            return _Wire(host, port, context, name)
+        wire = _Wire(proxy[0], proxy[1], context, name)
+        wire.set_tunnel(host, port, proxy[2])
+        return wire
+
+
+class _Wire(HTTPConnection):
+    """A connection whose TLS name may differ from the host that is dialled."""
+
+    def __init__(self, host: str, port: int, context: SSLContext | None, name: str) -> None:
+        super().__init__(host, port, timeout=TIMEOUT)
+        self._context = context
+        self._name = name
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._context is not None:
+            self.sock = self._context.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def _understood(answer: HTTPResponse, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if answer.status < 300:
+        if not isinstance(value, dict):
+            raise CommandError("the server's answer is no JSON object")
+        return value
+    if isinstance(value, dict) and value.get("kind") == "Status" and isinstance(value.get("message"), str):
+        raise ApiFailure(answer.status, value["message"] or answer.reason)
+    raise ApiFailure(answer.status, _words(answer, text))
+
+
+def _words(answer: HTTPResponse, text: bytes) -> str:
+    said = (
+        text.decode("utf-8", "replace").strip() if "text/plain" in answer.getheader("Content-Type", "") else "unknown"
+    )
+    if answer.status in WORDS_OF_A_CODE:
+        return WORDS_OF_A_CODE[answer.status]
+    if answer.status >= 500:
+        return f'an error on the server ("{said}") has prevented the request from succeeding'
+    return said
+
+
+def _told(error: Exception) -> str:
+    text = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error) or type(error).__name__
+    return f"certificate is not trusted: {text}" if hasattr(error, "verify_message") else str(text).lower()
+
+
+def _proxy(configured: str, scheme: str, host: str) -> tuple[str, int, dict[str, str]] | None:
+    """Host, port and headers of the proxy to go through: the kubeconfig's, else the environment's."""
+    url = configured or _environment_proxy(scheme, host)
+    if not url:
+        return None
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme != "http" or not parts.hostname:
+        raise CommandError(f"a proxy must have an http:// URL, not {parts.scheme}://")
+    headers = {}
+    if parts.username:
+        import base64
+
+        secret = f"{parts.username}:{parts.password or ''}".encode()
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+    return parts.hostname, parts.port or 80, headers
+
+
+def _environment_proxy(scheme: str, host: str) -> str:
+    name = f"{scheme}_proxy"
+    url = os.environ.get(name) or os.environ.get(name.upper()) or ""
+    if not url or host == "localhost" or host.startswith("127.") or host == "::1":
+        return ""
+    from urllib.request import proxy_bypass
+
+    return "" if proxy_bypass(host) else url

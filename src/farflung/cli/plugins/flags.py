@@ -1,0 +1,104 @@
+"""Flags as kubectl's plugins take them: anywhere on the line, with or without `=`, and in one letter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from farflung.cli.plugins.errors import CommandError
+
+BOOL = ""  #: the type of a flag that needs no value
+TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Flag(NamedTuple):
+    name: str
+    usage: str
+    type: str = "string"
+    short: str = ""
+
+    @property
+    def label(self) -> str:
+        """The left column of a help text."""
+        letter = f"  -{self.short}, " if self.short else "      "
+        return f"{letter}--{self.name} {self.type}".rstrip()
+
+
+class Parsed(NamedTuple):
+    values: dict[str, str]
+    words: list[str]
+
+
+def parse(flags: Iterable[Flag], line: list[str]) -> Parsed:
+    """What the flags on the line were given, and the words that are none."""
+    known = list(flags)
+    names = {flag.name: flag for flag in known}
+    letters = {flag.short: flag for flag in known if flag.short}
+    values: dict[str, str] = {}
+    words: list[str] = []
+    rest = iter(line)
+    for word in rest:
+        if word == "--":
+            words.extend(rest)
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if name not in names:
+                raise CommandError(f"unknown flag: --{name}")
+            values[name] = _value(names[name], value if equals else None, rest, f"--{name}")
+        elif word.startswith("-") and word != "-":
+            _parse_letters(letters, word, rest, values)
+        else:
+            words.append(word)
+    return Parsed(values, words)
+
+
+def takes_next_word(flags: Iterable[Flag], word: str) -> bool:
+    """Whether the word after this flag is its value."""
+    if word.startswith("--"):
+        return any(f"--{flag.name}" == word and flag.type != BOOL for flag in flags)
+    return any(f"-{flag.short}" == word and flag.type != BOOL for flag in flags if flag.short)
+
+
+def seconds(text: str) -> float:
+    """A duration as Go writes it, like 1m30s."""
+    if not re.fullmatch(r"(?:[0-9.]+(?:ns|us|µs|ms|s|m|h))+|0", text):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([0-9.]+)(ns|us|µs|ms|s|m|h)", text))
+
+
+def _parse_letters(letters: dict[str, Flag], word: str, rest: Iterable[str], values: dict[str, str]) -> None:
+    cluster = word[1:]
+    while cluster:
+        letter, cluster = cluster[0], cluster[1:]
+        if letter not in letters:
+            raise CommandError(f"unknown shorthand flag: '{letter}' in {word}")
+        flag = letters[letter]
+        if flag.type == BOOL and not cluster.startswith("="):
+            values[flag.name] = "true"
+            continue
+        given = cluster.removeprefix("=") if cluster else None
+        values[flag.name] = _value(flag, given, rest, f"'{letter}' in {word}")
+        return
+
+
+def _value(flag: Flag, given: str | None, rest: Iterable[str], shown: str) -> str:
+    if flag.type == BOOL:
+        if given is None or given in TRUE:
+            return "true"
+        if given in FALSE:
+            return "false"
+        raise CommandError(
+            f'invalid argument "{given}" for "{shown}" flag: strconv.ParseBool: parsing "{given}": invalid syntax'
+        )
+    value = given if given is not None else next(iter(rest), None)
+    if value is None:
+        raise CommandError(f"flag needs an argument: {shown}")
+    if flag.type == "duration":
+        try:
+            seconds(value)
+        except ValueError as error:
+            raise CommandError(f'invalid argument "{value}" for "{shown}" flag: {error}') from None
+    return value

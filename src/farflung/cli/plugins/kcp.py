@@ -1,0 +1,32 @@
+"""`kubectl kcp`: bind APIs, look at their claims, make schemas of CustomResourceDefinitions; and `kubectl kcp ws`."""
+
+from __future__ import annotations
+
+import sys
+
+from farflung import __version__
+from farflung.cli.plugins import commands
+from farflung.cli.plugins.bind import BIND
+from farflung.cli.plugins.claims import CLAIMS
+from farflung.cli.plugins.commands import Command
+from farflung.cli.plugins.common_flags import LOGGING
+from farflung.cli.plugins.snapshot import CRD
+from farflung.cli.plugins.workspace import WORKSPACE
+
+ABOUT = """Commands for workspaces and the APIs in them, for kcp and for Farflung's hub, which speaks as kcp does.
+
+This command provides KCP specific sub-command for kubectl."""
+
+
+KCP = Command(
+    "kcp",
+    "kubectl plugin for KCP",
+    long=ABOUT,
+    version=f"farflung-{__version__}",
+    inherited=LOGGING,
+    commands=(BIND, CLAIMS, CRD, WORKSPACE),
+)
+
+
+def main() -> int:
+    return commands.main(KCP, sys.argv[1:], "error")

@@ -1,0 +1,158 @@
+"""Kubeconfig files: several read as one, and changed without losing anything that somebody else put there."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from farflung.cli.plugins import yaml_reader, yaml_writer
+from farflung.cli.plugins.errors import CommandError
+
+CLUSTERS, CONTEXTS, USERS = "clusters", "contexts", "users"
+BODY = {CLUSTERS: "cluster", CONTEXTS: "context", USERS: "user"}  #: where an entry of a section keeps what it says
+PATHS = (
+    "certificate-authority",
+    "client-certificate",
+    "client-key",
+    "tokenFile",
+)  #: relative to the file they stand in
+
+
+class Entry:
+    """A cluster, context or user, and the file that it comes from."""
+
+    __slots__ = ("body", "origin")
+
+    def __init__(self, body: dict[str, Any], origin: Path) -> None:
+        self.body = body
+        self.origin = origin
+
+
+class Kubeconfig:
+    """Some files, read as one.  The first file that knows a name, or the current context, decides."""
+
+    def __init__(self, documents: dict[Path, dict[str, Any]]) -> None:
+        self.documents = documents
+        self.changed: list[Path] = []
+
+    @property
+    def current_context(self) -> str:
+        return next((name for name in map(_current, self.documents.values()) if name), "")
+
+    @property
+    def empty(self) -> bool:
+        return not any(document.get(section) for document in self.documents.values() for section in BODY)
+
+    def find(self, section: str, name: str) -> Entry | None:
+        for path, document in self.documents.items():
+            item = _item(document, section, name)
+            if item is not None:
+                return Entry(item.get(BODY[section]) or {}, path)
+        return None
+
+    def put(self, section: str, name: str, entry: Entry) -> None:
+        """Write an entry where one of that name is, else beside the one it was made from."""
+        known = self.find(section, name)
+        destination = known.origin if known else entry.origin
+        body = copy.deepcopy(entry.body)
+        _move_paths(body, entry.origin, destination)
+        document = self.documents[destination]
+        item = _item(document, section, name)
+        if item is None:
+            document[section] = [*_items(document, section), {"name": name, BODY[section]: body}]
+        else:
+            item[BODY[section]] = body
+        self._touch(destination)
+
+    def switch(self, context: str) -> None:
+        holder = next((path for path, document in self.documents.items() if _current(document)), None)
+        destination = holder or next(iter(self.documents))
+        self.documents[destination]["current-context"] = context
+        self._touch(destination)
+
+    def _touch(self, path: Path) -> None:
+        """Files are written in the order of their last change, so that nothing refers to what is not there yet."""
+        if path in self.changed:
+            self.changed.remove(path)
+        self.changed.append(path)
+
+
+def locations(explicit: str, environment: Mapping[str, str]) -> list[Path]:
+    """The files that kubectl would read, in order, there or not."""
+    if explicit:
+        return [Path(explicit)]
+    names = [name for name in environment.get("KUBECONFIG", "").split(":") if name]
+    if names:
+        return [Path(name) for name in dict.fromkeys(names)]
+    return [Path(environment.get("HOME", "/"), ".kube", "config")]
+
+
+def load(paths: list[Path]) -> Kubeconfig:
+    """What those of the files say that exist."""
+    documents = {}
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f'error loading config file "{path}": {error}') from None
+        documents[path] = parse(text, path)
+    return Kubeconfig(documents)
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    try:
+        document = yaml_reader.load(text)
+    except ValueError as error:
+        raise CommandError(f'error loading config file "{path}": {error}') from None
+    if document is None:
+        document = {}
+    if not isinstance(document, dict) or not all(isinstance(document.get(section) or [], list) for section in BODY):
+        raise CommandError(f'error loading config file "{path}": this is not a kubeconfig')
+    return document
+
+
+def render(document: dict[str, Any]) -> str:
+    """The text of a file, in the order in which kubectl writes it."""
+    ordered: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"} | document
+    for section in BODY:
+        if ordered.get(section):
+            ordered[section] = sorted(ordered[section], key=_name)
+    return yaml_writer.dump(ordered)
+
+
+def _current(document: dict[str, Any]) -> str:
+    name = document.get("current-context")
+    return name if isinstance(name, str) else ""
+
+
+def _name(item: Any) -> str:
+    return str(item.get("name", "")) if isinstance(item, dict) else ""
+
+
+def _items(document: dict[str, Any], section: str) -> list[Any]:
+    return document.get(section) or []
+
+
+def _item(document: dict[str, Any], section: str, name: str) -> dict[str, Any] | None:
+    for item in _items(document, section):
+        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(BODY[section]) or {}, dict):
+            return item
+    return None
+
+
+def _move_paths(body: dict[str, Any], origin: Path, destination: Path) -> None:
+    if origin.parent == destination.parent:
+        return
+    for field in PATHS:
+        value = body.get(field)
+        if isinstance(value, str) and value:
+            body[field] = str(resolved_path(value, origin))
+
+
+def resolved_path(value: str, origin: Path) -> Path:
+    """The file that a kubeconfig at `origin` means by `value`."""
+    return (origin.parent / value).absolute()

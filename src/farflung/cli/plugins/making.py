@@ -1,0 +1,117 @@
+"""Making workspaces and contexts for them, and showing what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farflung.cli.plugins import kubeconfig_files, switching
+from farflung.cli.plugins.commands import Call
+from farflung.cli.plugins.errors import ApiFailure, CommandError
+from farflung.cli.plugins.kubeconfig import CONTEXTS
+from farflung.cli.plugins.navigation import READY, go, type_of
+from farflung.cli.plugins.session import ROOT, WORKSPACES, Location, Session, parse_server, phase, wait_until
+
+READY_TIMEOUT = 60.0
+
+
+def create(call: Call) -> None:
+    if len(call.words) != 1:
+        raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
+    session, name = Session(call), call.words[0]
+    location = session.location()
+    kind = call.flags.get("type", "")
+    if call.is_set("ignore-existing") and kind and not kind.startswith(f"{ROOT}:"):
+        raise CommandError("--ignore-existing must not be used with non-absolute type path")
+    workspace, existed = _created(session, location, call, name)
+    words = f'Workspace "{name}" (type {type_of(workspace)})'
+    if not existed:
+        print(f"{words} created. Waiting for it to be ready...", flush=True)
+    elif kind and type_of(workspace) != kind.lower():
+        raise CommandError(
+            f'workspace "{name}" cannot be created with type {kind}, '
+            f"it already exists with different type {type_of(workspace)}"
+        )
+    elif phase(workspace) != READY:
+        print(f"{words} already exists. Waiting for it to be ready...", flush=True)
+    else:
+        print(f"{words} already exists.")
+    _wait_until_ready(session, location, workspace)
+    print(f"{words} is ready to use.")
+    if call.is_set("enter"):
+        go(session, name, short=False)
+
+
+def _created(session: Session, location: Location, call: Call, name: str) -> tuple[dict[str, Any], bool]:
+    """The workspace, and whether it had been there before."""
+    spec: dict[str, Any] = {}
+    if call.flags.get("type"):
+        path, _, kind = call.flags["type"].rpartition(":")
+        spec["type"] = {"name": kind.lower()} | ({"path": path} if path else {})
+    if call.flags.get("location-selector"):
+        from farflung.cli.plugins.label_selector import parse_label_selector
+
+        spec["location"] = {"selector": parse_label_selector(call.flags["location-selector"])}
+    body = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec}
+    try:
+        return session.connection.post(session.path(location.path, WORKSPACES), body), False
+    except ApiFailure as failure:
+        if failure.code != 409 or not call.is_set("ignore-existing"):
+            raise
+    return session.connection.get(session.path(location.path, WORKSPACES, name)), True
+
+
+def _wait_until_ready(session: Session, location: Location, workspace: dict[str, Any]) -> None:
+    if phase(workspace) == READY:
+        return
+    path = session.path(location.path, WORKSPACES, workspace["metadata"]["name"])
+    if not wait_until(lambda: phase(session.connection.get(path)) == READY, READY_TIMEOUT):
+        raise CommandError("timed out waiting for the condition")
+
+
+def create_context(call: Call) -> None:
+    if len(call.words) > 1:
+        call.show_help()
+        return
+    session = Session(call)
+    before = session.kubeconfig
+    server = switching.server_of(before, before.current_context)
+    location = parse_server(server)
+    if location is None:
+        raise CommandError(f'current URL "{server}" does not point to a workspace')
+    name = call.words[0] if call.words else location.path
+    existed = before.find(CONTEXTS, name) is not None
+    if existed and not call.is_set("overwrite"):
+        raise CommandError(f'context "{name}" already exists in kubeconfig, use --overwrite to update it')
+    kubeconfig_files.change(session.paths, lambda kubeconfig: switching.add_context(kubeconfig, name))
+    if not existed:
+        print(f'Created context "{name}" and switched to it.')
+    elif before.current_context == name:
+        print(f'Updated context "{name}".')
+    else:
+        print(f'Updated context "{name}" and switched to it.')
+
+
+def tree(call: Call) -> None:
+    session = Session(call)
+    top = session.location('current config context URL "{}" does not point to workspace').path
+    lines = ["."]
+    waiting = [(top, "", True, True)]
+    while waiting:
+        path, indent, last, must_be_seen = waiting.pop()
+        name = path if call.is_set("full") else path.rpartition(":")[2]
+        lines.append(f"{indent}{'└── ' if last else '├── '}{name}")
+        children = [f"{path}:{child}" for child in _children(session, path, must_be_seen)]
+        deeper = indent + ("    " if last else "│   ")
+        waiting += [(child, deeper, child == children[-1], False) for child in reversed(children)]
+    print("\n".join(lines) + "\n")
+
+
+def _children(session: Session, path: str, must_be_seen: bool) -> list[str]:
+    """The names of the workspaces in one; none if the user may not look into it or it has no such thing."""
+    try:
+        items = session.connection.get(session.path(path, WORKSPACES)).get("items") or []
+    except ApiFailure as failure:
+        if failure.code == 404 or (failure.code == 403 and not must_be_seen):
+            return []
+        raise
+    return sorted(str(item["metadata"]["name"]) for item in items)

@@ -1,0 +1,177 @@
+"""Going from one workspace to another, as `cd` goes from directory to directory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from farflung.cli.plugins import kubeconfig_files, permission_claims, switching
+from farflung.cli.plugins.access import context_name, resolve
+from farflung.cli.plugins.commands import Call
+from farflung.cli.plugins.connection import Connection
+from farflung.cli.plugins.errors import ApiFailure, CommandError
+from farflung.cli.plugins.kubeconfig import Kubeconfig
+from farflung.cli.plugins.session import (
+    BINDINGS,
+    ROOT,
+    WORKSPACES,
+    Location,
+    Session,
+    is_workspace_path,
+    parse_server,
+    phase,
+    request_path,
+    verbosity,
+    warn,
+)
+
+READY = "Ready"
+NOTE = (
+    "Note: 'kubectl ws' now matches 'cd' semantics: go to home workspace. "
+    "'kubectl ws -' to go back. 'kubectl ws .' to print current workspace."
+)
+
+
+def use(call: Call) -> None:
+    """`kubectl ws WHERE`, and `kubectl ws` alone."""
+    if len(call.words) > 1:
+        call.show_help()
+        return
+    where = call.words[0] if call.words else ""
+    if where == ".":
+        current(call._replace(words=[]))
+        return
+    go(Session(call), where, call.is_set("short"))
+    if not call.words:
+        print(NOTE)
+
+
+def use_given(call: Call) -> None:
+    """`kubectl ws use WHERE`."""
+    if call.words:
+        use(call)
+    else:
+        call.show_help()
+
+
+def current(call: Call) -> None:
+    if call.words:
+        call.show_help()
+        return
+    report(Session(call).access.server, call.is_set("short"))
+
+
+def go(session: Session, where: str, short: bool) -> None:
+    """Switch to a workspace and say so."""
+    if where == "-":
+        _go_back(session, short)
+        return
+    kind = ""
+    if where in ("", "~", os.environ.get("HOME")):
+        target = _home(session)
+    elif where == "..":
+        target = _parent(session.location())
+    elif not is_workspace_path(where):
+        raise CommandError(f"invalid workspace name format: {where}")
+    elif where == ROOT or where.startswith("system:"):
+        target = Location(session.location().base, where)
+    elif ":" in where:
+        target = _absolute(session, where)
+    else:
+        target, kind = _child(session, where)
+    context = context_name(session.kubeconfig, session.overrides)
+    kubeconfig_files.change(session.paths, lambda kubeconfig: switching.enter(kubeconfig, target.server, context))
+    _warn_of_claims(session.connection, target)
+    report(target.server, short, kind)
+
+
+def report(server: str, short: bool, kind: str = "") -> None:
+    location = parse_server(server)
+    if short:
+        if location:
+            print(location.path)
+    elif location is None:
+        print(f'Current workspace is the URL "{server}".')
+    else:
+        print(f'Current workspace is "{location.path}"' + (f" (type {kind})." if kind else "."))
+
+
+def _go_back(session: Session, short: bool) -> None:
+    kubeconfig = kubeconfig_files.change(session.paths, switching.go_back)
+    server = switching.server_of(kubeconfig, switching.CURRENT)
+    location = parse_server(server)
+    if location:
+        _warn_of_claims(_connection_to(kubeconfig, session), location)
+    report(server, short)
+
+
+def _connection_to(kubeconfig: Kubeconfig, session: Session) -> Connection:
+    """A connection for the new current context, which may be another server or user than before."""
+    overrides = {name: value for name, value in session.overrides.items() if name not in ("context", "server")}
+    return Connection(resolve(kubeconfig, overrides), verbosity(overrides))
+
+
+def _home(session: Session) -> Location:
+    """The host stays the one that the user reaches the hub by, whatever the hub calls itself."""
+    home = session.connection.get(session.path(ROOT, WORKSPACES, "~")).get("spec", {})
+    known = parse_server(str(home.get("URL", "")))
+    path = known.path if known else str(home.get("cluster", ""))
+    if not is_workspace_path(path):
+        raise CommandError("the server does not say where the home workspace is")
+    return Location(session.base, path)
+
+
+def _parent(location: Location) -> Location:
+    parent, _, _ = location.path.rpartition(":")
+    if parent:
+        return Location(location.base, parent)
+    if location.path == ROOT:
+        raise CommandError(f'current workspace is "{ROOT}"')
+    raise CommandError(f'current workspace "{location.path}" has no parent')
+
+
+def _absolute(session: Session, where: str) -> Location:
+    location = session.location()
+    parent, _, name = where.rpartition(":")
+    try:
+        session.connection.get(session.path(parent, WORKSPACES, name))
+    except ApiFailure as failure:
+        if failure.code == 404:
+            raise CommandError(f'workspace "{where}" not found') from None
+    try:
+        groups = session.connection.get(session.path(where, "/apis")).get("groups")
+    except ApiFailure as failure:
+        if failure.code not in (403, 404):
+            raise
+        groups = None
+    if not groups:
+        raise CommandError(f"access to workspace {where} denied")
+    return Location(location.base, where)
+
+
+def _child(session: Session, name: str) -> tuple[Location, str]:
+    location = session.location()
+    workspace = session.connection.get(session.path(location.path, WORKSPACES, name))
+    if phase(workspace) != READY:
+        raise CommandError(f'workspace "{name}" is not ready')
+    return Location(location.base, f"{location.path}:{name}"), type_of(workspace)
+
+
+def type_of(workspace: dict[str, Any]) -> str:
+    kind = workspace.get("spec", {}).get("type", {})
+    return ":".join(part for part in (kind.get("path", ""), kind.get("name", "")) if part)
+
+
+def _warn_of_claims(connection: Connection, location: Location) -> None:
+    try:
+        bindings = connection.get(request_path(location.base, location.path, BINDINGS)).get("items") or []
+    except ApiFailure as failure:
+        if failure.code not in (403, 404):
+            warn(f"error checking APIBindings: {failure}")
+        return
+    except CommandError as error:
+        warn(f"error checking APIBindings: {error}")
+        return
+    for binding in bindings:
+        for line in permission_claims.warnings(binding):
+            print(line)

@@ -1,0 +1,192 @@
+"""Reads the YAML that kubectl, kcp and farflung write, in a fraction of the time that importing PyYAML takes.
+
+The reader knows block mappings, block lists and scalars on one line.  Whatever else a file has makes it step aside for
+PyYAML, so both always agree on what a text means.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MAX_DEPTH = 50
+
+_KEY = re.compile(r"([A-Za-z0-9_./-][A-Za-z0-9_./:@-]*):(?: +(.*))?")
+_PLAIN = re.compile(r"[A-Za-z0-9_./(][\x20-\x7e]*")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMBER_OR_DATE = re.compile(
+    r"""[-+]?(?: 0x[0-9a-f_]* | 0b[01_]* | 0o[0-7_]*
+               | [0-9_]*\.?[0-9_]*(?:e[-+]?[0-9]*)?
+               | [0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?
+               | \.(?:inf|nan) )
+      | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[t ].*)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_AMBIGUOUS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<"))
+_EMPTY = {"{}": dict, "[]": list}
+
+
+class Unfamiliar(Exception):
+    """The text is beyond this reader, which says nothing about whether it is YAML."""
+
+
+def load(text: str) -> Any:
+    """The value of one YAML or JSON document, timestamps as text; ValueError if it is none."""
+    try:
+        return read_block_yaml(text)
+    except Unfamiliar:
+        return _load_with_pyyaml(text)
+
+
+def read_block_yaml(text: str) -> Any:
+    """As `load`, or Unfamiliar."""
+    if text.lstrip()[:1] == "{":
+        return _read_json(text)
+    lines = _lines(text)
+    if not lines:
+        return None
+    value, position = _block(lines, 0, lines[0][0], 0)
+    if position != len(lines):
+        raise Unfamiliar
+    return value
+
+
+def is_ambiguous(text: str) -> bool:
+    """Whether a plain scalar of this text could be taken for something else than text."""
+    return text.lower() in _AMBIGUOUS or _NUMBER_OR_DATE.fullmatch(text) is not None
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        raise Unfamiliar from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise Unfamiliar
+    return mapping
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Indentation and content of every line that has any."""
+    found: list[tuple[int, str]] = []
+    for line in text.split("\n"):
+        content = line.lstrip(" ")
+        stripped = content.rstrip(" ")
+        if not stripped or stripped[0] == "#" or (stripped == "---" and not found):
+            continue
+        if not stripped.isascii() or not stripped.isprintable() or line.startswith(("---", "...", "%")):
+            raise Unfamiliar
+        found.append((len(line) - len(content), stripped))
+    return found
+
+
+def _block(lines: list[tuple[int, str]], position: int, indent: int, depth: int) -> tuple[Any, int]:
+    if depth > MAX_DEPTH:
+        raise Unfamiliar
+    content = lines[position][1]
+    if content == "-" or content.startswith("- "):
+        return _list(lines, position, indent, depth)
+    return _mapping(lines, position, indent, depth)
+
+
+def _mapping(lines: list[tuple[int, str]], position: int, indent: int, depth: int) -> tuple[dict[str, Any], int]:
+    mapping: dict[str, Any] = {}
+    while position < len(lines) and lines[position][0] == indent:
+        match = _KEY.fullmatch(lines[position][1])
+        if match is None:
+            raise Unfamiliar
+        key, rest = match.groups()
+        if key in mapping or is_ambiguous(key):
+            raise Unfamiliar
+        position += 1
+        if rest:
+            mapping[key] = _scalar(rest)
+            continue
+        mapping[key] = None
+        if position < len(lines):
+            deeper, content = lines[position]
+            if deeper > indent or (deeper == indent and content.startswith("-") and content[1:2] in ("", " ")):
+                mapping[key], position = _block(lines, position, deeper, depth + 1)
+    if position < len(lines) and lines[position][0] > indent:
+        raise Unfamiliar
+    return mapping, position
+
+
+def _list(lines: list[tuple[int, str]], position: int, indent: int, depth: int) -> tuple[list[Any], int]:
+    items: list[Any] = []
+    while position < len(lines) and lines[position][0] == indent:
+        content = lines[position][1]
+        if not content.startswith("- "):
+            if content == "-":
+                raise Unfamiliar
+            break
+        rest = content[2:].lstrip(" ")
+        if _KEY.fullmatch(rest) or rest.startswith("- "):
+            inner = indent + len(content) - len(rest)
+            lines[position] = (inner, rest)
+            item, position = _block(lines, position, inner, depth + 1)
+        else:
+            item, position = _scalar(rest), position + 1
+        items.append(item)
+    if position < len(lines) and lines[position][0] > indent:
+        raise Unfamiliar
+    return items, position
+
+
+def _scalar(text: str) -> Any:
+    if text in _EMPTY:
+        return _EMPTY[text]()
+    if text[0] == '"':
+        return _double_quoted(text)
+    if text[0] == "'":
+        return _single_quoted(text)
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if not _PLAIN.fullmatch(text) or ": " in text or " #" in text or text[-1] == ":" or is_ambiguous(text):
+        raise Unfamiliar
+    return text
+
+
+def _single_quoted(text: str) -> str:
+    inner = text[1:-1]
+    if len(text) < 2 or text[-1] != "'" or "'" in inner.replace("''", ""):
+        raise Unfamiliar
+    return inner.replace("''", "'")
+
+
+def _double_quoted(text: str) -> str:
+    if "\\u" in text or "\\/" in text:
+        raise Unfamiliar
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise Unfamiliar from None
+    assert isinstance(value, str)
+    return value
+
+
+def _load_with_pyyaml(text: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Dates stay text, as they do in kubectl."""
+
+        yaml_implicit_resolvers = {
+            first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
