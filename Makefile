@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check conformance bench format clean
+.PHONY: help setup demo test check conformance bench manifests format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ conformance: setup  ## replay the recordings of a real kube-apiserver in ../shar
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py
+
+manifests: setup  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
+	$(BIN)/python tools/manifests.py $(if $(PROVIDER),--provider $(PROVIDER))
 
 format: setup  ## rewrite the sources in the house format
 	$(BIN)/ruff format src tests bench tools

@@ -37,7 +37,7 @@ export KUBECONFIG="$home/hub/admin.kubeconfig" HOME="$home"
 
 say "kubectl talks to it as to any cluster"
 show kubectl version
-show kubectl apply -f config/samples
+show kubectl apply -f config/guestbook
 show kubectl get namespaces
 show kubectl -n guestbook get configmaps,deployments,services -o wide
 
@@ -52,7 +52,7 @@ show kubectl -n guestbook get configmap greeting -o yaml
 show kubectl explain deployment.spec.replicas
 
 say "Delete it all again"
-show kubectl delete -f config/samples
+show kubectl delete -f config/guestbook
 
 say "The hub stops"
 kill "$hub"

@@ -112,7 +112,8 @@ class Described:
             subresources["status"] = {}
         if self.scale:
             subresources["scale"] = dict(self.scale)
-        version["subresources"] = subresources
+        if subresources:
+            version["subresources"] = subresources
         if self.columns:
             version["additionalPrinterColumns"] = list(self.columns)
         return version

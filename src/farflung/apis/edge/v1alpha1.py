@@ -1,0 +1,222 @@
+"""edge.kcp.io/v1alpha1: what goes where, what went where, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.described import Described
+from farflung.apis.edge.selection import DOWNSYNC, NON_NAMESPACED, UPSYNC
+from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
+from farflung.apis.fragments import (
+    AGE,
+    column,
+    conditions,
+    flag,
+    keyed,
+    label_selector,
+    listing,
+    moment,
+    record,
+    text,
+    texts,
+    whole,
+)
+from farflung.machinery.errors import Obj
+
+GROUP: Final = "edge.kcp.io"
+
+# --- what goes where ------------------------------------------------------------------------------
+
+EDGE_PLACEMENT: Final = Described(
+    GROUP,
+    "edgeplacements",
+    "EdgePlacement",
+    "Which objects of this workspace go to which places, and which come back. Placements that overlap add up.",
+    {
+        "spec": record(
+            "What goes where.",
+            {
+                "locationSelectors": listing(
+                    "The places: Locations whose labels fit one of these selectors. Without a selector there is no "
+                    "place; {} fits every Location that can be seen.",
+                    label_selector("Labels of Locations."),
+                ),
+                "namespaceSelector": label_selector(
+                    "The namespaces whose objects go there, by their labels. {} means every namespace, and so does "
+                    "leaving it out unless `downsync` is there."
+                ),
+                "nonNamespacedObjects": listing("The objects that are in no namespace and go there.", NON_NAMESPACED),
+                "downsync": listing(
+                    "The objects that go there, in namespaces or not, one by one: those that fit one of these clauses.",
+                    DOWNSYNC,
+                ),
+                "wantSingletonReportedState": flag(
+                    "Whether the status of an object that goes to one place only is written back to the object."
+                ),
+                "upsync": listing("The objects of the places that come back.", UPSYNC),
+            },
+        ),
+        "status": record(
+            "What came of it.",
+            {
+                "specGeneration": whole("The generation of the spec that this is about; 0 if there was none."),
+                "matchingLocationCount": whole("How many Locations fit."),
+                "conditions": conditions("Whether the spec can be understood."),
+            },
+            required=("matchingLocationCount",),
+        ),
+    },
+    short_names=("epl",),
+    columns=(column("Locations", ".status.matchingLocationCount", "How many Locations fit", "integer", 1), AGE),
+    categories=(),
+)
+
+SINGLE_PLACEMENT_SLICE: Final = Described(
+    GROUP,
+    "singleplacementslices",
+    "SinglePlacementSlice",
+    "Where the EdgePlacement with the same name leads.",
+    {
+        "destinations": listing(
+            "The places, and the cluster that stands for each.",
+            record(
+                "One place.",
+                {
+                    "cluster": text("The logical cluster that has both the Location and the SyncTarget."),
+                    "locationName": text("The name of the Location."),
+                    "syncTargetName": text("The name of the SyncTarget."),
+                    "syncTargetUID": text("The uid of the SyncTarget, which tells it from others of that name."),
+                },
+                required=("cluster", "locationName", "syncTargetName", "syncTargetUID"),
+            ),
+        )
+    },
+    required=("destinations",),
+    short_names=("sps",),
+    status=False,
+    categories=(),
+)
+
+# --- what a syncer does ---------------------------------------------------------------------------
+
+
+def _resource(description: str, **further: Obj) -> Obj:
+    fields = {
+        "group": text("The API group; empty for the core group."),
+        "resource": text("The resource, as a lower-case plural."),
+        "apiVersion": text("The version in which objects are read and written, without the group."),
+        **further,
+    }
+    return record(description, fields, required=("resource", "apiVersion"))
+
+
+_IN_ONE_NAMESPACE = record(
+    "Objects in one namespace.",
+    {"namespace": text("The namespace."), "names": texts('Their names; `["*"]` for all.', "A name.")},
+    required=("namespace",),
+)
+
+SYNCER_CONFIG: Final = Described(
+    GROUP,
+    "syncerconfigs",
+    "SyncerConfig",
+    "What the syncer of one cluster brings there and back. The one called `the-one` is kept by the system.",
+    {
+        "spec": record(
+            "What is brought there and back.",
+            {
+                "namespaceScope": record(
+                    "All objects of these resources in these namespaces.",
+                    {
+                        "namespaces": texts("The namespaces.", "A namespace."),
+                        "resources": listing("The resources.", _resource("One resource.")),
+                    },
+                ),
+                "namespacedObjects": listing(
+                    "Further objects in namespaces.",
+                    _resource(
+                        "Objects of one resource.",
+                        objectsByNamespace=keyed("Which objects.", _IN_ONE_NAMESPACE, ["namespace"]),
+                    ),
+                ),
+                "clusterScope": listing(
+                    "Objects that are in no namespace.",
+                    _resource("Objects of one resource.", objects=texts('Their names; `["*"]` for all.', "A name.")),
+                ),
+                "upsync": listing("The objects that come back.", UPSYNC),
+            },
+        ),
+        "status": record(
+            "What is known of the syncer.",
+            {"lastSyncerHeartbeatTime": moment("When the syncer was last heard of.")},
+            default={},
+        ),
+    },
+    short_names=("escfg",),
+    columns=(
+        column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer was last heard of", "date", 1),
+        AGE,
+    ),
+    categories=(),
+)
+
+# --- what is different in each place --------------------------------------------------------------
+
+CUSTOMIZER: Final = Described(
+    GROUP,
+    "customizers",
+    "Customizer",
+    "How objects that name it in the annotation `edge.kcp.io/customizer` differ from place to place. With the "
+    'annotation `edge.kcp.io/expand-parameters: "true"`, `%(name)` in a value is replaced by what the Location has '
+    "under that name.",
+    {
+        "replacements": keyed(
+            "What is replaced, in this order.",
+            record(
+                "One part of an object, and what it becomes.",
+                {
+                    "path": text("Where the part is, as a JSONPath."),
+                    "value": text("What it becomes, as JSON."),
+                },
+                required=("path", "value"),
+            ),
+            ["path"],
+        )
+    },
+    namespaced=True,
+    status=False,
+    categories=(),
+)
+
+KINDS: Final = {
+    one.kind: one
+    for one in (
+        EDGE_PLACEMENT,
+        SINGLE_PLACEMENT_SLICE,
+        SYNCER_CONFIG,
+        CUSTOMIZER,
+        STATUS_SUMMARY,
+        STATUS_COLLECTOR,
+    )
+}
+
+
+def api_export() -> Obj:
+    """The APIExport of all kinds, to be created where their APIResourceSchemas are."""
+    kinds = sorted(KINDS.values(), key=lambda one: one.plural)
+    return {
+        "apiVersion": "apis.kcp.io/v1alpha1",
+        "kind": "APIExport",
+        "metadata": {"name": GROUP},
+        "spec": {"latestResourceSchemas": [one.resource_schema_name for one in kinds]},
+    }
+
+
+def api_binding(provider: str) -> Obj:
+    """The APIBinding of the export, when `provider` is the path of its workspace."""
+    return {
+        "apiVersion": "apis.kcp.io/v1alpha1",
+        "kind": "APIBinding",
+        "metadata": {"name": GROUP},
+        "spec": {"reference": {"export": {"path": provider, "name": GROUP}}},
+    }

@@ -1,0 +1,72 @@
+"""Write what is in config/crds, config/exports and config/imports, from the kinds that `farflung.apis.edge` describes.
+
+tools/manifests.py                       write
+tools/manifests.py --check               say what differs, and fail if something does
+tools/manifests.py --provider root:edge  bind the export of another workspace
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from farflung.apis.edge import v1alpha1 as edge
+
+CONFIG = Path(__file__).resolve().parent.parent / "config"
+FOLDERS = ("crds", "exports", "imports")
+PROVIDER = "root:espw"
+
+
+class Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """What stands in many places is written in each of them."""
+        return True
+
+
+def written(obj: Any) -> str:
+    return "# Made by `make manifests`.\n" + yaml.dump(obj, Dumper=Dumper, sort_keys=False, width=120)
+
+
+def manifests(provider: str) -> dict[str, str]:
+    """Paths below config/, and what is in the files."""
+    found: dict[str, Any] = {}
+    for kind in edge.KINDS.values():
+        definition = kind.definition()
+        del definition["status"]
+        found[f"crds/{kind.group}_{kind.plural}.yaml"] = definition
+        found[f"exports/apiresourceschema-{kind.qualified}.yaml"] = kind.resource_schema()
+    found[f"exports/apiexport-{edge.GROUP}.yaml"] = edge.api_export()
+    found[f"imports/apibinding-{edge.GROUP}.yaml"] = edge.api_binding(provider)
+    return {path: written(obj) for path, obj in found.items()}
+
+
+def present() -> dict[str, str]:
+    files = (path for folder in FOLDERS for path in (CONFIG / folder).glob("*"))
+    return {str(path.relative_to(CONFIG)): path.read_text() for path in files}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the manifests of the edge API.")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if something would change")
+    parser.add_argument("--provider", default=PROVIDER, help="the workspace whose export is bound (%(default)s)")
+    options = parser.parse_args()
+    wanted, found = manifests(options.provider), present()
+    different = sorted(path for path in wanted | found if wanted.get(path) != found.get(path))
+    for path in different:
+        print(f"config/{path}")
+        if options.check:
+            continue
+        (CONFIG / path).parent.mkdir(parents=True, exist_ok=True)
+        if path in wanted:
+            (CONFIG / path).write_text(wanted[path])
+        else:
+            (CONFIG / path).unlink()
+    return 1 if options.check and different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
