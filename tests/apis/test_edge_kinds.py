@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from documented import undocumented
 from hub_harness import TABLE, LocalHub
 
 from farflung.apis.described import Described
@@ -101,22 +102,9 @@ def test_samples_are_those_of_two_environments() -> None:
 # --- kinds ----------------------------------------------------------------------------------------
 
 
-def undocumented(schema: Any, place: str) -> list[str]:
-    found = []
-    for name, field in schema.get("properties", {}).items():
-        if place or name != "metadata":
-            found += [] if field.get("description") else [f"{place}.{name}"]
-            found += undocumented(field, f"{place}.{name}")
-    for inner in ("items", "additionalProperties"):
-        if inner in schema:
-            found += [] if schema[inner].get("description") else [f"{place}[]"]
-            found += undocumented(schema[inner], f"{place}[]")
-    return found
-
-
 @pytest.mark.parametrize("kind", edge.KINDS)
 def test_every_field_is_documented(kind: str) -> None:
-    assert undocumented(edge.KINDS[kind].schema(), "") == []
+    assert undocumented(edge.KINDS[kind].schema()) == []
 
 
 def test_another_schema_has_another_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from documented import undocumented
 from hub_harness import MERGE_PATCH, TABLE, LocalHub
 
 from farflung.apis.kcp import kinds
@@ -57,22 +58,9 @@ def test_every_kind_is_a_definition_that_a_server_accepts(kind: str) -> None:
     assert [str(problem) for problem in validate_create(definition)] == []
 
 
-def undocumented(schema: Any, place: str) -> list[str]:
-    found = []
-    for name, field in schema.get("properties", {}).items():
-        here = f"{place}.{name}"
-        if place or name != "metadata":
-            found += [] if field.get("description") else [here]
-            found += undocumented(field, here)
-    for inner in ("items", "additionalProperties"):
-        if inner in schema:
-            found += undocumented(schema[inner], f"{place}[]")
-    return found
-
-
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_every_field_is_documented(kind: str) -> None:
-    assert undocumented(kinds.KINDS[kind].schema(), "") == []
+    assert undocumented(kinds.KINDS[kind].schema()) == []
 
 
 def test_every_kind_of_the_system_is_in_the_groups_that_every_workspace_has() -> None:
