@@ -1,12 +1,16 @@
 """The garbage collector on random graphs, killed between any two writes, against a twin that knows no index, no queue
-and no wake-ups: it looks at everything again and again until nothing changes."""
+and no wake-ups: it looks at everything again and again until nothing changes.
+
+In which order objects are looked at is nobody's promise, and sometimes the end depends on it: an owner that waits for
+its dependents in the foreground, and for somebody else's finalizer as well, may be seen waiting or not.  So the twin
+looks in every order, and the collector must end in one of its ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import pytest
 from house import House, owned_by
@@ -21,6 +25,7 @@ from farflung.store.memory import MemoryStore
 HOLD = "example.com/hold"
 #: where objects are: two namespaces, or the cluster itself
 SCOPES = ("default", "kube-public", "")
+Shape = dict[str, tuple[set[str], bool, str]]
 FINALIZERS = {"Background": "", "Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -80,9 +85,21 @@ class Twin:
         if thing.deleted and not thing.held and not thing.mark:
             del self.things[number]
 
-    def settle(self, order: list[int]) -> None:
-        while any(self._look(number) for number in order if number in self.things):
-            pass
+    def copy(self) -> Twin:
+        return Twin({number: replace(thing, owners=dict(thing.owners)) for number, thing in self.things.items()})
+
+    def identity(self) -> object:
+        return tuple(
+            (number, tuple(sorted(thing.owners.items())), thing.held, thing.deleted, thing.mark)
+            for number, thing in sorted(self.things.items())
+        )
+
+    def after_looks(self) -> Iterator[Twin]:
+        """What one look can make of it."""
+        for number in self.things:
+            changed = self.copy()
+            if changed._look(number):
+                yield changed
 
     def _look(self, number: int) -> bool:
         """Whether there was something to do."""
@@ -151,12 +168,26 @@ class Twin:
         thing.owners = dict.fromkeys(thing.owners, False)
         return changed
 
-    def shape(self) -> dict[str, tuple[set[str], bool]]:
-        """What is left: each with its owners, and whether it is being deleted."""
+    def shape(self) -> Shape:
+        """What is left: each with its owners, whether it is being deleted, and what for."""
         return {
-            f"o{number}": ({f"o{owner}" for owner in thing.owners}, thing.deleted)
+            f"o{number}": ({f"o{owner}" for owner in thing.owners}, thing.deleted, thing.mark)
             for number, thing in self.things.items()
         }
+
+
+def ends_of(twins: Iterable[Twin]) -> list[Twin]:
+    """Where looking at everything, in whatever order, ends."""
+    ahead, seen, ends = list(twins), set[object](), list[Twin]()
+    while ahead:
+        twin = ahead.pop()
+        if (identity := twin.identity()) not in seen:
+            seen.add(identity)
+            further = list(twin.after_looks())
+            ahead += further
+            if not further:
+                ends.append(twin)
+    return ends
 
 
 # --- the real one ---------------------------------------------------------------------------------
@@ -180,15 +211,16 @@ async def plant(house: House, twin: Twin) -> None:
             await house.patch(kind, f"o{number}", {"metadata": {"ownerReferences": references}}, scope)
 
 
-async def shape_of(house: House) -> dict[str, tuple[set[str], bool]]:
-    found: dict[str, tuple[set[str], bool]] = {}
+async def shape_of(house: House) -> Shape:
+    found: Shape = {}
     for kind, scope in map(kind_of, range(len(SCOPES))):
         listed = await house.client.request("GET", house.path(kind, namespace=scope))
         for item in listed["items"]:
             metadata = item["metadata"]
             if metadata["name"].startswith("o") and metadata["name"][1:].isdigit():
                 owners = {one["name"] for one in metadata.get("ownerReferences", [])}
-                found[metadata["name"]] = (owners, "deletionTimestamp" in metadata)
+                marks = [one for one in metadata.get("finalizers", []) if one != HOLD]
+                found[metadata["name"]] = (owners, "deletionTimestamp" in metadata, "".join(marks))
     return found
 
 
@@ -231,45 +263,48 @@ Deeds = list[tuple[int, str, list[int]]]
 
 
 @settings(max_examples=20, deadline=None)
-@given(gardens(), deeds, st.randoms(use_true_random=False))
-async def test_whatever_is_deleted_and_whenever_it_is_killed_it_ends_as_the_twin_says(
-    twin: Twin, done: Deeds, chance: Any
-) -> None:
-    await compare(twin, done, chance)
+@given(gardens(), deeds)
+async def test_whatever_is_deleted_and_whenever_it_is_killed_it_ends_as_the_twin_says(twin: Twin, done: Deeds) -> None:
+    await compare(twin, done)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(gardens(), deeds, st.randoms(use_true_random=False))
-async def test_it_ends_so_in_many_gardens(twin: Twin, done: Deeds, chance: Any) -> None:
-    await compare(twin, done, chance)
+@given(gardens(), deeds)
+async def test_it_ends_so_in_many_gardens(twin: Twin, done: Deeds) -> None:
+    await compare(twin, done)
 
 
-async def compare(twin: Twin, done: Deeds, chance: Any) -> None:
+async def compare(twin: Twin, done: Deeds) -> None:
     store = Mortal()
-    order = sorted(twin.things)
-    chance.shuffle(order)
     async with House(store) as house:
         await house.stop()
         await plant(house, twin)
         await house.restart()
         await settle(house, store, [])
-        twin.settle(order)
-        assert await shape_of(house) == twin.shape()
+        twins = await as_seen(house, [twin])
         for number, deed, crashes in done:
-            thing = twin.things.get(number)
-            if thing is None or (deed == "release") != thing.deleted:
+            thing = twins[0].things.get(number)
+            if thing is None or (deed == "release") != thing.deleted or (deed == "release" and not thing.held):
                 continue
             kind, scope = kind_of(number)
             if deed == "release":
-                if not thing.held:
-                    continue
-                left = [mark] if (mark := thing.mark) else None
+                left = [thing.mark] if thing.mark else None
                 await house.patch(kind, f"o{number}", {"metadata": {"finalizers": left}}, scope)
-                twin.release(number)
             else:
                 await house.delete(kind, f"o{number}", scope, policy=deed)
-                twin.delete(number, deed)
+            for one in twins:
+                if deed == "release":
+                    one.release(number)
+                else:
+                    one.delete(number, deed)
             await settle(house, store, crashes)
-            twin.settle(order)
-            assert await shape_of(house) == twin.shape()
+            twins = await as_seen(house, twins)
+
+
+async def as_seen(house: House, twins: list[Twin]) -> list[Twin]:
+    """The ends of the twins that look like what is there: there must be one."""
+    ends, seen = ends_of(twins), await shape_of(house)
+    alike = [one for one in ends if one.shape() == seen]
+    assert alike, (seen, [one.shape() for one in ends])
+    return alike
