@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
@@ -20,7 +21,7 @@ from farflung.hub.quotas import Quotas
 from farflung.hub.request import Query, Target, parse_query
 from farflung.hub.served import Kinds
 from farflung.hub.shapes import Shape
-from farflung.machinery.errors import ApiError, FieldError, invalid, not_found
+from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Store
 
@@ -40,6 +41,26 @@ class Tools:
     accounts: AccountTokens
     policies: Policies
     annotates: bool = False  #: whether objects say which cluster they are in
+    extension: Extension | None = None  #: what else is done as objects are written
+
+
+class Extension(Protocol):
+    """What a server does with some kinds beyond the rules of their schemas, as they are written."""
+
+    def admit(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """Before validation: what no client decides.  `old` is None on create.  Raises ApiError."""
+
+    def check(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """After validation.  Raises ApiError."""
+
+    async def settle(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """What is about to be written, dry runs aside, gets what it needs of other objects, in place."""
+
+    def abandon(self, call: Call, new: Obj) -> None:
+        """It was settled, and is not written after all."""
+
+    def check_deletion(self, call: Call, old: Obj) -> None:
+        """Raises ApiError."""
 
 
 class Redefined(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import orjson
@@ -44,7 +45,7 @@ async def create_object(
     call: Call, obj: Obj, options: WriteOptions, warnings: list[str], *, owner: str | None
 ) -> Entry:
     """Everything between a decoded object and the stored entry.  Without an owner its managedFields are set already."""
-    rules = call.kind.rules
+    rules, extension = call.kind.rules, call.tools.extension
     metadata = obj.setdefault("metadata", {})
     generated = not metadata.get("name")
     note_name(call, metadata)
@@ -65,12 +66,16 @@ async def create_object(
     set_system_fields(call, obj)
     rules.prepare_create(obj)
     arrival.sign(call, obj)
+    if extension is not None:
+        extension.admit(call, obj, None)
     taken = arrival.reserve(call, obj, None)
     try:
         errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
         errors += rules.validate(obj) + rules.validate_create(obj)
         if errors:
             raise call.invalid(metadata.get("name", ""), errors)
+        if extension is not None:
+            extension.check(call, obj, None)
         arrival.check_limit_ranges(call, obj, None)
         policies.check_new(call, obj, options, warnings)
         arrival.admit(call, obj, None, taken)
@@ -80,7 +85,10 @@ async def create_object(
         if call.store.revision != seen:
             call.check_current()
             check_open(call, metadata["name"])  # it may have closed while something was awaited
-        entry = await insert(call, obj, options, generated=generated)
+        if extension is not None and not options.dry_run:
+            entry = await extended(call, obj, lambda: insert(call, obj, options, generated=generated))
+        else:
+            entry = await insert(call, obj, options, generated=generated)
     except BaseException:
         taken.give_back()
         raise
@@ -89,6 +97,18 @@ async def create_object(
     else:
         taken.keep()
     return entry
+
+
+async def extended(call: Call, obj: Obj, write: Callable[[], Awaitable[Entry]], old: Obj | None = None) -> Entry:
+    """Settle an object by the server's extension, and write it."""
+    extension = call.tools.extension
+    assert extension is not None, "there is nothing to settle by"
+    await extension.settle(call, obj, old)
+    try:
+        return await write()
+    except BaseException:
+        extension.abandon(call, obj)
+        raise
 
 
 def note_name(call: Call, metadata: Obj) -> None:

@@ -134,6 +134,8 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
         _check_policies(call, present, options, warnings)
+        if call.tools.extension is not None:
+            call.tools.extension.check_deletion(call, old)
         new = marked(call, call.kind.renewed(present), options)
         gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)

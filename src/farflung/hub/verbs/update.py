@@ -19,7 +19,7 @@ from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond
-from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.call import Call, Extension
 from farflung.hub.verbs.create import create_object, distinct_owners, set_namespace
 from farflung.hub.verbs.origin import set_origin
 from farflung.hub.verbs.ownership import manager_of, own, set_owners
@@ -123,6 +123,8 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
         taken = arrival.reserve(call, new, old)
         try:
             check_change(call, change, new, old)
+            if call.tools.extension is not None:
+                await extend(call, call.tools.extension, new, old, dry_run=options.dry_run)
             policies.check_change(call, new, old, options, change.warnings)
             if new == old and not call.kind.is_out_of_date(entry, new):
                 return entry
@@ -141,6 +143,12 @@ async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
                 taken.keep()
             return written
     raise modified(call)
+
+
+async def extend(call: Call, extension: Extension, new: Obj, old: Obj, *, dry_run: bool) -> None:
+    extension.check(call, new, old)
+    if not dry_run:
+        await extension.settle(call, new, old)
 
 
 async def write(call: Call, entry: Entry, new: Obj, *, dry_run: bool) -> Entry:
@@ -225,6 +233,8 @@ def prepare_change(call: Call, change: Change, new: Obj, old: Obj) -> None:
         certificates.prepare_approval(new, old, call.now())
     elif change.subresource not in PARTS:
         rules.prepare_update(new, old)
+    if call.tools.extension is not None:
+        call.tools.extension.admit(call, new, old)
     count_generation(call, new, old)
 
 
