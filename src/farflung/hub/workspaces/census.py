@@ -1,0 +1,152 @@
+"""SyncTargets and Locations: which targets are at which location, and what is to be said of a target.
+
+A change of a target costs as much as its workspace has locations, and one of a location as it has targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from farflung.hub.workspaces.conditions import READY, Verdict, is_met, merged
+from farflung.hub.workspaces.hashes import sync_target_key
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import LabelSelector, selector_of
+
+HEARTBEAT: Final = "HeartbeatHealthy"
+SECONDS: Final = 60.0  #: after which a target without a heartbeat is not ready any more
+KEY_LABEL: Final = "internal.workload.kcp.io/key"
+LABELS: Final = "scheduling.kcp.io/labels"  #: the annotation of a Location that shows its labels
+
+
+class Target(NamedTuple):
+    """A SyncTarget, as locations see it."""
+
+    labels: Mapping[str, str]
+    is_available: bool
+
+
+class Count(NamedTuple):
+    instances: int
+    available: int
+
+    def status(self) -> Obj:
+        return {"instances": self.instances, "availableInstances": self.available}
+
+
+NONE: Final = Count(0, 0)
+
+
+def target_of(obj: Obj) -> Target:
+    is_schedulable = not (obj.get("spec") or {}).get("unschedulable")
+    return Target(obj["metadata"].get("labels") or {}, is_schedulable and is_met(obj, READY))
+
+
+def instance_selector(location: Obj) -> LabelSelector | None:
+    """None selects nothing: there is no selector, or nobody can tell what it means."""
+    written = (location.get("spec") or {}).get("instanceSelector")
+    if written is None:
+        return None
+    try:
+        return selector_of(written)
+    except KeyError:
+        return None
+
+
+class Workspace:
+    """The targets and locations of one workspace, with the counts always right."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, Target] = {}
+        self._selectors: dict[str, LabelSelector | None] = {}
+        self._counts: dict[str, Count] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.targets or self._selectors)
+
+    def count(self, location: str) -> Count:
+        return self._counts.get(location, NONE)
+
+    def set_target(self, name: str, new: Target | None) -> list[str]:
+        """The locations whose counts it changes.  None: it is gone."""
+        old = self.targets.pop(name, None)
+        if new is not None:
+            self.targets[name] = new
+        if new == old:
+            return []
+        changed = []
+        for location, selector in self._selectors.items():
+            before, after = weight(selector, old), weight(selector, new)
+            if before != after:
+                count = self._counts[location]
+                instances = count.instances - before.instances + after.instances
+                self._counts[location] = Count(instances, count.available - before.available + after.available)
+                changed.append(location)
+        return changed
+
+    def set_location(self, name: str, location: Obj | None) -> None:
+        """None: it is gone."""
+        if location is None:
+            self._selectors.pop(name, None)
+            self._counts.pop(name, None)
+            return
+        selector = instance_selector(location)
+        if name not in self._selectors or selector != self._selectors[name]:
+            self._selectors[name] = selector
+            self._counts[name] = total(selector, self.targets.values())
+
+
+def weight(selector: LabelSelector | None, target: Target | None) -> Count:
+    """What one target adds to a count."""
+    if selector is None or target is None or not selector.matches(target.labels):
+        return NONE
+    return Count(1, int(target.is_available))
+
+
+def total(selector: LabelSelector | None, targets: Iterable[Target]) -> Count:
+    weights = [weight(selector, target) for target in targets]
+    return Count(sum(one.instances for one in weights), sum(one.available for one in weights))
+
+
+# --- what is said of them -------------------------------------------------------------------------
+
+
+def shown_labels(location: Obj) -> str | None:
+    """The annotation that shows a location's labels; None for one without."""
+    labels = location["metadata"].get("labels") or {}
+    return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or None
+
+
+def key_of(cluster: str, target: Obj) -> str:
+    return sync_target_key(cluster, target["metadata"]["name"])
+
+
+def last_heartbeat(target: Obj) -> datetime | None:
+    text = (target.get("status") or {}).get("lastSyncerHeartbeatTime")
+    try:
+        return times.parse(text) if text else None
+    except times.TimeError:
+        return None
+
+
+def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> Verdict:
+    if heartbeat is None:
+        return Verdict(HEARTBEAT, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
+    if now - heartbeat > timedelta(seconds=seconds):
+        shown = f"{heartbeat.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000 UTC"
+        return Verdict(HEARTBEAT, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
+    return Verdict(HEARTBEAT)
+
+
+def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
+    """The parts of a SyncTarget's status that the hub keeps.  `url`: the hub's."""
+    metadata, status = target["metadata"], target.get("status") or {}
+    verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
+    verdicts = (verdict, verdict._replace(type=READY))
+    conditions = merged(status.get("conditions") or (), verdicts, times.format_seconds(now))
+    path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
+    urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
+    return {"conditions": conditions, "virtualWorkspaces": [urls]}
