@@ -1,0 +1,74 @@
+"""The definitions that workspaces bind: compiled once for each schema and identity, and shared by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+from farflung.apis import custom
+from farflung.apis.builtin import BUILTIN
+from farflung.apis.resource import Resource, Subresource
+from farflung.hub.custom.definition import Definition
+from farflung.hub.kinds import Kind
+from farflung.hub.shapes import shape_of
+from farflung.hub.workspaces.schemas import as_definition
+from farflung.machinery.errors import Obj
+from farflung.store.base import Revision
+
+#: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
+PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
+#: what a printer may trip over in an object that is not as Kubernetes has it
+UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
+
+
+@cache
+def natives() -> Mapping[tuple[str, str, str], Resource]:
+    """The kinds of Kubernetes, by group, version and plural."""
+    return {(one.group, one.version, one.plural): one for one in BUILTIN}
+
+
+class BoundDefinition(Definition):
+    def __init__(self, schema: Obj, identity: str, settled: Revision, *, ends: bool = False) -> None:
+        """`identity`: under which objects are stored; `ends`: the binding is being deleted, so nothing is created."""
+        definition = as_definition(schema)
+        resources = [dressed(one, identity, ends=ends) for one in custom.resources_of(definition)]
+        super().__init__(definition, settled, resources)
+
+    @property
+    def is_bound(self) -> bool:
+        return True
+
+    def _made(self, resource: Resource) -> Kind:
+        kind = super()._made(resource)
+        native = natives().get((resource.group, resource.version, resource.plural))
+        return kind if native is None else replace(kind, shape=replace(kind.shape, merging=shape_of(native).schema))
+
+
+def dressed(resource: Resource, identity: str, *, ends: bool) -> Resource:
+    resource = replace(resource, identity=identity)
+    if ends:
+        resource = replace(resource, verbs=tuple(verb for verb in resource.verbs if verb != "create"))
+    native = natives().get((resource.group, resource.version, resource.plural))
+    if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
+        return resource
+    cells = careful(native.cells, len(native.columns))
+    return replace(resource, columns=native.columns, cells=cells, row_conditions=None)
+
+
+def careful(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
+    """A printer for objects that may have any shape: those that it was not made for have a name only."""
+
+    def printed(obj: Obj, now: datetime) -> list[Any]:
+        try:
+            return cells(obj, now)
+        except UNFIT:
+            return [(obj.get("metadata") or {}).get("name", ""), *[None] * (columns - 1)]
+
+    return printed
+
+
+def without_scale(resource: Resource) -> tuple[Subresource, ...]:
+    return tuple(one for one in resource.subresources if one.name != "scale")

@@ -1,0 +1,159 @@
+"""Exports and bindings on a store, without the rest of a hub."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from functools import cache
+from typing import Any
+
+from farflung.apis.builtin import BUILTIN
+from farflung.apis.kcp import kinds as kcp
+from farflung.hub import objects
+from farflung.hub.custom.definition import Definition
+from farflung.hub.custom.registry import kinds_in
+from farflung.hub.served import Served
+from farflung.hub.workspaces.binder import API_BINDING, Binder
+from farflung.hub.workspaces.bound import BoundApis
+from farflung.hub.workspaces.exporter import Exporter
+from farflung.hub.workspaces.paths import Clusters
+from farflung.hub.workspaces.writing import LOGICAL_CLUSTER, WORKSPACE, kind, rewritten, written
+from farflung.machinery.errors import Obj
+from farflung.store.base import ABSENT, Store
+from farflung.store.memory import MemoryStore
+
+URL = "https://hub:6443"
+NOW = "2024-05-01T12:00:00Z"
+LATER = "2024-05-01T12:00:07Z"
+SCHEMA = kind("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+DEFINITION = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+NATIVE = frozenset({"configmaps", "secrets", "namespaces", "serviceaccounts", "events", "customresourcedefinitions"})
+
+
+@cache
+def workspace_kinds() -> Served:
+    """A few kinds of Kubernetes, and those of kcp that every workspace has."""
+    system = [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM]
+    return Served([one for one in BUILTIN if one.plural in NATIVE], system)
+
+
+def widget_schema(name: str = "v1.widgets.ex.test", **spec: Any) -> Obj:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"size": {"type": "integer"}, "colour": {"type": "string", "default": "red"}},
+            }
+        },
+    }
+    said = {
+        "group": "ex.test",
+        "names": {
+            "kind": "Widget",
+            "listKind": "WidgetList",
+            "plural": "widgets",
+            "singular": "widget",
+            "shortNames": ["wi"],
+        },
+        "scope": "Cluster",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    return {"metadata": {"name": name}, "spec": {**said, **spec}}
+
+
+class LocalApis:
+    """Clusters with exports and bindings; names and times can be foretold."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store or MemoryStore(stamp=objects.stamp)
+        numbers = itertools.count()
+        self.new_uid = lambda: f"uid-{next(numbers)}"
+        self.clusters = Clusters(self.store)
+        self.kinds = kinds_in(self.store, workspace_kinds())
+        self.apis = BoundApis(self.store, self.kinds)
+        self.apis.start()
+        random = lambda size: hashlib.sha256(f"chance {next(numbers)}".encode()).digest()[:size]  # noqa: E731
+        self.exporter = Exporter(self.store, self.clusters, url=URL, new_uid=self.new_uid, random=random)
+        self.binder = Binder(self.store, self.kinds, self.clusters, self.apis, self.new_uid)
+
+    async def cluster(self, name: str, parent: str = "root", cluster: str = "") -> str:
+        """A workspace below another one; its cluster's name."""
+        cluster = cluster or f"c-{name}"
+        owner = {"cluster": parent, "name": name, "uid": "u"}
+        logical: Obj = {"metadata": {"name": "cluster"}, "spec": {"owner": owner}, "status": {"phase": "Ready"}}
+        await self._put(LOGICAL_CLUSTER, cluster, logical)
+        await self._put(WORKSPACE, parent, {"metadata": {"name": name}, "spec": {"cluster": cluster}})
+        return cluster
+
+    async def root(self) -> str:
+        logical: Obj = {"metadata": {"name": "cluster"}, "status": {"phase": "Ready"}}
+        await self._put(LOGICAL_CLUSTER, "root", logical)
+        return "root"
+
+    async def schema(self, cluster: str, schema: Obj) -> str:
+        """As the write path makes one; its uid."""
+        return await self._put(SCHEMA, cluster, schema)
+
+    async def export(self, cluster: str, name: str, *schemas: str, **spec: Any) -> Obj:
+        export: Obj = {"metadata": {"name": name}, "spec": {"latestResourceSchemas": list(schemas), **spec}}
+        await self.exporter.settle(cluster, export, None, NOW)
+        await self._put(EXPORT, cluster, export)
+        return self.read(EXPORT, cluster, name)
+
+    async def change_export(self, cluster: str, name: str, **spec: Any) -> Obj:
+        old = self.read(EXPORT, cluster, name)
+        new = {**old, "spec": {**old["spec"], **spec}}
+        await self.exporter.settle(cluster, new, old, LATER)
+        await self.write(EXPORT, cluster, new)
+        return self.read(EXPORT, cluster, name)
+
+    async def bind(self, cluster: str, name: str, path: str, export: str, **spec: Any) -> Obj:
+        reference = {"export": {"name": export} | ({"path": path} if path else {})}
+        binding: Obj = {"metadata": {"name": name, "creationTimestamp": NOW}, "spec": {"reference": reference, **spec}}
+        self.binder.admit_binding(cluster, binding)
+        await self._put(API_BINDING, cluster, await self.binder.settle_binding(cluster, binding, NOW))
+        return self.read(API_BINDING, cluster, name)
+
+    async def change_binding(self, cluster: str, name: str, **spec: Any) -> Obj:
+        old = self.read(API_BINDING, cluster, name)
+        new = await self.binder.settle_binding(cluster, {**old, "spec": {**old["spec"], **spec}}, LATER)
+        await self.write(API_BINDING, cluster, new)
+        return self.read(API_BINDING, cluster, name)
+
+    async def definition(self, cluster: str, plural: str, group: str, kind_name: str) -> None:
+        """A CustomResourceDefinition that is established."""
+        names = {"plural": plural, "singular": kind_name.lower(), "kind": kind_name, "listKind": f"{kind_name}List"}
+        versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]
+        spec = {"group": group, "names": names, "scope": "Cluster", "versions": versions}
+        status = {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]}
+        obj: Obj = {"metadata": {"name": f"{plural}.{group}"}, "spec": spec, "status": status}
+        await self._put(DEFINITION, cluster, obj)
+
+    def read(self, resource: Any, cluster: str, name: str, namespace: str = "") -> Obj:
+        entry = self.store.get(objects.key(resource, cluster, namespace, name))
+        assert entry is not None, f"there is no {resource.plural}/{name} in {cluster}"
+        return objects.decode(entry)
+
+    async def write(self, resource: Any, cluster: str, obj: Obj) -> None:
+        key = objects.key(resource, cluster, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        entry = self.store.get(key)
+        assert entry is not None, key
+        await self.store.put(key, rewritten(obj), expect=entry.revision)
+
+    async def remove(self, resource: Any, cluster: str, name: str) -> None:
+        key = objects.key(resource, cluster, "", name)
+        entry = self.store.get(key)
+        assert entry is not None, key
+        await self.store.delete(key, expect=entry.revision)
+
+    async def _put(self, resource: Any, cluster: str, obj: Obj) -> str:
+        uid = self.new_uid()
+        key, value = written(resource, cluster, obj, uid=uid, now=NOW)
+        await self.store.put(key, value, expect=ABSENT)
+        return uid
+
+
+def condition(obj: Obj, type_: str) -> Obj:
+    return next((one for one in obj["status"]["conditions"] if one["type"] == type_), {})
