@@ -14,7 +14,11 @@ BOUND = "Bound"
 
 
 def bind_export(call: Call) -> None:
-    session = Session(call)
+    with Session(call) as session:
+        _bind_export(session, call)
+
+
+def _bind_export(session: Session, call: Call) -> None:
     path, export = _reference(call.words)
     name = call.flags.get("name") or export
     cluster = session.location().path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from farflung.cli.plugins import permission_claims
@@ -15,23 +16,27 @@ ATTEMPTS = 5
 
 
 def get_claims(call: Call) -> None:
-    session = Session(call)
     rows = [HEADINGS]
-    try:
-        for binding in _bindings(session, call.words):
-            name = str(binding["metadata"]["name"])
-            for claim in permission_claims.answered(binding):
-                what = f"{claim.get('group', '')}-{claim.get('resource', '')}"
-                rows.append((name, what, str(claim.get("state", ""))))
-    finally:
-        _print_table(rows)
+    with Session(call) as session:
+        try:
+            for binding in _bindings(session, call.words):
+                rows += _rows(binding)
+        finally:
+            _print_table(rows)
+
+
+def _rows(binding: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for claim in permission_claims.answered(binding):
+        what = f"{claim.get('group', '')}-{claim.get('resource', '')}"
+        yield str(binding["metadata"]["name"]), what, str(claim.get("state", ""))
 
 
 def accept_claims(call: Call) -> None:
     if len(call.words) != 1:
         raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
-    session, name = Session(call), call.words[0]
-    accepted = _accepted(session, name)
+    name = call.words[0]
+    with Session(call) as session:
+        accepted = _accepted(session, name)
     for claim in accepted:
         print(f"claim for {permission_claims.shown(claim)} on APIBinding {name} accepted.")
     if not accepted:

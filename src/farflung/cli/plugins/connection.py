@@ -39,6 +39,10 @@ class Connection:
         if self._parts.scheme not in DIALLING_PORTS or not self._parts.hostname:
             raise CommandError(f'"{access.server}" is no URL of a server')
 
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
     def get(self, path: str) -> dict[str, Any]:
         return self.request("GET", path)
 

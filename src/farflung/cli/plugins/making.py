@@ -17,7 +17,11 @@ READY_TIMEOUT = 60.0
 def create(call: Call) -> None:
     if len(call.words) != 1:
         raise CommandError(f"accepts 1 arg(s), received {len(call.words)}")
-    session, name = Session(call), call.words[0]
+    with Session(call) as session:
+        _create(session, call, call.words[0])
+
+
+def _create(session: Session, call: Call, name: str) -> None:
     location = session.location()
     kind = call.flags.get("type", "")
     if call.is_set("ignore-existing") and kind and not kind.startswith(f"{ROOT}:"):
@@ -92,18 +96,22 @@ def create_context(call: Call) -> None:
 
 
 def tree(call: Call) -> None:
-    session = Session(call)
+    with Session(call) as session:
+        print("\n".join(_tree_lines(session, call.is_set("full"))) + "\n")
+
+
+def _tree_lines(session: Session, full: bool) -> list[str]:
     top = session.location('current config context URL "{}" does not point to workspace').path
     lines = ["."]
     waiting = [(top, "", True, True)]
     while waiting:
         path, indent, last, must_be_seen = waiting.pop()
-        name = path if call.is_set("full") else path.rpartition(":")[2]
+        name = path if full else path.rpartition(":")[2]
         lines.append(f"{indent}{'└── ' if last else '├── '}{name}")
         children = [f"{path}:{child}" for child in _children(session, path, must_be_seen)]
         deeper = indent + ("    " if last else "│   ")
         waiting += [(child, deeper, child == children[-1], False) for child in reversed(children)]
-    print("\n".join(lines) + "\n")
+    return lines
 
 
 def _children(session: Session, path: str, must_be_seen: bool) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from farflung.cli.plugins import kubeconfig_files, permission_claims, switching
 from farflung.cli.plugins.access import context_name, resolve
 from farflung.cli.plugins.commands import Call
-from farflung.cli.plugins.connection import Connection
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import Kubeconfig
 from farflung.cli.plugins.session import (
@@ -17,13 +17,16 @@ from farflung.cli.plugins.session import (
     WORKSPACES,
     Location,
     Session,
+    connect,
     is_workspace_path,
     parse_server,
     phase,
     request_path,
-    verbosity,
     warn,
 )
+
+if TYPE_CHECKING:
+    from farflung.cli.plugins.connection import Connection
 
 READY = "Ready"
 NOTE = (
@@ -41,7 +44,8 @@ def use(call: Call) -> None:
     if where == ".":
         current(call._replace(words=[]))
         return
-    go(Session(call), where, call.is_set("short"))
+    with Session(call) as session:
+        go(session, where, call.is_set("short"))
     if not call.words:
         print(NOTE)
 
@@ -101,14 +105,15 @@ def _go_back(session: Session, short: bool) -> None:
     server = switching.server_of(kubeconfig, switching.CURRENT)
     location = parse_server(server)
     if location:
-        _warn_of_claims(_connection_to(kubeconfig, session), location)
+        with closing(_connection_to(kubeconfig, session)) as connection:
+            _warn_of_claims(connection, location)
     report(server, short)
 
 
 def _connection_to(kubeconfig: Kubeconfig, session: Session) -> Connection:
     """A connection for the new current context, which may be another server or user than before."""
     overrides = {name: value for name, value in session.overrides.items() if name not in ("context", "server")}
-    return Connection(resolve(kubeconfig, overrides), verbosity(overrides))
+    return connect(resolve(kubeconfig, overrides), overrides)
 
 
 def _home(session: Session) -> Location:

@@ -8,15 +8,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from farflung.cli.plugins import access, kubeconfig
 from farflung.cli.plugins.access import Access
 from farflung.cli.plugins.commands import Call
-from farflung.cli.plugins.connection import Connection
 from farflung.cli.plugins.errors import CommandError
 from farflung.cli.plugins.kubeconfig import Kubeconfig
+
+if TYPE_CHECKING:
+    from farflung.cli.plugins.connection import Connection
 
 ROOT = "root"
 WORKSPACES = "/apis/tenancy.kcp.io/v1alpha1/workspaces"
@@ -46,10 +48,17 @@ class Session:
         self.access: Access = access.resolve(self.kubeconfig, self.overrides)
         self._connection: Connection | None = None
 
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
     @property
     def connection(self) -> Connection:
         if self._connection is None:
-            self._connection = Connection(self.access, verbosity(self.overrides))
+            self._connection = connect(self.access, self.overrides)
         return self._connection
 
     def location(self, words: str = 'current URL "{}" does not point to a workspace') -> Location:
@@ -73,9 +82,12 @@ def request_path(base: str, cluster: str, resource: str, name: str = "") -> str:
     return f"{urlsplit(base).path}/clusters/{cluster}{resource}" + (f"/{quote(name, safe='~')}" if name else "")
 
 
-def verbosity(overrides: dict[str, str]) -> int:
+def connect(access: Access, overrides: dict[str, str]) -> Connection:
+    """Who only asks where they are needs no network, and does not wait for its modules."""
+    from farflung.cli.plugins.connection import Connection
+
     level = overrides.get("v", "0")
-    return int(level) if level.isdigit() else 0
+    return Connection(access, int(level) if level.isdigit() else 0)
 
 
 def is_workspace_path(path: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 MAX_DEPTH = 50
 
 _KEY = re.compile(r"([A-Za-z0-9_./-][A-Za-z0-9_./:@-]*):(?: +(.*))?")
-_PLAIN = re.compile(r"[A-Za-z0-9_./(][\x20-\x7e]*")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_./(]|-[\x21-\x7e])[\x20-\x7e]*")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER_OR_DATE = re.compile(
     r"""[-+]?(?: 0x[0-9a-f_]* | 0b[01_]* | 0o[0-7_]*

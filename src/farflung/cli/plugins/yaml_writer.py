@@ -7,7 +7,7 @@ from typing import Any
 
 from farflung.cli.plugins.yaml_reader import is_ambiguous
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./(][\x21-\x7e]*(?: [\x21-\x7e]+)*")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_./(]|-(?=[\x21-\x7e]))[\x21-\x7e]*(?: [\x21-\x7e]+)*")
 _SIMPLE = re.compile(r"[\x20-\x7e]+")
 
 

@@ -1,0 +1,206 @@
+"""Kubeconfig files survive being changed: nothing of anybody else's is lost, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.cli.plugins import kubeconfig_files, switching
+from farflung.cli.plugins.errors import CommandError
+from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, load, locations, parse, render
+
+OURS = {switching.CURRENT, switching.PREVIOUS}
+BASIC = {
+    "clusters": [
+        {"name": "root", "cluster": {"server": "https://h:1/clusters/root", "certificate-authority": "ca.crt"}}
+    ],
+    "contexts": [{"name": "root", "context": {"cluster": "root", "user": "me", "namespace": "shop"}}],
+    "current-context": "root",
+    "users": [{"name": "me", "user": {"token": "t"}}],
+}
+
+names = st.sampled_from(["root", "base", "kind-kind", "a:b", switching.CURRENT, switching.PREVIOUS])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def entries(body: str, content: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    item = st.builds(lambda name, more, content: more | {"name": name, body: content}, names, extra, content)
+    return st.lists(item, max_size=5, unique_by=lambda each: each["name"])
+
+
+extra = st.dictionaries(st.sampled_from(["x-team", "note"]), anything, max_size=2)
+clusters = entries("cluster", st.builds(lambda host, more: more | {"server": f"https://{host}"}, names, extra))
+contexts = entries("context", st.builds(lambda cluster, more: more | {"cluster": cluster, "user": "me"}, names, extra))
+documents = st.builds(
+    lambda top, clusters, contexts, current: top | {"clusters": clusters, "contexts": contexts} | current,
+    extra,
+    clusters,
+    contexts,
+    st.one_of(st.just({}), st.builds(lambda name: {"current-context": name}, names)),
+)
+
+
+def foreign(document: dict[str, Any]) -> dict[str, Any]:
+    """All of a file that is not the plugin's to change."""
+    kept = {field: value for field, value in document.items() if field != "current-context"}
+    for section in (CLUSTERS, CONTEXTS):
+        kept[section] = {item["name"]: item for item in document.get(section) or [] if item["name"] not in OURS}
+    return kept
+
+
+@given(st.lists(documents, min_size=1, max_size=3), names)
+def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[str, Any]], context: str) -> None:
+    before = copy.deepcopy(files)
+    kubeconfig = Kubeconfig({Path(f"/d{number}/config"): file for number, file in enumerate(files)})
+    try:
+        switching.enter(kubeconfig, "https://h/clusters/root:new", context)
+    except CommandError:
+        assert [foreign(file) for file in kubeconfig.documents.values()] == [foreign(file) for file in before]
+        return
+    after = list(kubeconfig.documents.values())
+    assert [foreign(file) for file in after] == [foreign(file) for file in before]
+    assert kubeconfig.current_context == switching.CURRENT
+    assert switching.server_of(kubeconfig, switching.CURRENT) == "https://h/clusters/root:new"
+    for file, path in zip(after, kubeconfig.documents, strict=True):
+        assert parse(render(file), path) == {"apiVersion": "v1", "kind": "Config"} | yaml.safe_load(render(file))
+
+
+@given(documents, names)
+def test_going_back_twice_leads_to_where_one_was(document: dict[str, Any], context: str) -> None:
+    kubeconfig = Kubeconfig({Path("/d/config"): document})
+    try:
+        switching.enter(kubeconfig, "https://h/clusters/root:a", context)
+        switching.enter(kubeconfig, "https://h/clusters/root:b", switching.CURRENT)
+    except CommandError:
+        return
+    switching.go_back(kubeconfig)
+    assert switching.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:a"
+    switching.go_back(kubeconfig)
+    assert switching.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:b"
+
+
+def test_going_back_without_having_been_anywhere_is_refused() -> None:
+    with pytest.raises(CommandError, match="no previous workspace found in kubeconfig"):
+        switching.go_back(Kubeconfig({Path("/d/config"): copy.deepcopy(BASIC)}))
+
+
+def test_user_and_namespace_go_along() -> None:
+    kubeconfig = Kubeconfig({Path("/d/config"): copy.deepcopy(BASIC)})
+    switching.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
+    entered = kubeconfig.find(CONTEXTS, switching.CURRENT)
+    assert entered is not None
+    assert entered.body == {"cluster": switching.CURRENT, "user": "me", "namespace": "shop"}
+
+
+def test_another_context_may_be_the_model_and_the_one_left_is_remembered() -> None:
+    document = copy.deepcopy(BASIC)
+    document["clusters"].append({"name": "far", "cluster": {"server": "https://far/clusters/root"}})
+    document["contexts"].append({"name": "far", "context": {"cluster": "far", "user": "you"}})
+    kubeconfig = Kubeconfig({Path("/d/config"): document})
+    switching.enter(kubeconfig, "https://far/clusters/root:a", "far")
+    entered, left = kubeconfig.find(CONTEXTS, switching.CURRENT), kubeconfig.find(CONTEXTS, switching.PREVIOUS)
+    assert entered is not None and entered.body == {"cluster": switching.CURRENT, "user": "you"}
+    assert left is not None and left.body["cluster"] == "root"
+
+
+def test_of_several_files_the_first_decides_and_entries_are_written_where_their_model_is(tmp_path: Path) -> None:
+    first, second = tmp_path / "a" / "config", tmp_path / "b" / "config"
+    for path in (first, second):
+        path.parent.mkdir()
+    first.write_text("apiVersion: v1\nkind: Config\ncontexts: []\nusers:\n- name: me\n  user:\n    token: mine\n")
+    second.write_text(render(copy.deepcopy(BASIC)))
+    paths = locations("", {"KUBECONFIG": f"{first}:{tmp_path}/nosuch::{second}:{first}"})
+    assert paths == [first, tmp_path / "nosuch", second]
+    kubeconfig_files.change(paths, lambda config: switching.enter(config, "https://h:1/clusters/root:a", "root"))
+    assert "workspace.kcp.io" not in first.read_text()
+    assert load([second]).current_context == switching.CURRENT
+
+
+def test_paths_of_a_copied_cluster_still_lead_to_the_same_file(tmp_path: Path) -> None:
+    first, second = tmp_path / "a" / "config", tmp_path / "b" / "config"
+    stale = {"clusters": [{"name": switching.CURRENT, "cluster": {"server": "https://old"}}]}
+    kubeconfig = Kubeconfig({first: stale, second: copy.deepcopy(BASIC)})
+    switching.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
+    entered = kubeconfig.find(CLUSTERS, switching.CURRENT)
+    assert entered is not None and entered.origin == first
+    assert entered.body["certificate-authority"] == str(second.parent / "ca.crt")
+
+
+def test_the_default_is_the_file_in_the_home_directory_and_a_flag_beats_the_environment() -> None:
+    assert locations("", {"HOME": "/home/me"}) == [Path("/home/me/.kube/config")]
+    assert locations("other", {"KUBECONFIG": "/a:/b"}) == [Path("other")]
+
+
+def test_a_file_keeps_its_mode_and_the_links_to_it(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text(render(copy.deepcopy(BASIC)))
+    real.chmod(0o640)
+    link.symlink_to(real)
+    kubeconfig_files.change([link], lambda config: config.switch("other"))
+    assert link.is_symlink()
+    assert load([real]).current_context == "other"
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_a_file_is_either_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config"
+    path.write_text(render(copy.deepcopy(BASIC)))
+    before = path.read_text()
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(CommandError, match="No space left on device"):
+        kubeconfig_files.change([path], lambda config: config.switch("other"))
+    assert path.read_text() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
+def test_a_lock_that_nobody_lets_go_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config"
+    path.write_text(render(copy.deepcopy(BASIC)))
+    (tmp_path / "config.lock").touch()
+    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    with pytest.raises(CommandError, match=r"config\.lock: file exists"):
+        kubeconfig_files.change([path], lambda config: config.switch("other"))
+    assert (tmp_path / "config.lock").exists()
+
+
+def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(render(copy.deepcopy(BASIC)))
+
+    def add(number: int) -> None:
+        kubeconfig_files.change([path], lambda config: switching.add_context(config, f"context-{number}"))
+
+    writers = [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    kubeconfig = load([path])
+    assert all(kubeconfig.find(CONTEXTS, f"context-{number}") for number in range(12))
+    assert not (tmp_path / "config.lock").exists()
+
+
+@pytest.mark.parametrize("text", ["- a\n", "clusters: {}\nusers: 1\n", "a: [\n", "just words\n"])
+def test_what_is_no_kubeconfig_is_refused_and_not_touched(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(CommandError, match="error loading config file"):
+        kubeconfig_files.change([path], lambda config: config.switch("other"))
+    assert path.read_text() == text
