@@ -109,7 +109,8 @@ class Kinds:
         self._bound: dict[str, Definitions] = {}  #: what they have from others
         #: definitions → what clusters with just these serve: many have the same, and there are thousands of them
         self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
-        self._views: Callable[[str], Served] = lambda view: builtin
+        nothing = Served(())
+        self._views: Callable[[str], Served] = lambda view: nothing
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
     def of(self, cluster: str) -> Served:

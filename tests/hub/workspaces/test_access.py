@@ -294,6 +294,8 @@ async def test_a_view_is_for_those_who_may_do_so_with_the_content_of_its_export(
     rule = {"verbs": ["list"], "apiGroups": ["apis.kcp.io"], "resources": ["apiexports/content"]}
     await world.role("one", "alice", rule | {"resourceNames": ["widgets"]}, ENTER)
     widgets = Attributes("list", "ex.test", "widgets")
+    for cluster in ("one", "two"):
+        await world.put(f"/apis.kcp.io/apiexports/{cluster}/widgets", {})
     world.authorizer.check_view("one", "widgets", ALICE, widgets)
     world.authorizer.check_view("one", "widgets", OPERATOR, widgets)
     for cluster, export, asked in (
@@ -305,6 +307,13 @@ async def test_a_view_is_for_those_who_may_do_so_with_the_content_of_its_export(
         with pytest.raises(ApiError, match="access denied") as raised:
             world.authorizer.check_view(cluster, export, ALICE, asked)
         assert raised.value.code == 403
+
+
+async def test_nobody_sees_through_an_export_that_is_not_there(world: World) -> None:
+    await world.role("one", "alice", EVERYTHING, EVERY_PATH)
+    for user in (ALICE, OPERATOR, MASTER):
+        with pytest.raises(ApiError, match="access denied"):
+            world.authorizer.check_view("one", "nosuch", user, Attributes("list", "", "secrets"))
 
 
 @pytest.mark.parametrize("verb", ["get", "create", "update", "patch", "delete", "deletecollection"])

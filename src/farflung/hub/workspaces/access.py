@@ -23,7 +23,7 @@ from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.rbac.rules import Rule
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from farflung.hub.objects import cluster_in
-from farflung.hub.workspaces.maximal import Limits, consumer
+from farflung.hub.workspaces.maximal import EXPORTS, Limits, consumer
 from farflung.machinery.errors import ApiError, object_details, qualified
 from farflung.store.base import Change, Entry, Store
 
@@ -157,8 +157,10 @@ class WorkspaceAuthorizer(Authorizer):
         return GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else REFUSED
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
-        """Raises 403 unless somebody may do something in the view of an export, which is in a cluster."""
-        if not self.decide(cluster, user, content_of(export, asked)).allowed:
+        """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
+        everything in a workspace may do nothing in the view of an export that is not there."""
+        is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
+        if not is_there or not self.decide(cluster, user, content_of(export, asked)).allowed:
             raise refusal(user, asked, REFUSED.reason)
 
     def may_enter(self, cluster: str, user: User) -> bool:
