@@ -225,6 +225,12 @@ async def test_a_list_is_in_key_order_and_of_its_prefix_alone(store: Store) -> N
     assert names(store.list("/core/secrets/")) == []
 
 
+async def test_a_store_tells_of_which_resources_it_has_keys(store: Store) -> None:
+    for key in ("/core/pods/root/a/x", "/core/pods/root/a/y", "/apps/deployments/other/a/x"):
+        await store.put(key, b"{}", expect=ABSENT)
+    assert sorted(store.homes()) == ["/apps/deployments/", "/core/pods/"]
+
+
 async def test_names_in_any_script_are_kept_in_order(store: Store) -> None:
     wanted = ["z", "\u00e9", "\u03a9", "\uff41", "\U0001d51e", "a\x00b", "~"]
     await create(store, *wanted)

@@ -10,7 +10,8 @@ found by looking; so a removal that was stopped anywhere goes on at the next sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 from typing import Final
 
 from farflung.hub import objects
@@ -19,10 +20,10 @@ from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.workspaces import states
 from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content
+from farflung.hub.workspaces.hashes import NAME_LENGTH
 from farflung.hub.workspaces.paths import (
     LOGICAL_CLUSTERS,
     ROOT,
-    SYSTEM,
     WORKSPACES,
     logical_cluster_key,
     workspace_key,
@@ -33,6 +34,7 @@ from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 from farflung.store.keys import resource_prefix
 
+HASH: Final = re.compile(f"[0-9a-z]{{1,{NAME_LENGTH}}}", re.ASCII)
 WORKERS: Final = 32  #: removals share commits
 TOGETHER: Final = 512  #: writes at a time
 AGAIN: Final = 0.05  #: seconds before a cluster is looked at again in which something went that held it
@@ -57,11 +59,13 @@ class Workspaces:
             self._store.subscribe(WORKSPACES, self._hear_workspaces),
             self._store.subscribe(LOGICAL_CLUSTERS, self._hear_clusters),
         ]
+        claimed: set[str] = set()
         for entry in self._store.list(WORKSPACES).entries:
             self.work.add(entry.key)
+            claimed.add(self._tenancy.clusters.child(cluster_in(entry.key), objects.name_in(entry.key)[1]))
         clusters = {cluster_in(entry.key) for entry in self._store.list(LOGICAL_CLUSTERS).entries}
         for cluster in clusters:
-            self._check_owned(cluster)
+            self._check_claimed(cluster, claimed)
         for cluster in self._stored() - clusters:
             self._abandon(cluster)
 
@@ -75,15 +79,16 @@ class Workspaces:
         """Clusters of which anything is there at all."""
         return {cluster_in(entry.key) for home in self._store.homes() for entry in self._store.list(home).entries}
 
-    def _check_owned(self, cluster: str) -> None:
-        """At the start nothing is under way: a cluster whose Workspace is not there will never have one."""
+    def _check_claimed(self, cluster: str, claimed: Container[str]) -> None:
+        """At the start nothing is under way: a cluster that was made for a Workspace, and that none has, never will
+        be anybody's."""
         found = self._tenancy.clusters.read(cluster)
-        if found is not None and found.owner is not None and self._tenancy.clusters.owner_of(cluster) is None:
-            self._abandoned.add(cluster)
+        if found is not None and found.owner is not None and cluster not in claimed:
+            self._abandon(cluster)
         self.work.add(cluster)
 
     def _abandon(self, cluster: str) -> None:
-        if not is_ours(cluster):
+        if may_go(cluster):
             self._abandoned.add(cluster)
             self.work.add(cluster)
 
@@ -188,7 +193,7 @@ class Workspaces:
             await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
 
     async def _look_at_cluster(self, cluster: str) -> None:
-        if is_ours(cluster):
+        if not may_go(cluster):
             return
         entry = self._store.get(logical_cluster_key(cluster))
         if entry is None:
@@ -288,9 +293,9 @@ class Workspaces:
             self.work.add(owner)
 
 
-def is_ours(cluster: str) -> bool:
-    """The root, and what the hub keeps for itself, never go."""
-    return cluster == ROOT or cluster.startswith(SYSTEM)
+def may_go(cluster: str) -> bool:
+    """Of workspaces and homes, whose names are short hashes.  The root, and what the hub keeps for itself, stay."""
+    return cluster != ROOT and HASH.fullmatch(cluster) is not None
 
 
 def is_ready(entry: Entry) -> bool:

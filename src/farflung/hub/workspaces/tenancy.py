@@ -16,8 +16,18 @@ import orjson
 
 from farflung.hub import objects
 from farflung.hub.auth.user import ADMINISTRATORS, SERVICE_ACCOUNT, User
+from farflung.hub.housekeeping.ownership import uid_of
 from farflung.hub.workspaces import hashes, states, types
-from farflung.hub.workspaces.paths import LONGEST, PATH, ROOT, TYPE, WORKSPACE_TYPES, Clusters, TypeReference
+from farflung.hub.workspaces.paths import (
+    LONGEST,
+    PATH,
+    ROOT,
+    TYPE,
+    WORKSPACE_TYPES,
+    Clusters,
+    TypeReference,
+    workspace_key,
+)
 from farflung.hub.workspaces.types import Export, Lineage, Refused, WorkspaceType
 from farflung.hub.workspaces.writing import (
     ACCOUNT,
@@ -187,7 +197,11 @@ class Tenancy:
 
     async def open(self, parent: str, workspace: Obj) -> None:
         """Make the cluster of a Workspace that was admitted, and let the Workspace tell of it; whoever called writes
-        the Workspace next, or else calls `abandon`.  If no shard is wanted that exists, nothing is made."""
+        the Workspace next, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, nothing
+        is made."""
+        present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
+        if present is not None and uid_of(present) != workspace["metadata"]["uid"]:
+            return
         if not self._is_schedulable(workspace):
             states.unscheduled(workspace, self.now())
             return
