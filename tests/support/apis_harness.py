@@ -13,7 +13,8 @@ from farflung.hub import objects
 from farflung.hub.custom.definition import Definition
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.served import Served
-from farflung.hub.workspaces.binder import API_BINDING, Binder
+from farflung.hub.workspaces.binder import API_BINDING as API_BINDING
+from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.bound import BoundApis
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.paths import Clusters
@@ -74,7 +75,10 @@ class LocalApis:
         self.kinds = kinds_in(self.store, workspace_kinds())
         self.apis = BoundApis(self.store, self.kinds)
         self.apis.start()
-        random = lambda size: hashlib.sha256(f"chance {next(numbers)}".encode()).digest()[:size]  # noqa: E731
+
+        def random(size: int) -> bytes:
+            return hashlib.sha256(f"chance {next(numbers)}".encode()).digest()[:size]
+
         self.exporter = Exporter(self.store, self.clusters, url=URL, new_uid=self.new_uid, random=random)
         self.binder = Binder(self.store, self.kinds, self.clusters, self.apis, self.new_uid)
 

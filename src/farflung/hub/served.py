@@ -7,6 +7,7 @@ gets another `Served`; requests that are under way finish with the one they bega
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from weakref import WeakValueDictionary
 
@@ -60,10 +61,13 @@ class Served:
     def _made(self, path: Path) -> Kind | None:
         if definition := self._definitions.get(path):
             return definition.kind(path[1])
-        if self._base is not None:
-            return self._base.find(*path)
         resource = self.catalog.find(*path)
-        return None if resource is None else builtin_kind(resource, self.catalog)
+        if resource is None:
+            return None
+        if self._base is None:
+            return builtin_kind(resource, self.catalog)
+        kind = self._base.find(*path)
+        return kind if kind is None or kind.resource is resource else replace(kind, resource=resource)
 
     @property
     def definitions(self) -> Iterable[Definition]:

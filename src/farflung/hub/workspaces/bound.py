@@ -20,7 +20,7 @@ from farflung.hub.objects import cluster_in
 from farflung.hub.served import Definitions, Kinds
 from farflung.hub.workspaces.bindings import BINDINGS, EXPORT_VALID, Reference
 from farflung.hub.workspaces.claims import Claim, claim_of
-from farflung.hub.workspaces.definitions import BoundDefinition
+from farflung.hub.workspaces.definitions import BoundDefinition, Form
 from farflung.hub.workspaces.exports import schema_key
 from farflung.hub.workspaces.paths import ROOT
 from farflung.hub.workspaces.schemas import resource_name
@@ -159,10 +159,12 @@ class BoundApis:
         self._bindings: dict[str, dict[str, Facts]] = {}  #: cluster → key of a binding → what it says
         self._exports: dict[Export, dict[str, Facts]] = {}  #: export → the bindings that found it
         self._lost: dict[str, set[str]] = {}  #: name of an export → the bindings that miss it
+        #: group, plural, identity → how it was bound last
+        self._identified: dict[tuple[str, str, str], tuple[BoundResource, Export]] = {}
         self._served: dict[str, Definitions] = {}
         self._copies: dict[tuple[str, str], _Copy] = {}  #: identity, uid → of which resource the schema is
         self._uids: dict[_Copy, set[str]] = {}  #: a resource of an export → its schemas, of all times
-        self._compiled: WeakValueDictionary[tuple[str, str, bool, int], BoundDefinition] = WeakValueDictionary()
+        self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
         self._shared: dict[object, object] = {}  #: equal values that many bindings have, once
 
     def start(self) -> None:
@@ -191,7 +193,16 @@ class BoundApis:
         for bindings in self._bindings.values():
             yield from bindings
 
-    def definition(self, one: BoundResource, export: Export | None, *, ends: bool = False) -> BoundDefinition | None:
+    def bound_to(self, export: Export, cluster: str) -> Iterator[Facts]:
+        """The bindings of a cluster that found an export."""
+        return (facts for facts in self.in_cluster(cluster).values() if facts.export == export)
+
+    def identified(self, group: str, plural: str, identity: str, form: Form = "bound") -> BoundDefinition | None:
+        """A resource by the identity of the export that it is from, if it was bound anywhere."""
+        found = self._identified.get((group, plural, identity))
+        return None if found is None else self.definition(*found, form)
+
+    def definition(self, one: BoundResource, export: Export | None, form: Form = "bound") -> BoundDefinition | None:
         """What is served of a resource that is bound."""
         copy = self._copies.get((one.identity, one.uid))
         if copy is None:
@@ -201,13 +212,13 @@ class BoundApis:
             copy = self._note_copy(one.identity, one.uid, entry)
         # with one schema of all times, there is nothing that was written under another
         settled = 0 if len(self._uids[copy]) == 1 else NEVER
-        key = (one.uid, stored_identity(export, one.identity), ends, settled)
+        key = (one.uid, stored_identity(export, one.identity), form, settled)
         found = self._compiled.get(key)
         if found is None:
             entry = self._store.get(copy_key(one.identity, one.uid)) or self._exported(one, export)
             if entry is None:
                 return None
-            found = self._compiled[key] = BoundDefinition(objects.decode(entry), key[1], settled, ends=ends)
+            found = self._compiled[key] = BoundDefinition(objects.decode(entry), key[1], settled, form)
         return found
 
     def _exported(self, one: BoundResource, export: Export | None) -> Entry | None:
@@ -256,6 +267,8 @@ class BoundApis:
         self._bindings.setdefault(cluster_in(key), {})[key] = facts
         if facts.export is not None:
             self._exports.setdefault(facts.export, {})[key] = facts
+            for one in facts.bound:
+                self._identified[one.group, one.resource, one.identity] = (one, facts.export)
         if not facts.valid:
             self._lost.setdefault(facts.reference.name, set()).add(key)
 
@@ -298,7 +311,7 @@ class BoundApis:
             for one in facts.bound:
                 if one.place in self._builtin or one.place in found:
                     continue
-                definition = self.definition(one, facts.export, ends=facts.ends)
+                definition = self.definition(one, facts.export, "ending" if facts.ends else "bound")
                 if definition is not None:
                     found[one.place] = definition
         return found

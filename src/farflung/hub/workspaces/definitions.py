@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from farflung.apis import custom
 from farflung.apis.builtin import BUILTIN
-from farflung.apis.resource import Resource, Subresource
+from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.custom.definition import Definition
 from farflung.hub.kinds import Kind
 from farflung.hub.shapes import shape_of
 from farflung.hub.workspaces.schemas import as_definition
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision
+
+#: as a workspace serves it, as it does while the binding is being deleted, and as the export's view does
+Form = Literal["bound", "ending", "viewed"]
 
 #: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
@@ -31,10 +34,10 @@ def natives() -> Mapping[tuple[str, str, str], Resource]:
 
 
 class BoundDefinition(Definition):
-    def __init__(self, schema: Obj, identity: str, settled: Revision, *, ends: bool = False) -> None:
-        """`identity`: under which objects are stored; `ends`: the binding is being deleted, so nothing is created."""
+    def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
+        """`identity`: under which objects are stored."""
         definition = as_definition(schema)
-        resources = [dressed(one, identity, ends=ends) for one in custom.resources_of(definition)]
+        resources = [dressed(one, identity, form) for one in custom.resources_of(definition)]
         super().__init__(definition, settled, resources)
 
     @property
@@ -47,10 +50,12 @@ class BoundDefinition(Definition):
         return kind if native is None else replace(kind, shape=replace(kind.shape, merging=shape_of(native).schema))
 
 
-def dressed(resource: Resource, identity: str, *, ends: bool) -> Resource:
+def dressed(resource: Resource, identity: str, form: Form) -> Resource:
     resource = replace(resource, identity=identity)
-    if ends:
+    if form == "ending":
         resource = replace(resource, verbs=tuple(verb for verb in resource.verbs if verb != "create"))
+    elif form == "viewed":
+        resource = replace(resource, verbs=ALL_VERBS, subresources=viewed_parts(resource))
     native = natives().get((resource.group, resource.version, resource.plural))
     if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
         return resource
@@ -70,5 +75,6 @@ def careful(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[O
     return printed
 
 
-def without_scale(resource: Resource) -> tuple[Subresource, ...]:
-    return tuple(one for one in resource.subresources if one.name != "scale")
+def viewed_parts(resource: Resource) -> tuple[Subresource, ...]:
+    """What can be reached of an object through a view beside itself: its status, and nothing that grants or starts."""
+    return tuple(one for one in resource.subresources if one.name == "status")

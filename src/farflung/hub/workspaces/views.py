@@ -1,0 +1,165 @@
+"""What the owner of an export sees: its objects in all workspaces that bind it, what those let it see beside them, and
+the bindings themselves.
+
+    /services/apiexport/<cluster>/<export>/clusters/<cluster or *>/…
+
+Nothing else of a workspace can be reached: a kind is in a view because the export has it or claims it, and an object is
+in it because its workspace has bound the export, or has accepted the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.objects import cluster_in, name_in
+from farflung.hub.served import Definitions, Kinds, Served
+from farflung.hub.workspaces.binder import Binder
+from farflung.hub.workspaces.bindings import Offer
+from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, stored_identity
+from farflung.hub.workspaces.claims import Claim, claim_of
+from farflung.hub.workspaces.definitions import BoundDefinition, viewed_parts
+from farflung.machinery.errors import not_found
+
+APIS: Final = "apis.kcp.io"
+BINDINGS: Final = (APIS, "apibindings")
+READING: Final = ("get", "list", "watch")
+
+Sees = Callable[[str], bool]  #: whether an object is seen, by its key
+
+
+class _Made(NamedTuple):
+    definitions: Definitions
+    claims: tuple[Claim, ...]
+    served: Served
+
+
+def export_of(view: str) -> Export:
+    """A view is named after its export: `<cluster>/<export>`."""
+    cluster, _, name = view.partition("/")
+    return Export(cluster, name)
+
+
+class Views:
+    def __init__(self, kinds: Kinds, apis: BoundApis, binder: Binder) -> None:
+        self._kinds = kinds
+        self._apis = apis
+        self._binder = binder
+        self._made: dict[str, _Made] = {}
+
+    # --- kinds ------------------------------------------------------------------------------------
+
+    def served(self, view: str) -> Served:
+        """What is served through a view.  Raises 404 if there is no such export."""
+        offer = self._offer(view)
+        wanted = tuple(claim_of(claim) for claim in offer.claims)
+        definitions: Definitions = (*self._exported(offer), *self._claimed_elsewhere(offer, wanted))
+        made = self._made.get(view)
+        if made is None or (made.definitions, made.claims) != (definitions, wanted):
+            served = Served(self._claimed_here(wanted), definitions, self._kinds.builtin)
+            made = self._made[view] = _Made(definitions, wanted, served)
+        return made.served
+
+    def _offer(self, view: str) -> Offer:
+        export = export_of(view)
+        offer = self._binder.offered(export)
+        if offer is None:
+            self._made.pop(view, None)
+            raise not_found(APIS, "apiexports", export.name)
+        return offer
+
+    def _exported(self, offer: Offer) -> Iterator[BoundDefinition]:
+        builtin = self._kinds.builtin.catalog
+        for one in offer.resources or ():
+            names = one.names
+            if any((other.group, other.plural) == (names.group, names.plural) for other in builtin):
+                continue
+            bound = BoundResource(names.group, names.plural, one.schema, one.uid, offer.identity)
+            definition = self._apis.definition(bound, Export(offer.cluster, offer.name), "viewed")
+            if definition is not None:
+                yield definition
+
+    def _claimed_elsewhere(self, offer: Offer, wanted: tuple[Claim, ...]) -> Iterator[BoundDefinition]:
+        """Kinds of other exports."""
+        own = {(one.names.group, one.names.plural) for one in offer.resources or ()}
+        for claim in wanted:
+            if claim.identity and (claim.group, claim.resource) not in own:
+                definition = self._apis.identified(claim.group, claim.resource, claim.identity, "viewed")
+                if definition is not None:
+                    yield definition
+
+    def _claimed_here(self, wanted: tuple[Claim, ...]) -> Iterator[Resource]:
+        """Kinds that every workspace has; of a workspace's own there is nothing to be seen."""
+        claimed = {(claim.group, claim.resource) for claim in wanted if not claim.identity and claim.group != APIS}
+        for one in self._kinds.builtin.catalog:
+            if (one.group, one.plural) == BINDINGS:
+                yield replace(one, verbs=READING, subresources=())
+            elif (one.group, one.plural) in claimed:
+                yield replace(one, subresources=viewed_parts(one))
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
+        """Whether objects of a kind may be in a view of one cluster at all: if not, the cluster does not have the kind
+        there."""
+        export = export_of(view)
+        bound = tuple(self._apis.bound_to(export, cluster))
+        if (resource.group, resource.plural) == BINDINGS:
+            return bool(bound)
+        return any(
+            _has(facts, resource) or any(True for _ in self._accepted(view, resource, cluster, facts))
+            for facts in bound
+        )
+
+    def sees(self, view: str, resource: Resource) -> Sees:
+        """Which objects of a kind are in a view, whenever it is asked."""
+        export = export_of(view)
+        if (resource.group, resource.plural) == BINDINGS:
+            return lambda key: key in self._apis.of_export(export)
+
+        def seen(key: str) -> bool:
+            cluster, (namespace, name) = cluster_in(key), name_in(key)
+            return any(
+                _has(facts, resource)
+                or any(claim.admits(namespace, name) for claim in self._accepted(view, resource, cluster, facts))
+                for facts in self._apis.bound_to(export, cluster)
+            )
+
+        return seen
+
+    def admits(self, view: str, resource: Resource, cluster: str, namespace: str, name: str) -> bool:
+        """Whether an object of one cluster may be read or written through a view."""
+        key = objects.key(resource, cluster, namespace, name)
+        return cluster != objects.EVERY_CLUSTER and self.sees(view, resource)(key)
+
+    def _accepted(self, view: str, resource: Resource, cluster: str, facts: Facts) -> Iterator[Claim]:
+        """The claims for a kind that a workspace has accepted and that the export still makes."""
+        offer = self._binder.offered(export_of(view))
+        made = {claim_of(claim) for claim in offer.claims} if offer is not None else set()
+        for claim in facts.applied:
+            if claim not in made or (claim.group, claim.resource) != (resource.group, resource.plural):
+                continue
+            if not claim.identity:
+                if not resource.identity and claim.group != APIS and self._is_builtin(resource):
+                    yield claim
+            elif any(_is_claimed(claim, one) for one in self._apis.in_cluster(cluster).values()):
+                yield claim
+
+    def _is_builtin(self, resource: Resource) -> bool:
+        return self._kinds.builtin.catalog.find(resource.group, resource.version, resource.plural) is not None
+
+
+def _has(facts: Facts, resource: Resource) -> bool:
+    """Whether a binding has bound the kind that a view shows."""
+    return any(
+        one.place == (resource.group, resource.plural)
+        and stored_identity(facts.export, one.identity) == resource.identity
+        for one in facts.bound
+    )
+
+
+def _is_claimed(claim: Claim, facts: Facts) -> bool:
+    return any(one.place == (claim.group, claim.resource) and one.identity == claim.identity for one in facts.bound)
