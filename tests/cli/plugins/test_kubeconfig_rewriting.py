@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.cli.plugins import kubeconfig_files, switching
@@ -60,6 +60,7 @@ def foreign(document: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+@settings(max_examples=40)
 @given(st.lists(documents, min_size=1, max_size=3), names)
 def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[str, Any]], context: str) -> None:
     before = copy.deepcopy(files)
@@ -77,6 +78,7 @@ def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[s
         assert parse(render(file), path) == {"apiVersion": "v1", "kind": "Config"} | yaml.safe_load(render(file))
 
 
+@settings(max_examples=40)
 @given(documents, names)
 def test_going_back_twice_leads_to_where_one_was(document: dict[str, Any], context: str) -> None:
     kubeconfig = Kubeconfig({Path("/d/config"): document})
