@@ -14,13 +14,14 @@ from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.auth.user import User
 from farflung.hub.housekeeping.workspaces import Workspaces
-from farflung.hub.workspaces.bootstrap import bootstrap_root
+from farflung.hub.workspaces.bootstrap import ROOT_FOUNDING, shard
+from farflung.hub.workspaces.builtin_types import builtin_types
 from farflung.hub.workspaces.hashes import default_binding_name
 from farflung.hub.workspaces.paths import WORKSPACES, logical_cluster_key, workspace_key
 from farflung.hub.workspaces.states import mark_deleted
 from farflung.hub.workspaces.tenancy import Tenancy
 from farflung.hub.workspaces.types import Export
-from farflung.hub.workspaces.writing import WORKSPACE, Written, kind, rewritten, written
+from farflung.hub.workspaces.writing import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
 from farflung.store.memory import MemoryStore
@@ -62,7 +63,11 @@ class LocalTenancy:
         return await cls(MemoryStore(stamp=objects.stamp)).furnish()
 
     async def furnish(self) -> LocalTenancy:
-        await bootstrap_root(self.store, self.tenancy, URL, self._new_uid)
+        """A root without exports."""
+        await self.tenancy.open_missing(ROOT_FOUNDING)
+        await self.put(SHARD, "root", shard(URL))
+        for obj in builtin_types():
+            await self.put(WORKSPACE_TYPE, "root", obj)
         return self
 
     def bind(self, cluster: str, exports: Sequence[Export], now: str) -> Iterable[Written]:

@@ -10,7 +10,6 @@ from tenancy_harness import ADMIN, SHARD_ADMIN, URL, LocalTenancy, everybody
 
 from farflung.hub.auth.user import User
 from farflung.hub.workspaces import guards
-from farflung.hub.workspaces.bootstrap import bootstrap_root
 from farflung.hub.workspaces.home import Homes
 from farflung.hub.workspaces.writing import WORKSPACE_TYPE
 from farflung.machinery.errors import ApiError, Obj
@@ -260,30 +259,6 @@ async def test_a_name_that_is_no_segment_makes_no_path(local: LocalTenancy, name
         return
     cluster = (await homes.workspace(User(name)))["spec"]["cluster"]
     assert local.clusters.path_of(cluster) == cluster
-
-
-# --- bootstrapping --------------------------------------------------------------------------------
-
-
-async def test_a_second_start_changes_nothing(local: LocalTenancy) -> None:
-    before = local.store.revision
-    await bootstrap_root(local.store, local.tenancy, URL, lambda: "another")
-    assert local.store.revision == before
-
-
-async def test_the_root_is_as_kcps(local: LocalTenancy) -> None:
-    root = local.logical_cluster("root")
-    assert root["metadata"]["annotations"] == {
-        "internal.kcp.io/replicate": "apis.kcp.io,tenancy.kcp.io",
-        "internal.tenancy.kcp.io/type": "root:root",
-        "kcp.io/cluster": "root",
-    }
-    assert root["spec"] == {"directlyDeletable": False}
-    universal = local.object("/tenancy.kcp.io/workspacetypes/root/universal")
-    assert universal["status"]["virtualWorkspaces"] == [
-        {"url": f"{URL}/services/initializingworkspaces/root:universal"}
-    ]
-    assert conditions(universal) == {"Ready": "True", "VirtualWorkspaceURLsReady": "True"}
 
 
 # --- what users may not do ------------------------------------------------------------------------

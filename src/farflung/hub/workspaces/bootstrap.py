@@ -1,36 +1,179 @@
-"""What is there after a start: the root workspace, its shard, its types.
+"""What is there after a start: the root with its types and exports, `root:compute`, and the provider of the edge API.
 
-Whatever is missing is made, whatever is there stays as it is: users may have changed it.
+Whatever is missing is made, whatever is there stays as it is: users may have changed it.  So a start that was
+interrupted is made up for by the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
+from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.kcp import compute, kinds
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.admission.definitions.conditions import CLEANUP, with_status
+from farflung.hub.admission.definitions.defaults import default
+from farflung.hub.auth.user import User
 from farflung.hub.workspaces import guards
-from farflung.hub.workspaces.builtin_types import builtin_types
-from farflung.hub.workspaces.paths import ROOT
-from farflung.hub.workspaces.tenancy import REPLICATE, SHARD, Founding, Tenancy
+from farflung.hub.workspaces.binder import Binder
+from farflung.hub.workspaces.builtin_roles import compute_roles, root_roles
+from farflung.hub.workspaces.builtin_types import BATTERY, CREATE_ONLY, builtin_types
+from farflung.hub.workspaces.exporter import Exporter
+from farflung.hub.workspaces.exports import export_key, schema_key, schema_names
+from farflung.hub.workspaces.paths import ROOT, workspace_key
+from farflung.hub.workspaces.tenancy import REPLICATE, SHARD, Founding, Tenancy, default_namespace
+from farflung.hub.workspaces.types import Export
+from farflung.hub.workspaces.writing import (
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    WORKSPACE,
+    WORKSPACE_TYPE,
+    kind,
+    put_missing,
+    written,
+)
 from farflung.hub.workspaces.writing import SHARD as SHARDS
-from farflung.hub.workspaces.writing import WORKSPACE_TYPE, Written, put_missing, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 
+BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
+COMPUTE: Final = "compute"
+PROVIDER: Final = "espw"  #: the workspace whose export is the edge API
+SCHEMA: Final = kind("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT: Final = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+DEFINITION: Final = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 ROOT_FOUNDING: Final = Founding(ROOT, ROOT, "root:root", (), (), {REPLICATE: "apis.kcp.io,tenancy.kcp.io"})
+AT_ROOT_SHARD: Final[Obj] = {"selector": {"matchLabels": {"name": SHARD}}}
+
+Roles = Iterable[tuple[Obj, Obj]]
 
 
-async def bootstrap_root(store: Store, tenancy: Tenancy, url: str, new_uid: Callable[[], str]) -> None:
-    """The root workspace with its shard and types; its exports come from elsewhere.  `url`: the hub's."""
-    await put_missing(store, _furnishing(url, tenancy.now(), new_uid))
-    await tenancy.open_missing(ROOT_FOUNDING)
+class Bootstrap:
+    def __init__(
+        self,
+        store: Store,
+        tenancy: Tenancy,
+        exporter: Exporter,
+        binder: Binder,
+        *,
+        url: str,
+        new_uid: Callable[[], str],
+    ) -> None:
+        """`url`: of the hub, as its clients see it."""
+        self._store = store
+        self._tenancy = tenancy
+        self._exporter = exporter
+        self._binder = binder
+        self._url = url
+        self._new_uid = new_uid
+
+    async def start(self, *, bare: bool) -> None:
+        """`bare`: without the provider of the edge API."""
+        await self._root()
+        await self._compute()
+        if not bare:
+            await self._provider()
+
+    async def _root(self) -> None:
+        await self._tenancy.open_missing(ROOT_FOUNDING)
+        await self._put(NAMESPACE, ROOT, [default_namespace()])
+        await self._put(SHARDS, ROOT, [shard(self._url)])
+        await self._put(WORKSPACE_TYPE, ROOT, self._types())
+        await self._grant(ROOT, root_roles())
+        for name, described in kinds.EXPORTS.items():
+            await self._export(
+                ROOT, name, partial(map, kinds.resource_schema, described), partial(kinds.api_export, name)
+            )
+        await self._bind_in_root()
+
+    def _types(self) -> Iterator[Obj]:
+        for obj in builtin_types():
+            guards.settle_type(obj, ROOT, ROOT, self._url, self._tenancy.now())
+            yield obj
+
+    async def _bind_in_root(self) -> None:
+        """In the root, bindings are called like their exports."""
+        await self._binder.keep_offers(Export(ROOT, name) for name in kinds.EXPORTS)
+        now = self._tenancy.now()
+        await put_missing(self._store, [self._binder.binding(ROOT, name, ROOT, name, now) for name in kinds.EXPORTS])
+
+    async def _compute(self) -> None:
+        annotations = {BATTERY: "root-compute-workspace", CREATE_ONLY: "true"}
+        spec = {"type": {"name": "universal", "path": ROOT}, "location": AT_ROOT_SHARD}
+        cluster = await self._workspace(COMPUTE, annotations, spec)
+        if cluster:
+            await self._grant(cluster, compute_roles())
+            await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
+
+    async def _provider(self) -> None:
+        cluster = await self._workspace(PROVIDER, {}, {})
+        if cluster:
+            await self._put(DEFINITION, cluster, map(self._definition, edge.KINDS))
+            await self._export(cluster, edge.GROUP, edge_schemas, edge.api_export)
+
+    def _definition(self, name: str) -> Obj:
+        obj = edge.KINDS[name].definition()
+        obj["metadata"] |= {"generation": 1, "finalizers": [CLEANUP]}
+        default(obj)
+        obj["status"] = with_status(obj, (), self._tenancy.now())
+        return obj
+
+    # --- what is missing ------------------------------------------------------------------------------
+
+    async def _put(self, resource: Resource, cluster: str, wanted: Iterable[Obj]) -> None:
+        now = self._tenancy.now()
+        await put_missing(
+            self._store, [written(resource, cluster, obj, uid=self._new_uid(), now=now) for obj in wanted]
+        )
+
+    async def _grant(self, cluster: str, roles: Roles) -> None:
+        for role, binding in roles:
+            await self._put(ROLE, cluster, [role])
+            await self._put(ROLE_BINDING, cluster, [binding])
+
+    async def _export(
+        self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
+    ) -> None:
+        """An export after its schemas.  What is complete is not even looked at."""
+        if self._is_exported(cluster, name):
+            return
+        await self._put(SCHEMA, cluster, map(counted, schemas()))
+        if self._store.get(export_key(cluster, name)) is None:
+            obj = counted(export())
+            await self._exporter.settle(cluster, obj, None, self._tenancy.now())
+            await self._put(EXPORT, cluster, [obj])
+
+    def _is_exported(self, cluster: str, name: str) -> bool:
+        entry = self._store.get(export_key(cluster, name))
+        names: Sequence[str] = () if entry is None else schema_names(objects.decode(entry))
+        return entry is not None and all(self._store.get(schema_key(cluster, one)) for one in names)
+
+    async def _workspace(self, name: str, annotations: Obj, spec: Obj) -> str:
+        """A workspace of the root; its cluster, empty if it is on its way out."""
+        if self._store.get(workspace_key(ROOT, name)) is None:
+            uid, now = self._new_uid(), self._tenancy.now()
+            obj: Obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
+            self._tenancy.admit(ROOT, BOOTSTRAPPER, obj, lambda cluster, name: True)
+            obj["metadata"] |= {"uid": uid, "generation": 1}
+            await self._tenancy.open(ROOT, obj)
+            await put_missing(self._store, [written(WORKSPACE, ROOT, obj, uid=uid, now=now)])
+        cluster = self._tenancy.clusters.child(ROOT, name)
+        found = self._tenancy.clusters.read(cluster) if cluster else None
+        return "" if found is None or found.deleting else cluster
 
 
-def _furnishing(url: str, now: str, new_uid: Callable[[], str]) -> Iterator[Written]:
-    yield written(SHARDS, ROOT, shard(url), uid=new_uid(), now=now)
-    for obj in builtin_types():
-        guards.settle_type(obj, ROOT, ROOT, url, now)
-        yield written(WORKSPACE_TYPE, ROOT, obj, uid=new_uid(), now=now)
+def edge_schemas() -> list[Obj]:
+    return [one.resource_schema() for one in edge.KINDS.values()]
+
+
+def counted(obj: Obj) -> Obj:
+    """With the generation that a new object has."""
+    obj["metadata"].setdefault("generation", 1)
+    return obj
 
 
 def shard(url: str) -> Obj:

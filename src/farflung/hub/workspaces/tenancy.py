@@ -15,13 +15,14 @@ from typing import Final
 import orjson
 
 from farflung.hub import objects
-from farflung.hub.auth.user import ADMINISTRATORS, SERVICE_ACCOUNT, User
+from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.housekeeping.ownership import uid_of
 from farflung.hub.workspaces import hashes, states, types
 from farflung.hub.workspaces.paths import (
     LONGEST,
     PATH,
     ROOT,
+    SYSTEM,
     TYPE,
     WORKSPACE_TYPES,
     Clusters,
@@ -367,14 +368,14 @@ def owner_text(user: User) -> str:
 
 
 def owner_name(text: str) -> str:
-    """The user who may do everything in a workspace, by what was noted.  Nobody, if it was somebody of one cluster
-    only: in another one that name would be somebody else's."""
+    """The user who may do everything in a workspace, by what was noted.  Nobody, if it was the hub itself, or somebody
+    of one cluster only: in another one that name would be somebody else's."""
     try:
         told = orjson.loads(text)
     except orjson.JSONDecodeError:
         return ""
     name = str(told.get("username", ""))
-    return "" if told.get("extra") or name.startswith(SERVICE_ACCOUNT) else name
+    return "" if told.get("extra") or name.startswith(SYSTEM) else name
 
 
 def refusal(workspace: Obj, why: str) -> Exception:
