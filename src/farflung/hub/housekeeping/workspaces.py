@@ -227,10 +227,9 @@ class Workspaces:
 
     async def _mark(self, plan: Clearance) -> None:
         """Whatever must wait is deleted as far as it can be."""
-        workspaces = [entry for entry in plan.workspaces if not is_terminating(entry)]
-        for start in range(0, len(workspaces), TOGETHER):
-            await all_of(self._mark_one(entry) for entry in workspaces[start : start + TOGETHER])
-        await all_of(self._mark_one(entry) for entry in plan.unmarked())
+        waiting = [*(entry for entry in plan.workspaces if not is_terminating(entry)), *plan.unmarked()]
+        for start in range(0, len(waiting), TOGETHER):
+            await all_of(self._mark_one(entry) for entry in waiting[start : start + TOGETHER])
 
     async def _mark_one(self, entry: Entry) -> None:
         obj = objects.decode(entry)
