@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -70,7 +71,7 @@ class LocalApis:
     def __init__(self, store: Store | None = None) -> None:
         self.store = store or MemoryStore(stamp=objects.stamp)
         numbers = itertools.count()
-        self.new_uid = lambda: f"uid-{next(numbers)}"
+        self.new_uid: Callable[[], str] = lambda: f"uid-{next(numbers)}"
         self.clusters = Clusters(self.store)
         self.kinds = kinds_in(self.store, workspace_kinds())
         self.apis = BoundApis(self.store, self.kinds)

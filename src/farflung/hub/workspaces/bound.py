@@ -261,7 +261,7 @@ class BoundApis:
         shared = self._shared
         if len(shared) > 10_000:
             shared.clear()
-        return Facts(*(shared.setdefault(value, value) for value in facts))  # type: ignore[arg-type]
+        return Facts(*(shared.setdefault((type(value), value), value) for value in facts))  # type: ignore[arg-type]
 
     def _note(self, key: str, facts: Facts) -> None:
         self._bindings.setdefault(cluster_in(key), {})[key] = facts
