@@ -13,6 +13,9 @@ from farflung.store.base import ABSENT, Conflict, Store
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that tells every object's cluster
 
+MANAGER: Final = "farflung"  #: who managedFields say it was
+OWNED: Final = ("labels", "annotations")  #: parts of the metadata that have owners
+
 Written = tuple[str, bytes]  #: a key, and the encoded object that is to be there
 
 
@@ -37,9 +40,34 @@ def written(resource: Resource, cluster: str, obj: Obj, *, uid: str, now: str) -
     metadata = obj["metadata"]
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
+    if resource is not ACCOUNT:
+        metadata.setdefault("managedFields", [managed(resource, obj, now)])
     metadata.setdefault("annotations", {})[CLUSTER] = cluster
     key = objects.key(resource, cluster, metadata.get("namespace", ""), metadata["name"])
     return key, objects.encode(resource, obj)
+
+
+def managed(resource: Resource, obj: Obj, now: str) -> Obj:
+    """That the hub set the fields of an object: those of its spec and status, labels and annotations one by one."""
+    fields: Obj = {}
+    for name, value in obj.items():
+        if name == "metadata":
+            value = {part: value[part] for part in OWNED if value.get(part)}
+            fields["f:metadata"] = {f"f:{part}": {".": {}, **owned(value[part])} for part in value}
+        elif name not in ("kind", "apiVersion"):
+            fields[f"f:{name}"] = owned(value) if name in ("spec", "status", "data") else {}
+    return {
+        "manager": MANAGER,
+        "operation": "Update",
+        "apiVersion": resource.api_version,
+        "time": now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+
+def owned(value: Obj) -> Obj:
+    return {f"f:{name}": {} for name in value}
 
 
 async def put_all(store: Store, writes: Iterable[Written]) -> None:
