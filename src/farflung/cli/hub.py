@@ -8,11 +8,12 @@ import gc
 import logging
 import os
 import random
+import secrets
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,7 @@ from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.hub.workspaces.access import WorkspaceAuthorizer
+from farflung.hub.workspaces.platform import in_every_workspace, platform
 from farflung.lib import ids
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
@@ -185,18 +187,34 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
     try:
         administrators = start.ADMINISTRATORS_OF_ALL if settings.workspaces else (PLAIN,)
         admin_tokens = ensure_tokens(directory, administrators, now)
-        kinds = kinds_in(store, Served(BUILTIN))
-        authorizer = WorkspaceAuthorizer(store) if settings.workspaces else Authorizer(store)
+        kinds = kinds_in(store, in_every_workspace() if settings.workspaces else Served(BUILTIN))
         clock = partial(datetime.now, UTC)
+        authorizer = WorkspaceAuthorizer(store) if settings.workspaces else Authorizer(store)
+        workspaces = None
+        if isinstance(authorizer, WorkspaceAuthorizer):
+            workspaces = platform(
+                store,
+                kinds,
+                authorizer,
+                url=settings.url(sockets[0].getsockname()[1]),
+                clock=clock,
+                new_uid=ids.Uids(),
+                random=secrets.token_bytes,
+                authority=certificates.ca_pem.decode(),
+            )
+            await workspaces.bootstrap.start(bare=settings.bare)
         accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
         quotas, uids = Quotas(store), ids.Uids()
         pools, policies = Pools(store), Policies(store, kinds)
         tools = Tools(store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts, policies)
+        if workspaces is not None:
+            tools = replace(tools, annotates=True, extension=workspaces.writes, views=workspaces.views)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
         own_token = ids.new_token()
         tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)
         authenticator = Authenticator(tokens, accounts, clock)
-        hub = Hub(kinds, tools, authenticator, watches, Audit(lines.write))
+        routes = None if workspaces is None else workspaces.routes
+        hub = Hub(kinds, tools, authenticator, watches, Audit(lines.write), routes)
         housekeeping = Housekeeping(
             store,
             kinds,
@@ -208,6 +226,7 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
             event_seconds=settings.event_seconds,
             tokens=accounts,
             signer=certificates,
+            **({} if workspaces is None else start.housekeeping(store, clock, workspaces)),
         )
         await housekeeping.start()
         following = asyncio.create_task(follow_tokens(authenticator), name="tokens")

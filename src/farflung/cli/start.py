@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
-from farflung.hub.workspaces.access import OPERATORS
+from farflung.hub.housekeeping.housekeeping import Part
+from farflung.hub.housekeeping.inside import Inside
+from farflung.hub.housekeeping.inventory import Inventory
+from farflung.hub.housekeeping.workspaces import Workspaces
+from farflung.hub.workspaces.access import OPERATORS, SHARED
+from farflung.hub.workspaces.platform import Platform
+from farflung.hub.workspaces.writing import kind
 from farflung.lib.files import write_private
+from farflung.store.base import Store
 
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
@@ -27,3 +35,18 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     """`url`: where the hub is, without a workspace; `tokens`: by the administrators' names."""
     clusters = {"base": cluster_at(url, ca_pem), "root": cluster_at(f"{url}/clusters/root", ca_pem)}
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
+
+
+SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+
+
+def housekeeping(store: Store, clock: Callable[[], datetime], platform: Platform) -> dict[str, Any]:
+    """What a hub with workspaces keeps in order beside what every hub does.  Its default roles are in one place, and
+    its namespaces come with each workspace."""
+
+    def further(inside: Inside) -> Sequence[Part]:
+        inventory = Inventory(store, inside, clock, platform.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS)
+        return (Workspaces(store, platform.tenancy), inventory)
+
+    return {"clusters": (), "roles_in": SHARED, "further": further}

@@ -26,6 +26,7 @@ from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
 from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.metrics import Metrics
+from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.request import Target, target_of
 from farflung.hub.routing import OneCluster, Place, Routes
 from farflung.hub.served import Kinds
@@ -202,6 +203,8 @@ class Hub:
 
     def _perform(self, call: Call, verb: str | None) -> Answer | Awaitable[Answer]:
         target, resource = call.target, call.resource
+        if target.view:
+            check_seen(call)
         if bool(target.namespace) != resource.namespaced and (target.namespace or target.name):
             if resource.custom:
                 return page_not_found()
@@ -222,6 +225,10 @@ class Hub:
             return self._reviews.answer(call)
         if verb == "list":
             return read.list_(call)
+        if verb == "get" and self._tools.extension is not None:
+            home = self._tools.extension.home(call)
+            if home is not None:
+                return read.get_made(call, home)
         return self._verbs[verb](call)
 
     def _watch(self, call: Call) -> Awaitable[Answer]:
@@ -269,6 +276,17 @@ class Hub:
 def first_part(path: str) -> str:
     """`healthz` of `/healthz/ping`; empty for what is no path (`*`)."""
     return path[1:].partition("/")[0]
+
+
+def check_seen(call: Call) -> None:
+    """Raises 404 for what is not in the view of a request.  Lists and watches leave it out by themselves."""
+    target, views = call.target, call.tools.views
+    if views is None or target.cluster == EVERY_CLUSTER:
+        return
+    if not views.reaches(target.view, call.resource, target.cluster):
+        raise no_such_path()
+    if target.name and not views.sees(target.view, call.resource)(call.key):
+        raise call.not_found()
 
 
 def page_not_found() -> Response:

@@ -156,11 +156,15 @@ class Selection:
     read: Callable[[Entry], Obj] = field(compare=False, default=decode)  #: an object as clients see it
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
+    view: str = ""  #: through which they are seen …
+    sees: Callable[[str], bool] | None = field(compare=False, default=None)  #: … and which those are, by their keys
 
     def __bool__(self) -> bool:
-        return bool(self.labels) or bool(self.fields)
+        return bool(self.labels) or bool(self.fields) or self.sees is not None
 
     def matches(self, entry: Entry) -> bool:
+        if self.sees is not None and not self.sees(entry.key):
+            return False
         if self.labels and not self.labels.matches(labels_of(entry)):
             return False
         return not self.fields or self._fields_match(entry)

@@ -12,6 +12,7 @@ from farflung.cli.plugins.navigation import READY, go, type_of
 from farflung.cli.plugins.session import ROOT, WORKSPACES, Location, Session, parse_server, phase, wait_until
 
 READY_TIMEOUT = 60.0
+NO_BREAK = "\N{NO-BREAK SPACE}"  #: what kcp draws trees with
 
 
 def create(call: Call) -> None:
@@ -109,7 +110,7 @@ def _tree_lines(session: Session, full: bool) -> list[str]:
         name = path if full else path.rpartition(":")[2]
         lines.append(f"{indent}{'└── ' if last else '├── '}{name}")
         children = [f"{path}:{child}" for child in _children(session, path, must_be_seen)]
-        deeper = indent + ("    " if last else "│   ")
+        deeper = indent + ("    " if last else f"│{NO_BREAK}{NO_BREAK} ")
         waiting += [(child, deeper, child == children[-1], False) for child in reversed(children)]
     return lines
 

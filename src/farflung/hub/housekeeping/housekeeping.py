@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.custom.establish import bound_in
@@ -36,12 +36,13 @@ from farflung.hub.housekeeping.events import HOUR, Events
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.kept import KeptKinds, follow
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Namespaces, Pace
-from farflung.hub.housekeeping.protection import Protection
+from farflung.hub.housekeeping.protection import PODS, Protection
 from farflung.hub.housekeeping.quotas import QuotaStatus
 from farflung.hub.housekeeping.roles import DefaultRoles
 from farflung.hub.housekeeping.signing import Signing
 from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.housekeeping.token_secrets import TokenSecrets
+from farflung.hub.housekeeping.work import Work
 from farflung.hub.http.certificates import Certificates
 from farflung.hub.http.messages import Handler
 from farflung.hub.quotas import Quotas
@@ -55,6 +56,21 @@ SERVER: Final = "kube-apiserver"
 PATIENCE: Final = 1.0  #: seconds that a start waits for the first namespaces; a full disk must not keep it for ever
 
 log = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """Something that is kept in order, by looking at one key at a time."""
+
+    @property
+    def work(self) -> Work[Any]: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def no_more(inside: Inside) -> Sequence[Part]:
+    return ()
 
 
 class Housekeeping:
@@ -72,14 +88,18 @@ class Housekeeping:
         quotas: Quotas,
         pace: Pace = USUAL_PACE,
         event_seconds: float = HOUR,
+        clusters: Sequence[str] = (DEFAULT_CLUSTER,),
+        roles_in: str = DEFAULT_CLUSTER,
+        further: Callable[[Inside], Sequence[Part]] = no_more,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
-        Events stay."""
+        Events stay; `clusters`: which have the namespaces that are always there; `roles_in`: where the default roles
+        are; `further`: parts that only some hubs have, which act through the door they are given."""
         kept = KeptKinds(kinds.builtin.catalog)
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
-        self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
-        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [DEFAULT_CLUSTER])
+        self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), clusters)
+        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [roles_in])
         self._aggregation = Aggregation(store, kept, inside)
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
@@ -87,7 +107,7 @@ class Housekeeping:
         definitions = Definitions(store, kept, inside, clock, self._collector, partial(bound_in, kinds))
         secrets = TokenSecrets(store, kept, inside, tokens, authority)
         signing = Signing(store, kept, inside, signer, clock)
-        self._parts = (
+        self._parts: tuple[Part, ...] = (
             self._system,
             self._roles,
             self._aggregation,
@@ -96,10 +116,11 @@ class Housekeeping:
             self._collector,
             definitions,
             QuotaStatus(store, kept, inside, quotas, pace.gather),
-            Protection(store, kept, inside),
+            *([Protection(store, kept, inside)] if kept.has(PODS) else []),
             Events(store, clock, event_seconds),
             secrets,
             signing,
+            *further(inside),
         )
         self._running: asyncio.Task[None] | None = None
 

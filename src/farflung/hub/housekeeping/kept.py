@@ -73,6 +73,10 @@ class KeptKinds:
         """Whether objects at a key are of a kind that is always there."""
         return resource_prefix(key) in self._builtin.by_home
 
+    def has(self, home: str) -> bool:
+        """Whether a kind is always there."""
+        return home in self._builtin.by_home
+
     def builtin(self, home: str) -> Resource:
         """A kind that is always there."""
         return self._builtin.by_home[home]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -42,6 +42,7 @@ class Tools:
     policies: Policies
     annotates: bool = False  #: whether objects say which cluster they are in
     extension: Extension | None = None  #: what else is done as objects are written
+    views: Views | None = None  #: which objects are seen through a view
 
 
 class Extension(Protocol):
@@ -61,6 +62,17 @@ class Extension(Protocol):
 
     def check_deletion(self, call: Call, old: Obj) -> None:
         """Raises ApiError."""
+
+    def home(self, call: Call) -> Awaitable[Obj] | None:
+        """The object of a name that stands for something of the user's own, if it does."""
+
+
+class Views(Protocol):
+    def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
+        """Whether a cluster has a kind in a view at all."""
+
+    def sees(self, view: str, resource: Resource) -> Callable[[str], bool]:
+        """Which objects of a kind are in a view, by their keys."""
 
 
 class Redefined(Exception):
@@ -121,6 +133,11 @@ class Call:
         """Go on with the present definition, if there still is one."""
         if self.resource.custom:
             self.kind = self.tools.kinds.find(self.target) or self.kind
+
+    def sees(self) -> Callable[[str], bool] | None:
+        """Which objects are in the view of the request, by their keys; None for all."""
+        view = self.target.view
+        return self.tools.views.sees(view, self.resource) if view and self.tools.views is not None else None
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

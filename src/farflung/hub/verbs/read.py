@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import orjson
 
+from farflung.hub import objects
 from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer, Response
 from farflung.hub.objects import EVERY_CLUSTER, Selection, decode
@@ -18,7 +19,7 @@ from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.machinery.errors import ApiError, Obj, bad_request, expired
 from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
-from farflung.store.base import Compacted, FutureRevision, Page, Revision
+from farflung.store.base import Compacted, Entry, FutureRevision, Page, Revision
 
 
 def get(call: Call) -> Response:
@@ -27,6 +28,13 @@ def get(call: Call) -> Response:
     if wanted:
         _check_not_future(revision_of(wanted), call)
     return respond.with_entry(call, representation, call.found())
+
+
+async def get_made(call: Call, made: Awaitable[Obj]) -> Response:
+    """An object that is not stored."""
+    representation = respond.negotiated(call, many=False)
+    value = objects.without_revision(objects.encode(call.resource, await made))
+    return respond.with_entry(call, representation, Entry(call.key, value, 0))
 
 
 def list_(call: Call) -> Answer | Awaitable[Answer]:
@@ -66,7 +74,8 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     for term in fields.terms:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
-    return Selection(call.resource, call.kind.read if call.resource.custom else decode, labels, fields)
+    read = call.kind.read if call.resource.custom else decode
+    return Selection(call.resource, read, labels, fields, call.target.view, call.sees())
 
 
 def only_key(call: Call, selection: Selection) -> str:

@@ -19,6 +19,7 @@ from farflung.hub.auth.user import User
 from farflung.hub.routing import Place
 from farflung.hub.workspaces.access import (
     NOWHERE,
+    SYSTEM,
     WILDCARD,
     WorkspaceAuthorizer,
     cluster_without_prefix,
@@ -48,8 +49,8 @@ class WorkspaceRoutes:
         return Place(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
 
     def _named(self, text: str) -> str:
-        if text == WILDCARD:
-            return WILDCARD
+        if text == WILDCARD or text.startswith(SYSTEM):
+            return text if "/" not in text else NOWHERE
         if not is_path(text):
             raise malformed(text)
         return self._clusters.resolve(text) or NOWHERE

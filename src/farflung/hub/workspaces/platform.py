@@ -1,0 +1,71 @@
+"""A hub with workspaces, put together: what finds them, makes them, serves them and takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+
+from farflung.apis.builtin import HUB
+from farflung.apis.kcp import kinds as kcp
+from farflung.hub.custom.definition import Definition
+from farflung.hub.served import Kinds, Served
+from farflung.hub.workspaces.access import WorkspaceAuthorizer
+from farflung.hub.workspaces.binder import Binder
+from farflung.hub.workspaces.bootstrap import Bootstrap
+from farflung.hub.workspaces.bound import BoundApis
+from farflung.hub.workspaces.exporter import Exporter
+from farflung.hub.workspaces.home import Homes
+from farflung.hub.workspaces.routes import WorkspaceRoutes
+from farflung.hub.workspaces.tenancy import Tenancy
+from farflung.hub.workspaces.views import Views
+from farflung.hub.workspaces.writes import WorkspaceWrites
+from farflung.store.base import Store
+
+
+@cache
+def in_every_workspace() -> Served:
+    """Compiled once, however many hubs there are in a process."""
+    return Served(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM])
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    url: str
+    tenancy: Tenancy
+    routes: WorkspaceRoutes
+    views: Views
+    writes: WorkspaceWrites
+    bootstrap: Bootstrap
+
+
+def platform(
+    store: Store,
+    kinds: Kinds,
+    authorizer: WorkspaceAuthorizer,
+    *,
+    url: str,
+    clock: Callable[[], datetime],
+    new_uid: Callable[[], str],
+    random: Callable[[int], bytes],
+    authority: str,
+) -> Platform:
+    """`url`: of the hub, as its clients see it; `random`: so many bytes; `authority`: the hub's CA in PEM."""
+    tenancy = Tenancy(store, url=url, clock=clock, new_uid=new_uid, random=random, authority=authority)
+    clusters = tenancy.clusters
+    exporter = Exporter(store, clusters, url=url, new_uid=new_uid, random=random)
+    apis = BoundApis(store, kinds)
+    binder = Binder(store, kinds, clusters, apis, new_uid=new_uid)
+    tenancy.bind = binder.bind
+    views = Views(kinds, apis, binder)
+    kinds.show(views.served)
+    apis.start()
+    return Platform(
+        url,
+        tenancy,
+        WorkspaceRoutes(clusters, authorizer),
+        views,
+        WorkspaceWrites(tenancy, exporter, binder, Homes(store, tenancy), url),
+        Bootstrap(store, tenancy, exporter, binder, url=url, new_uid=new_uid),
+    )

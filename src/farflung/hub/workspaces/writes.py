@@ -1,0 +1,128 @@
+"""What is done as the kinds of workspaces are written: each of them is complete when its writer is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.verbs.call import Call
+from farflung.hub.workspaces import bindings, guards, schemas
+from farflung.hub.workspaces.binder import Binder
+from farflung.hub.workspaces.exporter import Exporter
+from farflung.hub.workspaces.home import NAME as HOME
+from farflung.hub.workspaces.home import Homes
+from farflung.hub.workspaces.paths import PATH, ROOT
+from farflung.hub.workspaces.tenancy import GROUP, MayUse, Tenancy
+from farflung.machinery.errors import Obj
+
+Place = tuple[str, str]  #: group and plural
+
+WORKSPACES: Final = (GROUP, "workspaces")
+TYPES: Final = (GROUP, "workspacetypes")
+CLUSTERS: Final = ("core.kcp.io", "logicalclusters")
+SCHEMAS: Final = ("apis.kcp.io", "apiresourceschemas")
+EXPORTS: Final = ("apis.kcp.io", "apiexports")
+BINDINGS: Final = ("apis.kcp.io", "apibindings")
+ENDPOINTS: Final = ("apis.kcp.io", "apiexportendpointslices")
+LOCATIONS: Final = ("scheduling.kcp.io", "locations")
+OURS: Final = frozenset({WORKSPACES, TYPES, CLUSTERS, SCHEMAS, EXPORTS, BINDINGS, ENDPOINTS, LOCATIONS})
+
+
+def place_of(call: Call) -> Place | None:
+    """Whose kind it is, if it is one of these: a kind of the same name that somebody else exports is not."""
+    resource = call.resource
+    place = (resource.group, resource.plural)
+    return place if place in OURS and not resource.identity else None
+
+
+class WorkspaceWrites:
+    def __init__(self, tenancy: Tenancy, exporter: Exporter, binder: Binder, homes: Homes, url: str) -> None:
+        self._tenancy = tenancy
+        self._homes = homes
+        self._exporter = exporter
+        self._binder = binder
+        self._url = url
+
+    def home(self, call: Call) -> Awaitable[Obj] | None:
+        target = call.target
+        is_home = target.name == HOME and target.cluster == ROOT and not target.view and place_of(call) == WORKSPACES
+        return self._homes.workspace(call.user) if is_home else None
+
+    # --- before validation ------------------------------------------------------------------------
+
+    def admit(self, call: Call, new: Obj, old: Obj | None) -> None:
+        match place_of(call):
+            case ("tenancy.kcp.io", "workspaces") if old is None:
+                self._tenancy.admit(call.target.cluster, call.user, new, may_use(call))
+            case ("core.kcp.io", "logicalclusters") if old is None:
+                guards.check_new_cluster()
+            case ("apis.kcp.io", "apibindings") if not call.target.subresource:
+                self._binder.admit_binding(call.target.cluster, new)
+            case ("scheduling.kcp.io", "locations"):
+                annotations = new["metadata"].setdefault("annotations", {})
+                annotations[PATH] = self._tenancy.clusters.path_of(call.target.cluster)
+
+    # --- after validation -------------------------------------------------------------------------
+
+    def check(self, call: Call, new: Obj, old: Obj | None) -> None:
+        cluster = call.target.cluster
+        match place_of(call):
+            case ("tenancy.kcp.io", "workspaces") if old is None:
+                self._tenancy.check_new(cluster, call.user, new, may_use(call))
+            case ("tenancy.kcp.io", "workspaces"):
+                guards.check_workspace_change(call.user, new, old or {})
+            case ("tenancy.kcp.io", "workspacetypes") if old is None:
+                guards.check_new_type(new)
+            case ("core.kcp.io", "logicalclusters") if old is not None:
+                guards.check_cluster_change(call.user, new, old)
+            case ("apis.kcp.io", "apiresourceschemas"):
+                schemas.check_new(new) if old is None else schemas.check_change(new, old)
+            case ("apis.kcp.io", "apibindings"):
+                self._check_binding(call, new, old)
+
+    def _check_binding(self, call: Call, new: Obj, old: Obj | None) -> None:
+        reference = bindings.reference_of(new)
+        if reference is None or (old is not None and bindings.reference_of(old) == reference):
+            return
+        verb = "create" if old is None else "update"
+        name = new["metadata"].get("name", "")
+        self._binder.check_may_bind(
+            call.target.cluster, call.user, call.tools.authorizer, name, reference, verb, "APIBinding"
+        )
+
+    # --- before it is written ---------------------------------------------------------------------
+
+    async def settle(self, call: Call, new: Obj, old: Obj | None) -> None:
+        cluster, now = call.target.cluster, call.now()
+        match place_of(call):
+            case ("tenancy.kcp.io", "workspaces") if old is None:
+                await self._tenancy.open(cluster, new)
+            case ("tenancy.kcp.io", "workspacetypes"):
+                path = self._tenancy.clusters.path_of(cluster)
+                guards.settle_type(new, cluster, path, self._url, now)
+            case ("apis.kcp.io", "apiexports"):
+                await self._exporter.settle(cluster, new, old, now)
+            case ("apis.kcp.io", "apiexportendpointslices"):
+                self._exporter.settle_endpoints(cluster, new, now)
+            case ("apis.kcp.io", "apibindings") if "deletionTimestamp" not in new["metadata"]:
+                settled = await self._binder.settle_binding(cluster, new, now)
+                if settled is not new:
+                    new.clear()
+                    new.update(settled)
+
+    def abandon(self, call: Call, new: Obj) -> None:
+        if place_of(call) == WORKSPACES:
+            self._tenancy.abandon(new)
+
+    def check_deletion(self, call: Call, old: Obj) -> None:
+        if place_of(call) == CLUSTERS:
+            guards.check_cluster_deletion(call.target.cluster, call.user, old)
+
+
+def may_use(call: Call) -> MayUse:
+    def allowed(cluster: str, name: str) -> bool:
+        asked = Attributes("use", GROUP, "workspacetypes", name=name)
+        return call.tools.authorizer.decide(cluster, call.user, asked).allowed
+
+    return allowed
