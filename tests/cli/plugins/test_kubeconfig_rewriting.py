@@ -75,7 +75,9 @@ def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[s
     assert kubeconfig.current_context == switching.CURRENT
     assert switching.server_of(kubeconfig, switching.CURRENT) == "https://h/clusters/root:new"
     for file, path in zip(after, kubeconfig.documents, strict=True):
-        assert parse(render(file), path) == {"apiVersion": "v1", "kind": "Config"} | yaml.safe_load(render(file))
+        written = parse(render(file), path)
+        assert written == yaml.safe_load(render(file))
+        assert foreign(written) == {"apiVersion": "v1", "kind": "Config", "preferences": {}} | foreign(file)
 
 
 @settings(max_examples=40)

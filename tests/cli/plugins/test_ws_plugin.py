@@ -195,10 +195,10 @@ def test_a_tree_shows_the_workspaces_below_the_current_one(ws: Plugin, kubeconfi
     hub.add("root", "a1", "root:organization")
     hub.add("root:a1", "a1", "root:universal")
     assert ws("tree").out == (
-        ".\n└── root\n    ├── a1\n    │   └── a1\n    ├── b1\n    │   ├── c1\n    │   ├── c2\n    │   └── c3\n"
+        ".\n└── root\n    ├── a1\n    │__ └── a1\n    ├── b1\n    │__ ├── c1\n    │__ ├── c2\n    │__ └── c3\n"
         "    └── compute\n\n"
-    )
-    assert "    │   ├── root:b1:c2\n" in ws("tree", "-f").out
+    ).replace("_", "\N{NO-BREAK SPACE}")
+    assert " ├── root:b1:c2\n" in ws("tree", "-f").out
     ws("root:a1")
     assert ws("tree") == printed(".\n└── a1\n    └── a1\n\n")
 

@@ -117,7 +117,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
 def render(document: dict[str, Any]) -> str:
     """The text of a file, in the order in which kubectl writes it."""
-    ordered: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"} | document
+    ordered: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}} | document
     for section in BODY:
         if ordered.get(section):
             ordered[section] = sorted(ordered[section], key=_name)
