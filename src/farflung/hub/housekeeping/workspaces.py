@@ -236,6 +236,7 @@ class Workspaces:
         states.mark_deleted(obj, self._tenancy.now())
         home = resource_prefix(entry.key)
         if home == NAMESPACES:
+            del obj["metadata"]["deletionGracePeriodSeconds"]
             obj.setdefault("status", {})["phase"] = "Terminating"
         elif home == WORKSPACES:
             if not obj["metadata"].get("finalizers"):

@@ -6,7 +6,7 @@ interrupted is made up for by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +24,7 @@ from farflung.hub.workspaces.builtin_types import BATTERY, CREATE_ONLY, builtin_
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.exports import export_key, schema_key, schema_names
 from farflung.hub.workspaces.paths import ROOT, workspace_key
-from farflung.hub.workspaces.tenancy import REPLICATE, SHARD, Founding, Tenancy, default_namespace
+from farflung.hub.workspaces.tenancy import NONE, REPLICATE, SHARD, Founding, Tenancy, default_namespace
 from farflung.hub.workspaces.types import Export
 from farflung.hub.workspaces.writing import (
     NAMESPACE,
@@ -104,7 +104,7 @@ class Bootstrap:
     async def _compute(self) -> None:
         annotations = {BATTERY: "root-compute-workspace", CREATE_ONLY: "true"}
         spec = {"type": {"name": "universal", "path": ROOT}, "location": AT_ROOT_SHARD}
-        cluster = await self._workspace(COMPUTE, annotations, spec)
+        cluster = await self._workspace(COMPUTE, annotations, spec, {REPLICATE: "apis.kcp.io"})
         if cluster:
             await self._grant(cluster, compute_roles())
             await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
@@ -152,14 +152,15 @@ class Bootstrap:
         names: Sequence[str] = () if entry is None else schema_names(objects.decode(entry))
         return entry is not None and all(self._store.get(schema_key(cluster, one)) for one in names)
 
-    async def _workspace(self, name: str, annotations: Obj, spec: Obj) -> str:
-        """A workspace of the root; its cluster, empty if it is on its way out."""
+    async def _workspace(self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NONE) -> str:
+        """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
+        says of that."""
         if self._store.get(workspace_key(ROOT, name)) is None:
             uid, now = self._new_uid(), self._tenancy.now()
             obj: Obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
             self._tenancy.admit(ROOT, BOOTSTRAPPER, obj, lambda cluster, name: True)
             obj["metadata"] |= {"uid": uid, "generation": 1}
-            await self._tenancy.open(ROOT, obj)
+            await self._tenancy.open(ROOT, obj, replicated)
             await put_missing(self._store, [written(WORKSPACE, ROOT, obj, uid=uid, now=now)])
         cluster = self._tenancy.clusters.child(ROOT, name)
         found = self._tenancy.clusters.read(cluster) if cluster else None

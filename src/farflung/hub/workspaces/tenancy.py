@@ -7,7 +7,7 @@ reach, which housekeeping removes, and never a Workspace without one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -57,6 +57,7 @@ SHARD: Final = "root"
 SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
 UNIVERSAL: Final = "root:universal"  #: the initializer that makes the namespace `default`
 OURS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that the hub is done with at once
+NONE: Final[Mapping[str, str]] = {}
 AUTHORITY: Final = "kube-root-ca.crt"
 AUTHORITY_TOLD: Final = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
@@ -196,10 +197,10 @@ class Tenancy:
 
     # --- creation ---------------------------------------------------------------------------------
 
-    async def open(self, parent: str, workspace: Obj) -> None:
+    async def open(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> None:
         """Make the cluster of a Workspace that was admitted, and let the Workspace tell of it; whoever called writes
         the Workspace next, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, nothing
-        is made."""
+        is made.  `annotations`: of the LogicalCluster, beside the usual ones."""
         present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
         if present is not None and uid_of(present) != workspace["metadata"]["uid"]:
             return
@@ -208,7 +209,7 @@ class Tenancy:
             return
         cluster = hashes.cluster_name(self._random(hashes.RANDOM_BYTES))
         try:
-            founding = self._founding(parent, workspace, cluster)
+            founding = self._founding(parent, workspace, cluster, annotations)
         except Refused as refused:
             raise refusal(workspace, str(refused)) from None
         logical_cluster = self._logical_cluster(founding)
@@ -243,7 +244,7 @@ class Tenancy:
         labels = {"name": SHARD} if shard is None else objects.labels_of(shard)
         return selector_of(selector).matches(labels)
 
-    def _founding(self, parent: str, workspace: Obj, cluster: str) -> Founding:
+    def _founding(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> Founding:
         metadata, spec = workspace["metadata"], workspace["spec"]
         lineage = self.lineage_of(spec["type"]["path"], spec["type"]["name"])
         kept = {name: text for name, text in metadata["annotations"].items() if name in (states.OWNER, REQUIRED_GROUPS)}
@@ -260,7 +261,7 @@ class Tenancy:
             lineage[-1].qualified,
             types.initializers(lineage),
             types.bindings(lineage),
-            kept,
+            {**kept, **annotations},
             owner_name(metadata["annotations"].get(states.OWNER, "")),
             owner,
         )

@@ -1,0 +1,200 @@
+"""What is there after a start, whatever was there before."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+from apis_harness import URL, workspace_kinds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farflung.hub import objects
+from farflung.hub.custom.registry import kinds_in
+from farflung.hub.workspaces.binder import Binder
+from farflung.hub.workspaces.bootstrap import Bootstrap
+from farflung.hub.workspaces.bound import BoundApis
+from farflung.hub.workspaces.exporter import Exporter
+from farflung.hub.workspaces.tenancy import Tenancy
+from farflung.hub.workspaces.writing import rewritten
+from farflung.machinery.errors import Obj
+from farflung.store.base import Entry, Revision, Store
+from farflung.store.memory import MemoryStore
+
+
+class Started:
+    """A store after the start of a hub on it."""
+
+    def __init__(self, store: Store, seed: str) -> None:
+        self.store = store
+        numbers = itertools.count()
+
+        def new_uid() -> str:
+            return f"uid-{seed}{next(numbers)}"
+
+        def random(size: int) -> bytes:
+            return hashlib.sha256(new_uid().encode()).digest()[:size]
+
+        def clock() -> datetime:
+            return datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+
+        self.tenancy = Tenancy(store, url=URL, clock=clock, new_uid=new_uid, random=random)
+        self.clusters = self.tenancy.clusters
+        self.kinds = kinds_in(store, workspace_kinds())
+        apis = BoundApis(store, self.kinds)
+        apis.start()
+        binder = Binder(store, self.kinds, self.clusters, apis, new_uid)
+        self.tenancy.bind = binder.bind
+        exporter = Exporter(store, self.clusters, url=URL, new_uid=new_uid, random=random)
+        self.bootstrap = Bootstrap(store, self.tenancy, exporter, binder, url=URL, new_uid=new_uid)
+
+    def object(self, key: str) -> Obj:
+        entry = self.store.get(key)
+        assert entry is not None, f"{key} is not there"
+        return objects.decode(entry)
+
+    def names(self, prefix: str) -> list[str]:
+        return [objects.name_in(entry.key)[1] for entry in self.store.list(prefix).entries]
+
+
+async def started(store: Store | None = None, *, bare: bool = True, seed: str = "") -> Started:
+    hub = Started(store or MemoryStore(stamp=objects.stamp), seed)
+    await hub.bootstrap.start(bare=bare)
+    return hub
+
+
+def conditions(obj: Obj) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in obj["status"]["conditions"]}
+
+
+async def test_the_root_is_as_kcps() -> None:
+    hub = await started()
+    root = hub.object("/core.kcp.io/logicalclusters/root/cluster")
+    assert root["metadata"]["annotations"] == {
+        "internal.kcp.io/replicate": "apis.kcp.io,tenancy.kcp.io",
+        "internal.tenancy.kcp.io/type": "root:root",
+        "kcp.io/cluster": "root",
+    }
+    assert root["spec"] == {"directlyDeletable": False}
+    universal = hub.object("/tenancy.kcp.io/workspacetypes/root/universal")
+    assert universal["status"]["virtualWorkspaces"] == [
+        {"url": f"{URL}/services/initializingworkspaces/root:universal"}
+    ]
+    assert conditions(universal) == {"Ready": "True", "VirtualWorkspaceURLsReady": "True"}
+    assert hub.object("/core.kcp.io/shards/root/root")["spec"]["externalURL"] == URL
+    assert hub.names("/tenancy.kcp.io/workspaces/root/") == ["compute"]
+
+
+async def test_the_exports_of_the_root_are_bound_there_under_their_names() -> None:
+    hub = await started()
+    names = hub.names("/apis.kcp.io/apiexports/root/")
+    assert set(names) > {"tenancy.kcp.io", "scheduling.kcp.io", "workload.kcp.io", "shards.core.kcp.io"}
+    assert hub.names("/apis.kcp.io/apibindings/root/") == names
+    for name in names:
+        export = hub.object(f"/apis.kcp.io/apiexports/root/{name}")
+        assert conditions(export) == {"IdentityValid": "True", "VirtualWorkspaceURLsReady": "True"}
+        assert hub.object(f"/apis.kcp.io/apibindings/root/{name}")["status"]["phase"] == "Bound"
+
+
+async def test_compute_exports_kubernetes_to_everybody() -> None:
+    hub = await started()
+    cluster = hub.clusters.resolve("root:compute")
+    workspace = hub.object("/tenancy.kcp.io/workspaces/root/compute")
+    assert workspace["spec"]["type"] == {"name": "universal", "path": "root"}
+    assert workspace["metadata"]["annotations"]["experimental.tenancy.kcp.io/owner"] == (
+        '{"username":"system:kcp:bootstrapper"}'
+    )
+    logical_cluster = hub.object(f"/core.kcp.io/logicalclusters/{cluster}/cluster")
+    assert logical_cluster["metadata"]["annotations"]["internal.kcp.io/replicate"] == "apis.kcp.io"
+    export = hub.object(f"/apis.kcp.io/apiexports/{cluster}/kubernetes")
+    assert export["metadata"]["annotations"]["kcp.io/path"] == "root:compute"
+    assert export["status"]["virtualWorkspaces"] == [{"url": f"{URL}/services/apiexport/{cluster}/kubernetes"}]
+    assert len(hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/")) == 4
+    bindings = [
+        hub.object(f"/apis.kcp.io/apibindings/{cluster}/{name}")
+        for name in hub.names(f"/apis.kcp.io/apibindings/{cluster}/")
+    ]
+    assert len(bindings) == 5
+    assert {binding["status"]["phase"] for binding in bindings} == {"Bound"}
+
+
+async def test_a_hub_that_is_not_bare_provides_the_edge_api() -> None:
+    hub = await started(bare=False)
+    cluster = hub.clusters.resolve("root:espw")
+    assert cluster is not None
+    assert hub.kinds.of(cluster).find("edge.kcp.io", "v1alpha1", "edgeplacements") is not None
+    assert hub.names(f"/apis.kcp.io/apiexports/{cluster}/") == ["edge.kcp.io"]
+    assert (await started()).clusters.resolve("root:espw") is None
+
+
+@pytest.mark.parametrize("bare", [True, False])
+async def test_a_second_start_writes_nothing(bare: bool) -> None:
+    hub = await started(bare=bare)
+    before = hub.store.revision
+    await started(hub.store, bare=bare, seed="again")
+    assert hub.store.revision == before
+
+
+async def test_what_users_changed_stays_and_what_they_removed_comes_back() -> None:
+    hub = await started()
+    kept, gone = "/tenancy.kcp.io/workspacetypes/root/universal", "/tenancy.kcp.io/workspacetypes/root/team"
+    entry = hub.store.get(kept)
+    assert entry is not None
+    changed = objects.decode(entry)
+    changed["spec"]["initializer"] = False
+    await hub.store.put(kept, rewritten(changed), expect=entry.revision)
+    removed = hub.store.get(gone)
+    assert removed is not None
+    await hub.store.delete(gone, expect=removed.revision)
+    await started(hub.store, seed="again")
+    assert hub.object(kept)["spec"]["initializer"] is False
+    assert hub.store.get(gone) is not None
+
+
+class Crash(BaseException):
+    """The power is gone."""
+
+
+class Mortal(MemoryStore):
+    """Writes so often, and then never again."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__(stamp=objects.stamp)
+        self.left = writes
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        if self.left == 0:
+            raise Crash
+        self.left -= 1
+        return await super().put(key, value, expect=expect)
+
+
+def described(hub: Started) -> set[str]:
+    """Everything that is there, but for the names that chance gives."""
+    return {
+        entry.key.rpartition("/")[2].rpartition("-")[0] or entry.key.rpartition("/")[2]
+        for home in hub.store.homes()
+        for entry in hub.store.list(home).entries
+    }
+
+
+@given(st.integers(0, 110))
+@settings(max_examples=15, deadline=None)
+def test_a_start_that_was_stopped_is_made_up_for(writes: int) -> None:
+    async def live() -> None:
+        store = Mortal(writes)
+        with suppress(Crash):
+            await started(store, bare=False)
+        store.left = -1
+        again, whole = await started(store, bare=False, seed="again"), await started(bare=False)
+        for path in ("root:compute", "root:espw"):
+            ours, theirs = again.clusters.resolve(path), whole.clusters.resolve(path)
+            for home in whole.store.homes():
+                assert len(again.names(f"{home}{ours}/")) == len(whole.names(f"{home}{theirs}/")), home
+        assert described(again) == described(whole)
+
+    asyncio.run(live())
