@@ -238,7 +238,7 @@ def test_what_is_no_definition_cannot_be_converted(kubectl_kcp: Plugin, crd: Pat
     )
     assert "must consist of lower case" in kubectl_kcp("crd", "snapshot", "-f", str(crd), "--prefix", "V_1").err
     for number, text in enumerate(
-        ["kind: Location\napiVersion: v1\n", "- 1\n", "a: [\n", CRD.replace("spec:", "x:", 1)]
+        [CRD + CRD, "kind: Location\napiVersion: v1\n", "- 1\n", "a: [\n", CRD.replace("spec:", "x:", 1)]
     ):
         path = tmp_path / f"{number}.yaml"
         path.write_text(text)

@@ -128,9 +128,19 @@ def _text(filename: str) -> str:
 def _documents(text: str) -> Iterator[dict[str, Any]]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """Two documents that nothing separates would be one with every field twice, and half of it would be lost."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            if len(mapping) < len(node.value):
+                raise CommandError("error converting CRD: a field is there twice; documents are separated by ---")
+            return mapping
+
     try:
-        for document in yaml.load_all(text, loader):
+        for document in yaml.load_all(text, Loader):
             if document is None:
                 continue
             if not isinstance(document, dict):
