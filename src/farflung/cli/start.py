@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
+from farflung.hub.housekeeping.bindings import Bindings
+from farflung.hub.housekeeping.collector import Collector
+from farflung.hub.housekeeping.definitions import Definitions
 from farflung.hub.housekeeping.housekeeping import Part
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.inventory import Inventory
@@ -45,8 +48,11 @@ def housekeeping(store: Store, clock: Callable[[], datetime], platform: Platform
     """What a hub with workspaces keeps in order beside what every hub does.  Its default roles are in one place, and
     its namespaces come with each workspace."""
 
-    def further(inside: Inside) -> Sequence[Part]:
+    def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
         inventory = Inventory(store, inside, clock, platform.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS)
-        return (Workspaces(store, platform.tenancy), inventory)
+        bindings = Bindings(
+            store, platform.apis, platform.binder, platform.exporter, inside, clock, collector, definitions.reconsider
+        )
+        return (Workspaces(store, platform.tenancy), inventory, bindings)
 
     return {"clusters": (), "roles_in": SHARED, "further": further}

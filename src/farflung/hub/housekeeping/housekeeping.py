@@ -69,7 +69,11 @@ class Part(Protocol):
     def stop(self) -> None: ...
 
 
-def no_more(inside: Inside) -> Sequence[Part]:
+#: the door to act through, who deals with dependents, and who gives names to definitions → further parts
+Further = Callable[[Inside, Collector, Definitions], Sequence[Part]]
+
+
+def no_more(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
     return ()
 
 
@@ -90,11 +94,11 @@ class Housekeeping:
         event_seconds: float = HOUR,
         clusters: Sequence[str] = (DEFAULT_CLUSTER,),
         roles_in: str = DEFAULT_CLUSTER,
-        further: Callable[[Inside], Sequence[Part]] = no_more,
+        further: Further = no_more,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
         Events stay; `clusters`: which have the namespaces that are always there; `roles_in`: where the default roles
-        are; `further`: parts that only some hubs have, which act through the door they are given."""
+        are; `further`: parts that only some hubs have."""
         kept = KeptKinds(kinds.builtin.catalog)
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
@@ -120,7 +124,7 @@ class Housekeeping:
             Events(store, clock, event_seconds),
             secrets,
             signing,
-            *further(inside),
+            *further(inside, self._collector, definitions),
         )
         self._running: asyncio.Task[None] | None = None
 

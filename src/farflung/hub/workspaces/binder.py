@@ -91,9 +91,7 @@ class Binder:
         finalizers = metadata.get("finalizers") or []
         if bindings.FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
             metadata["finalizers"] = [*finalizers, bindings.FINALIZER]
-        for claim in (binding.get("spec") or {}).get("permissionClaims") or ():
-            if type(claim) is dict and claim.get("group") == "":
-                del claim["group"]
+        bindings.forget_core(binding)
 
     async def settle_binding(self, cluster: str, binding: Obj, now: str) -> Obj:
         """A valid binding as it is to be written: bound, or with the reason why not."""

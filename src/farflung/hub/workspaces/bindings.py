@@ -8,7 +8,7 @@ A binding that was bound once stays so; resources that its export no longer offe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from farflung.hub.workspaces import claims
 from farflung.hub.workspaces.conditions import READY, Verdict, is_met, merged
@@ -76,8 +76,28 @@ class Taken(NamedTuple):
 
 
 def reference_of(binding: Obj) -> Reference | None:
-    export = ((binding.get("spec") or {}).get("reference") or {}).get("export")
-    return None if export is None else Reference(export.get("path") or "", export.get("name") or "")
+    """Of a binding that may be anything: None if it does not say."""
+    return referred(_part(_part(binding, "spec"), "reference").get("export"))
+
+
+def referred(export: Any) -> Reference | None:
+    if type(export) is not dict:
+        return None
+    path, name = export.get("path") or "", export.get("name") or ""
+    return Reference(path, name) if type(path) is str and type(name) is str else None
+
+
+def _part(obj: Obj, name: str) -> Obj:
+    value = obj.get(name)
+    return value if type(value) is dict else {}
+
+
+def forget_core(binding: Obj) -> None:
+    """Claims of a binding that may be anything do not name the core group, which has no name."""
+    found = _part(binding, "spec").get("permissionClaims")
+    for claim in found if type(found) is list else ():
+        if type(claim) is dict and claim.get("group") == "":
+            del claim["group"]
 
 
 def label_of(cluster: str, name: str) -> str:

@@ -38,6 +38,9 @@ class Platform:
     views: Views
     writes: WorkspaceWrites
     bootstrap: Bootstrap
+    apis: BoundApis
+    binder: Binder
+    exporter: Exporter
 
 
 def platform(
@@ -68,4 +71,7 @@ def platform(
         views,
         WorkspaceWrites(tenancy, exporter, binder, Homes(store, tenancy), url),
         Bootstrap(store, tenancy, exporter, binder, url=url, new_uid=new_uid),
+        apis,
+        binder,
+        exporter,
     )

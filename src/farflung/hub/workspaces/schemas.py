@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from farflung.apis.kcp import kinds as kcp
 from farflung.hub.admission.definitions.conditions import APPROVED, approval_state, is_protected
 from farflung.hub.admission.definitions.schemas import too_large
 from farflung.hub.admission.definitions.validation import MOST_VERSIONS, check_names, check_version
@@ -61,6 +62,18 @@ def _version(version: Obj) -> Obj:
 
 def stored_versions(schema: Obj) -> list[str]:
     return [version["name"] for version in schema["spec"]["versions"] if version.get("storage")]
+
+
+#: groups of the hub itself: their objects mean something, wherever they come from
+RESERVED: Final = frozenset(one.group for one in kcp.KINDS.values())
+
+
+def check_definition(definition: Obj) -> None:
+    """A CustomResourceDefinition that a workspace may have of its own.  Raises 403."""
+    group = (definition.get("spec") or {}).get("group", "")
+    if group in RESERVED or group.endswith(f".{GROUP}"):
+        name = definition["metadata"].get("name", "")
+        raise forbidden("apiextensions.k8s.io", "customresourcedefinitions", name, f"{group} is a reserved group")
 
 
 # --- what is refused -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from farflung.hub.workspaces.home import NAME as HOME
 from farflung.hub.workspaces.home import Homes
 from farflung.hub.workspaces.paths import PATH, ROOT
 from farflung.hub.workspaces.tenancy import GROUP, MayUse, Tenancy
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import Obj, forbidden
 
 Place = tuple[str, str]  #: group and plural
 
@@ -26,7 +26,8 @@ EXPORTS: Final = ("apis.kcp.io", "apiexports")
 BINDINGS: Final = ("apis.kcp.io", "apibindings")
 ENDPOINTS: Final = ("apis.kcp.io", "apiexportendpointslices")
 LOCATIONS: Final = ("scheduling.kcp.io", "locations")
-OURS: Final = frozenset({WORKSPACES, TYPES, CLUSTERS, SCHEMAS, EXPORTS, BINDINGS, ENDPOINTS, LOCATIONS})
+DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+OURS: Final = frozenset({WORKSPACES, TYPES, CLUSTERS, SCHEMAS, EXPORTS, BINDINGS, ENDPOINTS, LOCATIONS, DEFINITIONS})
 
 
 def place_of(call: Call) -> Place | None:
@@ -57,7 +58,10 @@ class WorkspaceWrites:
                 self._tenancy.admit(call.target.cluster, call.user, new, may_use(call))
             case ("core.kcp.io", "logicalclusters") if old is None:
                 guards.check_new_cluster()
+            case ("apis.kcp.io", "apiexportendpointslices") if old is None:
+                self._check_endpoints(call, new)
             case ("apis.kcp.io", "apibindings") if not call.target.subresource:
+                self._check_binding(call, new, old)
                 self._binder.admit_binding(call.target.cluster, new)
             case ("scheduling.kcp.io", "locations"):
                 annotations = new["metadata"].setdefault("annotations", {})
@@ -67,6 +71,8 @@ class WorkspaceWrites:
 
     def check(self, call: Call, new: Obj, old: Obj | None) -> None:
         cluster = call.target.cluster
+        if call.target.view and old is None:
+            check_seen(call, new)
         match place_of(call):
             case ("tenancy.kcp.io", "workspaces") if old is None:
                 self._tenancy.check_new(cluster, call.user, new, may_use(call))
@@ -78,8 +84,8 @@ class WorkspaceWrites:
                 guards.check_cluster_change(call.user, new, old)
             case ("apis.kcp.io", "apiresourceschemas"):
                 schemas.check_new(new) if old is None else schemas.check_change(new, old)
-            case ("apis.kcp.io", "apibindings"):
-                self._check_binding(call, new, old)
+            case ("apiextensions.k8s.io", "customresourcedefinitions") if old is None:
+                schemas.check_definition(new)
 
     def _check_binding(self, call: Call, new: Obj, old: Obj | None) -> None:
         reference = bindings.reference_of(new)
@@ -89,6 +95,16 @@ class WorkspaceWrites:
         name = new["metadata"].get("name", "")
         self._binder.check_may_bind(
             call.target.cluster, call.user, call.tools.authorizer, name, reference, verb, "APIBinding"
+        )
+
+    def _check_endpoints(self, call: Call, new: Obj) -> None:
+        spec = new.get("spec")
+        reference = bindings.referred(spec.get("export")) if isinstance(spec, dict) else None
+        if reference is None:
+            return
+        name = new["metadata"].get("name", "")
+        self._binder.check_may_bind(
+            call.target.cluster, call.user, call.tools.authorizer, name, reference, "create", "APIExportEndpointSlice"
         )
 
     # --- before it is written ---------------------------------------------------------------------
@@ -118,6 +134,14 @@ class WorkspaceWrites:
     def check_deletion(self, call: Call, old: Obj) -> None:
         if place_of(call) == CLUSTERS:
             guards.check_cluster_deletion(call.target.cluster, call.user, old)
+
+
+def check_seen(call: Call, new: Obj) -> None:
+    """Whoever makes something through a view must be able to see it there.  Raises 403."""
+    sees = call.sees()
+    name = new["metadata"]["name"]
+    if sees is not None and not sees(call.key_of(name)):
+        raise forbidden(call.resource.group, call.resource.plural, name, "it is not in this view")
 
 
 def may_use(call: Call) -> MayUse:
