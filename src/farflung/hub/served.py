@@ -115,6 +115,7 @@ class Kinds:
         self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
         nothing = Served(())
         self._views: Callable[[str], Served] = lambda view: nothing
+        self._identified: Callable[[Target], Kind | None] = lambda target: None
         self._listeners: list[Callable[[Iterable[Changed]], None]] = []
 
     def of(self, cluster: str) -> Served:
@@ -130,6 +131,8 @@ class Kinds:
         return self._views(view) if view else self.of(cluster)
 
     def find(self, target: Target) -> Kind | None:
+        if ":" in target.plural:
+            return None if target.view else self._identified(target)
         return self.at(target.cluster, target.view).find(target.group, target.version, target.plural)
 
     def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
@@ -173,6 +176,10 @@ class Kinds:
     def show(self, views: Callable[[str], Served]) -> None:
         """What is served through each view, from now on."""
         self._views = views
+
+    def identify(self, find: Callable[[Target], Kind | None]) -> None:
+        """How kinds are found whose plural is followed by a colon and the identity of the export they are from."""
+        self._identified = find
 
     def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
         """Hear which resources changed, as soon as they did."""

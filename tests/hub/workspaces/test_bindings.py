@@ -11,6 +11,7 @@ from apis_harness import DEFINITION, EXPORT, LATER, NOW, SCHEMA, URL, LocalApis,
 
 from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import User
+from farflung.hub.request import Target
 from farflung.hub.workspaces import bindings, claims, conditions, exports
 from farflung.hub.workspaces.binder import API_BINDING
 from farflung.hub.workspaces.bindings import Names, Reference
@@ -371,6 +372,25 @@ async def test_default_bindings_are_bound_as_they_are_written() -> None:
     assert local.kinds.of("c-cons").find("ex.test", "v1", "widgets") is not None
 
 
+async def test_a_kind_is_found_by_its_identity_where_it_is_bound() -> None:
+    local = await provided()
+    binding = await local.bind("c-cons", "w", "root:prov", "ex.test")
+    identity = binding["status"]["boundResources"][0]["schema"]["identityHash"]
+    local.kinds.identify(local.apis.kind)
+
+    def found(cluster: str, plural: str, version: str = "v1", view: str = "") -> bool:
+        return local.kinds.find(Target(cluster, "ex.test", version, plural, view=view)) is not None
+
+    assert found("*", f"widgets:{identity}")
+    assert found("c-cons", f"widgets:{identity}")
+    assert not found("c-prov", f"widgets:{identity}")
+    assert not found("*", f"widgets:{identity}", "v2")
+    assert not found("*", f"widgets:{identity}", view="c-prov/ex.test")
+    assert not found("*", "widgets:deadbeef")
+    assert not found("c-cons", "widgets:")
+    assert not found("*", "widgets")
+
+
 # --- who may bind -------------------------------------------------------------------------------------
 
 NOBODY = User("nobody", ("system:authenticated",))
@@ -475,3 +495,13 @@ def test_a_condition_that_says_what_it_said_keeps_its_time() -> None:
     assert [one["type"] for one in first] == ["Ready", "A", "B"]
     again = conditions.merged(first, [Verdict("B"), Verdict("A", "Why", "otherwise")], LATER)
     assert [one["lastTransitionTime"] for one in again] == [NOW, LATER, NOW]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [None, 5, [], "x", {"reference": 5}, {"reference": {"export": "x"}}, {"reference": {"export": {"name": 5}}}]
+    + [{"permissionClaims": claims_} for claims_ in (5, "x", [5, None, {"group": ""}], {"a": 1})],
+)
+async def test_a_binding_that_is_nonsense_is_left_to_validation(spec: Any) -> None:
+    local = await provided()
+    local.binder.admit_binding("c-cons", {"metadata": {"name": "x"}, "spec": spec})

@@ -114,6 +114,13 @@ def test_what_a_schema_says_never_changes() -> None:
         schemas.check_change(new, old)
 
 
+@pytest.mark.parametrize("group", ["apis.kcp.io", "x.apis.kcp.io", "tenancy.kcp.io", "core.kcp.io"])
+def test_a_workspace_defines_nothing_in_the_groups_of_the_hub(group: str) -> None:
+    with pytest.raises(ApiError, match=f"{group} is a reserved group"):
+        schemas.check_definition({"metadata": {"name": f"widgets.{group}"}, "spec": {"group": group}})
+    schemas.check_definition({"metadata": {"name": "x"}, "spec": {"group": "edge.kcp.io"}})
+
+
 def test_a_schema_is_the_definition_of_a_custom_resource() -> None:
     definition = schemas.as_definition(widget_schema(names={"kind": "Widget", "plural": "widgets"}))
     assert definition["status"]["acceptedNames"] == {

@@ -15,8 +15,9 @@ import msgspec
 
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub import objects
-from farflung.hub.kinds import NEVER
+from farflung.hub.kinds import NEVER, Kind
 from farflung.hub.objects import cluster_in
+from farflung.hub.request import Target
 from farflung.hub.served import Definitions, Kinds
 from farflung.hub.workspaces.bindings import BINDINGS, EXPORT_VALID, Reference
 from farflung.hub.workspaces.claims import Claim, claim_of
@@ -226,6 +227,18 @@ class BoundApis:
         entry = None if export is None else self._store.get(schema_key(export.cluster, one.schema))
         is_that = entry is not None and objects.decode(entry)["metadata"]["uid"] == one.uid
         return entry if is_that else None
+
+    def kind(self, target: Target) -> Kind | None:
+        """The kind of `widgets:<identity>`, in a cluster that has bound it or in all of them."""
+        plural, _, identity = target.plural.partition(":")
+        if target.cluster == objects.EVERY_CLUSTER:
+            definition = self.identified(target.group, plural, identity)
+            is_served = definition is not None and any(one.version == target.version for one in definition.resources)
+            return definition.kind(target.version) if definition is not None and is_served else None
+        bound = (one for facts in self.in_cluster(target.cluster).values() for one in facts.bound)
+        if not any((one.group, one.resource, one.identity) == (target.group, plural, identity) for one in bound):
+            return None
+        return self._kinds.of(target.cluster).find(target.group, target.version, plural)
 
     # --- following --------------------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ def platform(
     tenancy.bind = binder.bind
     views = Views(kinds, apis, binder)
     kinds.show(views.served)
+    kinds.identify(apis.kind)
     apis.start()
     return Platform(
         url,

@@ -19,10 +19,12 @@ from farflung.hub.auth.user import User
 from farflung.hub.routing import Place
 from farflung.hub.workspaces.access import (
     NOWHERE,
+    REFUSED,
     SYSTEM,
     WILDCARD,
     WorkspaceAuthorizer,
     cluster_without_prefix,
+    is_privileged,
     refuse_on_wildcard,
 )
 from farflung.hub.workspaces.paths import Clusters, is_path, malformed
@@ -68,6 +70,8 @@ class WorkspaceRoutes:
         return Place(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+        if ":" in asked.resource and not is_privileged(user):
+            raise refusal(user, asked, REFUSED.reason)  # roles and policies know resources without identities
         if view:
             home, _, export = view.partition("/")
             self._authorizer.check_view(home, export, user, asked)
