@@ -24,9 +24,14 @@ PATIENCE: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccou
 
 async def furnish(call: Call, obj: Obj) -> None:
     """A new object, before it is prepared."""
-    if (call.resource.group, call.resource.kind) == ("", "Pod"):
+    if is_core(call, "Pod"):
         limit_ranges.default_pod(obj, limit_ranges_of(call))
         await furnish_pod(call, obj)
+
+
+def is_core(call: Call, kind: str) -> bool:
+    """Whether it is about a kind of the core group as Kubernetes has it, and not as somebody's schema does."""
+    return not call.resource.group and call.resource.kind == kind and not call.resource.custom
 
 
 def limit_ranges_of(call: Call) -> list[Obj]:
@@ -68,7 +73,7 @@ class Taken:
 
 def reserve(call: Call, obj: Obj, old: Obj | None) -> Taken:
     """Take what the object needs of the cluster's pools."""
-    if (call.resource.group, call.resource.kind) != ("", "Service"):
+    if not is_core(call, "Service"):
         return Taken()
     pool = call.tools.pools.of(call.target.cluster)
     allocated = allocate_service(obj, old, pool)
@@ -83,12 +88,10 @@ def admit(call: Call, obj: Obj, old: Obj | None, taken: Taken) -> None:
 
 def check_limit_ranges(call: Call, obj: Obj, old: Obj | None) -> None:
     """A valid object: does its namespace allow one of this size?"""
-    if call.resource.group:
-        return
     subresource = call.target.subresource
-    if call.resource.kind == "Pod" and (old is None or subresource == "resize"):
+    if is_core(call, "Pod") and (old is None or subresource == "resize"):
         limit_ranges.check_pod(obj, limit_ranges_of(call))
-    elif call.resource.kind == "PersistentVolumeClaim" and not subresource:
+    elif is_core(call, "PersistentVolumeClaim") and not subresource:
         limit_ranges.check_claim(obj, limit_ranges_of(call))
 
 
