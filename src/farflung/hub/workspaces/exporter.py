@@ -73,7 +73,7 @@ class Exporter:
 
     def settle_endpoints(self, cluster: str, endpoints: Obj, now: str) -> None:
         """A valid APIExportEndpointSlice, before it is written."""
-        export = endpoints["spec"]["export"]
+        export = (endpoints.get("spec") or {}).get("export") or {}
         path, name = export.get("path") or "", export.get("name") or ""
         home = self._clusters.resolve(path) if path else cluster
         url = exports.view_url(self._url, home, name) if home and exports.exists(self._store, home, name) else ""

@@ -104,7 +104,9 @@ def refusal(name: str, errors: list[FieldError]) -> ApiError:
 
 def problems(schema: Obj) -> list[FieldError]:
     """Of a schema that has the shape of its kind."""
-    spec, metadata = schema["spec"], schema["metadata"]
+    spec, metadata = schema.get("spec"), schema["metadata"]
+    if not spec:
+        return [required("spec")]
     versions = spec.get("versions") or ()
     if len(versions) > MOST_VERSIONS:
         return [too_many("spec.versions", len(versions), MOST_VERSIONS)]

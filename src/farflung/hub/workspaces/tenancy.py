@@ -162,7 +162,9 @@ class Tenancy:
         annotations[states.OWNER] = owner_text(user)
         self._require_groups(cluster, annotations)
         spec = workspace.setdefault("spec", {})
-        said = spec.get("type") or {}
+        said = (spec.get("type") or {}) if type(spec) is dict else None
+        if type(said) is not dict or any(type(said.get(name, "")) is not str for name in ("name", "path")):
+            return  # which validation refuses
         reference = TypeReference(said.get("name", ""), said.get("path", ""))
         try:
             if not reference.name and not reference.path:
