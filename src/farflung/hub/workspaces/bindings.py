@@ -8,6 +8,7 @@ A binding that was bound once stays so; resources that its export no longer offe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from farflung.hub.workspaces import claims
@@ -100,7 +101,9 @@ def forget_core(binding: Obj) -> None:
             del claim["group"]
 
 
+@lru_cache(maxsize=1024)
 def label_of(cluster: str, name: str) -> str:
+    """What the label of a binding says of its export."""
     return export_label(cluster, name)
 
 
