@@ -25,21 +25,7 @@ UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
 #: what of a namespace's metadata policies are shown
-SHOWN: Final = frozenset(
-    {
-        "name",
-        "generateName",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "finalizers",
-    }
-)
+SHOWN: Final = frozenset(objects.METADATA_ORDER) - {"namespace", "ownerReferences", "managedFields"}
 #: subresources whose bodies are of a kind of their own, which has one form only: apiVersion and kind
 OWN_KINDS: Final = {"scale": (API_VERSION, KIND), "token": ("authentication.k8s.io/v1", "TokenRequest")}
 
@@ -157,7 +143,8 @@ def labels_of(obj: Obj | None) -> Labels | None:
 def stored_form(kind: Kind, obj: Obj) -> Obj:
     """A copy of an object in the form of the rules, as it would be stored."""
     copy: Obj = orjson.loads(orjson.dumps(obj))
-    return orjson.loads(kind.encode(copy))  # type: ignore[no-any-return]
+    encoded: Obj = orjson.loads(kind.encode(copy))
+    return encoded
 
 
 def kind_of(resource: Resource, subresource: str) -> Obj:

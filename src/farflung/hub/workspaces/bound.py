@@ -274,7 +274,7 @@ class BoundApis:
         shared = self._shared
         if len(shared) > 10_000:
             shared.clear()
-        return Facts(*(shared.setdefault((type(value), value), value) for value in facts))  # type: ignore[arg-type]
+        return Facts._make(shared.setdefault((type(value), value), value) for value in facts)
 
     def _note(self, key: str, facts: Facts) -> None:
         self._bindings.setdefault(cluster_in(key), {})[key] = facts
