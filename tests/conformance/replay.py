@@ -107,15 +107,16 @@ def replay_http(hub: HubProcess, recordings: list[Path]) -> Outcome:
     token = hub.directory / "token"
     token.write_text(hub.token)
     command = [sys.executable, TOOLS / "replay.py", "--server", hub.address.geturl(), "--insecure", "-q"]
-    return _outcome([*command, "--token-file", token, *recordings], r"^FAIL (\S+:\d+) ")
+    return outcome([*command, "--token-file", token, *recordings], r"^FAIL (\S+:\d+) ")
 
 
 def replay_kubectl(hub: HubProcess, recordings: list[Path], kubectl: Path) -> Outcome:
     command = [sys.executable, TOOLS / "kubectl_replay.py", "--kubeconfig", golden_kubeconfig(hub)]
-    return _outcome([*command, "--kubectl", kubectl, "--without", WITHOUT, *recordings], r"^  FAIL (\S+:\d+):")
+    return outcome([*command, "--kubectl", kubectl, "--without", WITHOUT, *recordings], r"^  FAIL (\S+:\d+):")
 
 
-def _outcome(command: list[object], failure: str) -> Outcome:
+def outcome(command: list[object], failure: str) -> Outcome:
+    """What a replay says of itself; `failure` finds the names of steps that differ."""
     output = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False).stdout
     counts = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
     if counts is None:
