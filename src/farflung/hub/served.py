@@ -31,10 +31,17 @@ class Served:
     """The kinds of one cluster, each made when it is first asked for, and the documents that describe them."""
 
     def __init__(
-        self, resources: Iterable[Resource], definitions: Iterable[Definition] = (), base: Served | None = None
+        self,
+        resources: Iterable[Resource],
+        definitions: Iterable[Definition] = (),
+        base: Served | None = None,
+        *,
+        open_ended: bool = False,
     ) -> None:
-        """`base`: whose kinds and documents of the built-in resources are used, so that they are made but once."""
+        """`base`: whose kinds and documents of the built-in resources are used, so that they are made but once;
+        `open_ended`: kinds may come from elsewhere, as they may to whoever has this for a base."""
         self._base = base
+        self._open_ended: bool = base._open_ended if base else open_ended
         self._shelf: Shelf = base._shelf if base else Shelf()
         self._definitions: Mapping[Path, Definition] = {
             path_of(resource): definition for definition in definitions for resource in definition.resources
@@ -88,7 +95,7 @@ class Served:
 
     @cached_property
     def documents(self) -> Documents:
-        return Documents(self.catalog)
+        return Documents(self.catalog, open_ended=self._open_ended)
 
     @cached_property
     def openapi(self) -> OpenAPI:

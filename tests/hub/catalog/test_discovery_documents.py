@@ -148,6 +148,31 @@ def test_below_the_core_group_the_server_says_that_it_found_nothing(path):
     assert refused.value.code == 404
 
 
+OPEN_ENDED = Documents(Catalog([*HUB, THINGS]), open_ended=True)
+
+
+@pytest.mark.parametrize("group_version", ["nosuch.io/v1", "apps/v1", "example.com/v9"])
+def test_where_kinds_may_come_from_elsewhere_a_version_is_empty_until_they_do(group_version):
+    assert document(f"/apis/{group_version}", documents=OPEN_ENDED) == {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": [],
+    }
+
+
+@pytest.mark.parametrize("path", ["/apis/rbac.authorization.k8s.io/v9", "/apis/events.k8s.io/v1beta1", "/api/v2"])
+def test_where_kinds_may_come_from_elsewhere_built_in_groups_still_have_their_versions_alone(path):
+    with pytest.raises(ApiError) as refused:
+        answer(path, documents=OPEN_ENDED)
+    assert refused.value.code == 404
+
+
+@pytest.mark.parametrize("path", ["/apis/nosuch.io", "/apis/apps", "/apis/nosuch.io/v1/things/x"])
+def test_where_kinds_may_come_from_elsewhere_a_group_without_any_is_not_there(path):
+    assert answer(path, documents=OPEN_ENDED) is None
+
+
 def test_group_lists_answer_any_method_and_resource_lists_do_not():
     assert document("/apis", method="POST")["kind"] == "APIGroupList"
     with pytest.raises(ApiError) as refused:

@@ -41,6 +41,10 @@ class Catalog:
     def has_group(self, group: str) -> bool:
         return group in self._groups
 
+    def is_builtin(self, group: str) -> bool:
+        """Whether a group is served, and not by definitions alone."""
+        return any(not one.custom for version in self._groups.get(group, {}).values() for one in version)
+
     def versions(self, group: str) -> tuple[str, ...]:
         """The preferred one first; nothing if the group is not served."""
         return tuple(self._groups.get(group, ()))

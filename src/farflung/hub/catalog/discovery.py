@@ -34,10 +34,13 @@ OTHER_PATHS: Final = (
 class Documents:
     """The discovery documents of one catalogue."""
 
-    __slots__ = ("_catalog", "_encoded", "_tags")
+    __slots__ = ("_catalog", "_encoded", "_open_ended", "_tags")
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, open_ended: bool = False) -> None:
+        """`open_ended`: resources may come from elsewhere at any time, so every version of a group that is not built in
+        is there, and may have nothing in it yet."""
         self._catalog = catalog
+        self._open_ended = open_ended
         self._encoded: dict[str, bytes] = {}
         self._tags: dict[str, str] = {}
 
@@ -82,13 +85,22 @@ class Documents:
 
     def _resources(self, request: Request, group: str, version: str) -> Response | None:
         if version not in self._catalog.versions(group):
-            if not group:
-                raise no_such_path()
-            return None
+            return self._nothing(request, group, version)
         if request.method != "GET":
             raise method_not_allowed()
         name = f"/apis/{group}/{version}"
         return self._plain(request, name, lambda: resource_list(self._catalog, group, version))
+
+    def _nothing(self, request: Request, group: str, version: str) -> Response | None:
+        """A version that nothing is in."""
+        if not group or (self._open_ended and self._catalog.is_builtin(group)):
+            raise no_such_path()
+        if not self._open_ended:
+            return None
+        if request.method != "GET":
+            raise method_not_allowed()
+        negotiation.plain(request.headers.get("accept", ""))
+        return Response(200, orjson.dumps(resource_list(self._catalog, group, version)))
 
     def _plain(self, request: Request, name: str, make: Callable[[], Any]) -> Response:
         negotiation.plain(request.headers.get("accept", ""))

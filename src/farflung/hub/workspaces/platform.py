@@ -27,7 +27,7 @@ from farflung.store.base import Store
 @cache
 def in_every_workspace() -> Served:
     """Compiled once, however many hubs there are in a process."""
-    return Served(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM])
+    return Served(HUB, [Definition(kcp.definition(kind), 0) for kind in kcp.SYSTEM], open_ended=True)
 
 
 @dataclass(frozen=True, slots=True)

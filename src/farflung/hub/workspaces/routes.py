@@ -53,7 +53,7 @@ class WorkspaceRoutes:
     def _named(self, text: str) -> str:
         if text == WILDCARD or text.startswith(SYSTEM):
             return text if "/" not in text else NOWHERE
-        if not is_path(text):
+        if text and not is_path(text):
             raise malformed(text)
         return self._clusters.resolve(text) or NOWHERE
 
