@@ -54,14 +54,20 @@ def _number(value: float) -> str:
 
 
 def type_name(value: Any) -> str:
-    """%T of a JSON value that is no number."""
+    """%T of a JSON value."""
     match value:
+        case None:
+            return "<nil>"
         case bool():
             return "bool"
         case str():
             return "string"
         case dict():
             return "map[string]interface {}"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
         case _:
             return "[]interface {}"
 

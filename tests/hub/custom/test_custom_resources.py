@@ -232,6 +232,37 @@ async def test_scale_reads_and_writes_where_the_definition_says(hub: LocalHub) -
     )
 
 
+async def test_numbers_that_scale_could_not_show_are_refused(hub: LocalHub) -> None:
+    scaled = version(status=True, replicas={"x-kubernetes-preserve-unknown-fields": True, "nullable": True})
+    scaled["schema"]["openAPIV3Schema"]["properties"]["status"] = struct(size=INTEGER)
+    scaled["subresources"]["scale"] = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.size",
+        "labelSelectorPath": ".status.size.text",
+    }
+    await hub.create(DEFINITIONS, definition(scaled))
+
+    async def refusal(replicas: Any) -> str:
+        refused = await hub.post(THINGS, thing("bad", replicas=replicas))
+        assert refused.status == 422
+        return refused.message.removeprefix('Thing.example.com "bad" is invalid: .spec.replicas: Invalid value: ')
+
+    unlike = "0: .spec.replicas accessor error:"
+    assert await refusal(-1) == "-1: should be a non-negative integer"
+    assert await refusal(2**31) == "2147483648: should be less than or equal to 2147483647"
+    assert await refusal("x") == f"{unlike} x is of the type string, expected int64"
+    assert await refusal(1.5) == f"{unlike} 1.5 is of the type float64, expected int64"
+    assert await refusal({"a": [1]}) == f"{unlike} map[a:[1]] is of the type map[string]interface {{}}, expected int64"
+    assert await refusal(None) == f"{unlike} <nil> is of the type <nil>, expected int64"
+    await hub.create(THINGS, thing("one", replicas=2**31 - 1))
+    refused = await hub.patch(f"{THINGS}/one/status", {"status": {"size": -1}})
+    assert refused.message == (
+        'Thing.example.com "one" is invalid: [.status.size: Invalid value: -1: should be a non-negative integer, '
+        '.status.size.text: Invalid value: "": .status.size accessor error: -1 is of the type int64, expected '
+        "map[string]interface {}]"
+    )
+
+
 async def test_selectable_fields_select_what_is_served(hub: LocalHub) -> None:
     plain = version(a=STRING, b=STRING)
     await hub.create(DEFINITIONS, definition(plain))

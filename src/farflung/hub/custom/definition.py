@@ -98,10 +98,10 @@ class Definition:
         schema = apply_schema(version.schema, definitions.schema)
         conformer = CustomConformer(version.structural)
         shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
-        rules = rules_of(resource, version.structural, version.validations)
-        stored = replace(resource, version=self._stored)
         paths = self._scales[version.name]
         scaling = None if paths is None else CustomScaling(resource, paths)
+        rules = rules_of(resource, version.structural, version.validations, scaling)
+        stored = replace(resource, version=self._stored)
         return Kind(resource, shape, rules, stored, schema, self._conversion(resource), scaling)
 
     def _conversion(self, resource: Resource) -> Conversion:

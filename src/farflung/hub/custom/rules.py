@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from farflung.apis.resource import Resource
 from farflung.hub.admission.rules import Rules
+from farflung.hub.custom.scale import CustomScaling
 from farflung.machinery import names
 from farflung.machinery.cel.validation import Validations
 from farflung.machinery.errors import FieldError, Obj, invalid_value
@@ -15,14 +16,18 @@ from farflung.machinery.schema.structural.structural import Structural
 STATUS: Final = "status"
 
 
-def rules_of(resource: Resource, structural: Structural, validations: Validations | None) -> Rules:
+def rules_of(
+    resource: Resource, structural: Structural, validations: Validations | None, scaling: CustomScaling | None
+) -> Rules:
     """Defaults are in when these rules are asked: they belong to decoding."""
     has_status = resource.subresource(STATUS) is not None
+    scaled = no_errors if scaling is None else scaling.validate
+    scaled_status = no_errors if scaling is None else scaling.validate_status
 
     def checked(errors: list[FieldError], new: Obj, old: Obj | None) -> list[FieldError]:
         if validations is None:
             return errors
-        if any(is_blocking(error) for error in errors):
+        if is_nameless(new) or any(is_blocking(error) for error in errors):
             return [*errors, UNCHECKED]
         return [*errors, *validations.check(new, old)]
 
@@ -31,9 +36,11 @@ def rules_of(resource: Resource, structural: Structural, validations: Validation
         prepare_create=first_status(structural) if has_status else nothing,
         prepare_update=keep_status if has_status else nothing_of,
         prepare_status=keep_all_but_status,
-        validate_create=lambda new: checked(structural.validate(new), new, None),
-        validate_update=lambda new, old: checked(structural.validate(new, old), new, old),
-        validate_status=lambda new, old: checked(structural.validate_status(new, old), new, old),
+        validate_create=lambda new: checked([*structural.validate(new), *scaled(new)], new, None),
+        validate_update=lambda new, old: checked([*structural.validate(new, old), *scaled(new)], new, old),
+        validate_status=lambda new, old: checked(
+            [*structural.validate_status(new, old), *scaled_status(new)], new, old
+        ),
         unconditional_update=False,
         generation=True,
         another_generation=None if has_status else differs,
@@ -49,6 +56,11 @@ def is_blocking(error: FieldError) -> bool:
     return error.what in BLOCKING or error.reason == "FieldValueTypeInvalid"
 
 
+def is_nameless(obj: Obj) -> bool:
+    """Which is refused before a schema is asked, and blocks the same way."""
+    return not (obj.get("metadata") or {}).get("name")
+
+
 #: said once when an expression might trip over what is wrong already
 UNCHECKED: Final = invalid_value(
     "<nil>",
@@ -56,6 +68,10 @@ UNCHECKED: Final = invalid_value(
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation",
 )
+
+
+def no_errors(obj: Obj) -> Iterable[FieldError]:
+    return ()
 
 
 def nothing(obj: Obj) -> None:

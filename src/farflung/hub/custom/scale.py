@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from farflung.apis.custom import ScalePaths
 from farflung.apis.resource import Resource
 from farflung.hub.admission.scale import a_scale
-from farflung.machinery.errors import Obj, bad_request, invalid, invalid_value
+from farflung.machinery import go_text
+from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, invalid_value
 from farflung.machinery.fields.sets import path
+
+MOST: Final = 2**31 - 1
 
 
 class CustomScaling:
@@ -19,6 +23,17 @@ class CustomScaling:
         self._present = names_of(paths.status_replicas)
         self._selector = names_of(paths.selector)
         self.replicas = path(*self._wanted)
+
+    def validate(self, obj: Obj) -> Iterator[FieldError]:
+        yield from _check_number(obj, self._paths.spec_replicas, self._wanted)
+        yield from self.validate_status(obj)
+
+    def validate_status(self, obj: Obj) -> Iterator[FieldError]:
+        yield from _check_number(obj, self._paths.status_replicas, self._present)
+        if self._selector:
+            wrong = mistyped(obj, self._selector, str)
+            if wrong:
+                yield invalid_value(self._paths.selector, "", wrong)
 
     def scale(self, obj: Obj) -> Obj:
         wanted = value_at(obj, self._wanted)
@@ -58,3 +73,36 @@ def value_at(obj: Obj, names: tuple[str, ...]) -> Any:
             return None
         value = value.get(name)
     return value
+
+
+def _check_number(obj: Obj, said: str, names: tuple[str, ...]) -> Iterator[FieldError]:
+    wrong = mistyped(obj, names, int)
+    if wrong:
+        yield invalid_value(said, 0, wrong)
+        return
+    number = value_at(obj, names) or 0
+    if number < 0:
+        yield invalid_value(said, number, "should be a non-negative integer")
+    elif number > MOST:
+        yield invalid_value(said, number, f"should be less than or equal to {MOST}")
+
+
+def mistyped(obj: Obj, names: tuple[str, ...], wanted: type) -> str:
+    """What keeps from finding a value of some type; empty if it is there, or is not there at all."""
+    value: Any = obj
+    for at, name in enumerate(names):
+        if value is None:
+            return ""
+        if type(value) is not dict:
+            return _misfit(names[:at], value, dict)
+        if name not in value:
+            return ""
+        value = value[name]
+    return "" if type(value) is wanted else _misfit(names, value, wanted)
+
+
+def _misfit(names: tuple[str, ...], value: Any, wanted: type) -> str:
+    where, expected = "".join(f".{name}" for name in names), go_text.type_name(wanted())
+    return (
+        f"{where} accessor error: {go_text.plain(value)} is of the type {go_text.type_name(value)}, expected {expected}"
+    )
