@@ -69,9 +69,9 @@ def test_every_kind_of_the_system_is_in_the_groups_that_every_workspace_has() ->
 
 def test_schemas_and_exports_of_root_have_the_names_that_kcp_gives_them() -> None:
     assert kinds.api_export("tenancy.kcp.io")["spec"]["latestResourceSchemas"] == [
-        "v230116-832a4a55d.workspaces.tenancy.kcp.io",
-        "v230110-89146c99.workspacetypes.tenancy.kcp.io",
         "v221219-c92ed8152.clusterworkspaces.tenancy.kcp.io",
+        "v230110-89146c99.workspacetypes.tenancy.kcp.io",
+        "v230116-832a4a55d.workspaces.tenancy.kcp.io",
     ]
     schema = kinds.resource_schema("SyncTarget")
     assert schema["metadata"]["name"] == "v230109-773b219c.synctargets.workload.kcp.io"

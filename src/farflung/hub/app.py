@@ -171,7 +171,7 @@ class Hub:
             return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
         if kind is None:
-            if target.group and not self._kinds.builtin.catalog.has_group(target.group):
+            if target.group and not self._kinds.builtin.catalog.is_builtin(target.group):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)

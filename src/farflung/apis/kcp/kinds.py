@@ -18,7 +18,7 @@ _SYSTEM: Final = (
     core.LOGICAL_CLUSTER,
 )
 _EXPORTS: Final[Mapping[str, tuple[Described, ...]]] = {
-    "tenancy.kcp.io": (tenancy.WORKSPACE, tenancy.WORKSPACE_TYPE, tenancy.CLUSTER_WORKSPACE),
+    "tenancy.kcp.io": (tenancy.CLUSTER_WORKSPACE, tenancy.WORKSPACE_TYPE, tenancy.WORKSPACE),
     "scheduling.kcp.io": (scheduling.LOCATION, scheduling.PLACEMENT),
     "workload.kcp.io": (workload.SYNC_TARGET,),
     "apiresource.kcp.io": (apiresource.API_RESOURCE_IMPORT, apiresource.NEGOTIATED_API_RESOURCE),

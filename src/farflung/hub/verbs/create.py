@@ -64,6 +64,8 @@ async def create_object(
         own(call, obj, None, owner)
     await arrival.furnish(call, obj)
     set_system_fields(call, obj)
+    if not options.dry_run:
+        set_origin(call, metadata)
     rules.prepare_create(obj)
     arrival.sign(call, obj)
     if extension is not None:
@@ -122,7 +124,6 @@ def set_system_fields(call: Call, obj: Obj) -> None:
     generate_name(call, metadata)
     metadata["uid"] = call.tools.new_uid()
     metadata["creationTimestamp"] = call.now()
-    set_origin(call, metadata)
     if call.kind.rules.generation:
         metadata["generation"] = 1
 

@@ -31,8 +31,8 @@ def get(call: Call) -> Response:
 
 
 async def get_made(call: Call, made: Awaitable[Obj]) -> Response:
-    """An object that is not stored."""
-    representation = respond.negotiated(call, many=False)
+    """An object that is not stored, and of which there are no tables."""
+    representation = Representation(respond.negotiated(call, many=False).media)
     value = objects.without_revision(objects.encode(call.resource, await made))
     return respond.with_entry(call, representation, Entry(call.key, value, 0))
 

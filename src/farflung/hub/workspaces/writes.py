@@ -56,8 +56,6 @@ class WorkspaceWrites:
         match place_of(call):
             case ("tenancy.kcp.io", "workspaces") if old is None:
                 self._tenancy.admit(call.target.cluster, call.user, new, may_use(call))
-            case ("core.kcp.io", "logicalclusters") if old is None:
-                guards.check_new_cluster()
             case ("apis.kcp.io", "apiexportendpointslices") if old is None:
                 self._check_endpoints(call, new)
             case ("apis.kcp.io", "apibindings") if not call.target.subresource:
@@ -80,8 +78,8 @@ class WorkspaceWrites:
                 guards.check_workspace_change(call.user, new, old or {})
             case ("tenancy.kcp.io", "workspacetypes") if old is None:
                 guards.check_new_type(new)
-            case ("core.kcp.io", "logicalclusters") if old is not None:
-                guards.check_cluster_change(call.user, new, old)
+            case ("core.kcp.io", "logicalclusters"):
+                guards.check_cluster_change(call.user, new, old) if old else guards.check_new_cluster()
             case ("apis.kcp.io", "apiresourceschemas"):
                 schemas.check_new(new) if old is None else schemas.check_change(new, old)
             case ("apiextensions.k8s.io", "customresourcedefinitions") if old is None:
