@@ -203,7 +203,8 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
                 authority=certificates.ca_pem.decode(),
             )
             await workspaces.bootstrap.start(bare=settings.bare)
-        accounts = AccountTokens(store, ensure_keys(directory / SIGNING_KEYS), clock, ids.Uids())
+        keys = ensure_keys(directory / SIGNING_KEYS)
+        accounts = AccountTokens(store, keys, clock, ids.Uids(), tell_cluster=settings.workspaces)
         quotas, uids = Quotas(store), ids.Uids()
         pools, policies = Pools(store), Policies(store, kinds)
         tools = Tools(store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts, policies)

@@ -59,7 +59,7 @@ class Tenants:
         store = self.store = MemoryStore(stamp=objects.stamp)
         kinds = kinds_in(store, builtin())
         authorizer = WorkspaceAuthorizer(store)
-        accounts = AccountTokens(store, SigningKeys.new(), lambda: NOW, ids.Uids())
+        accounts = AccountTokens(store, SigningKeys.new(), lambda: NOW, ids.Uids(), tell_cluster=True)
         policies, uids, suffix = Policies(store, kinds), ids.Uids(), ids.random_suffix
         pools, quotas = Pools(store), Quotas(store)
         tools = Tools(store, kinds, pools, quotas, lambda: NOW, uids, suffix, authorizer, accounts, policies, True)
@@ -340,6 +340,13 @@ async def test_a_review_asks_about_ones_own_workspace(tenants: Tenants) -> None:
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
     told = await tenants.send("POST", f"/clusters/{ALICES}/apis/authentication.k8s.io/v1/tokenreviews", asked)
     assert "authenticated" not in told.json["status"] or told.json["status"]["authenticated"] is False
+
+
+async def test_a_review_tells_which_workspace_an_account_is_of(tenants: Tenants) -> None:
+    spec = {"token": await tenants.robot(ALICES)}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    told = await tenants.send("POST", f"/clusters/{ALICES}/apis/authentication.k8s.io/v1/tokenreviews", asked)
+    assert told.json["status"]["user"]["extra"]["authentication.kubernetes.io/cluster-name"] == [ALICES]
 
 
 # --- what a refusal tells -------------------------------------------------------------------------

@@ -14,7 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub import objects
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.custom.registry import kinds_in
+from farflung.hub.workspaces.access import WorkspaceAuthorizer
 from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.bootstrap import Bootstrap
 from farflung.hub.workspaces.bound import BoundApis
@@ -98,6 +101,28 @@ async def test_the_exports_of_the_root_are_bound_there_under_their_names() -> No
         export = hub.object(f"/apis.kcp.io/apiexports/root/{name}")
         assert conditions(export) == {"IdentityValid": "True", "VirtualWorkspaceURLsReady": "True"}
         assert hub.object(f"/apis.kcp.io/apibindings/root/{name}")["status"]["phase"] == "Bound"
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "verb", "allowed"),
+    [
+        ("tenancy.kcp.io", "workspaces", "list", True),
+        ("tenancy.kcp.io", "workspacetypes", "watch", True),
+        ("core.kcp.io", "logicalclusters", "get", True),
+        ("tenancy.kcp.io", "workspaces", "create", False),
+        ("tenancy.kcp.io", "workspaces", "delete", False),
+        ("", "secrets", "list", False),
+        ("apis.kcp.io", "apiexports", "list", False),
+    ],
+)
+async def test_everybody_finds_what_is_right_below_the_root_and_nothing_more(
+    group: str, resource: str, verb: str, allowed: bool
+) -> None:
+    hub = await started()
+    asked = Attributes(verb, group, resource)
+    authorizer = WorkspaceAuthorizer(hub.store)
+    assert authorizer.decide("root", User("ann", (AUTHENTICATED,)), asked).allowed == allowed
+    assert not authorizer.decide("root", ANONYMOUS, asked).allowed
 
 
 async def test_compute_exports_kubernetes_to_everybody() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -38,6 +38,7 @@ from farflung.store.base import Entry, Store
 
 LEEWAY: Final = 60.0  #: seconds by which clocks may differ, and that a marked object may take to go
 EXTRA: Final = "authentication.kubernetes.io/"
+CLUSTER: Final = EXTRA + "cluster-name"
 CREDENTIAL: Final = EXTRA + "credential-id"
 AUDIENCES: Final = (ISSUER,)  #: what a token is for that is to be used here
 INVALIDATED: Final = "service account token has been invalidated"
@@ -73,9 +74,17 @@ class Session:
 
 class AccountTokens:
     def __init__(
-        self, store: Store, keys: SigningKeys, clock: Callable[[], datetime], new_uid: Callable[[], str]
+        self,
+        store: Store,
+        keys: SigningKeys,
+        clock: Callable[[], datetime],
+        new_uid: Callable[[], str],
+        *,
+        tell_cluster: bool = False,
     ) -> None:
+        """`tell_cluster`: which of several clusters an account is in is told of its user."""
         self._store = store
+        self._tell_cluster = tell_cluster
         self._clock = clock
         self._new_uid = new_uid
         self.keys = keys
@@ -100,12 +109,18 @@ class AccountTokens:
         try:
             issuer = issuer_of(said).iss
             if issuer == ISSUER:
-                return session_of(decode(said))
+                return self._told(session_of(decode(said)))
             if issuer == LEGACY_ISSUER:
-                return legacy_session_of(decode_legacy(said), token)
+                return self._told(legacy_session_of(decode_legacy(said), token))
         except msgspec.DecodeError:
             pass
         raise Refused
+
+    def _told(self, session: Session) -> Session:
+        if self._tell_cluster:
+            user = session.user
+            session.user = replace(user, extra=((CLUSTER, (user.cluster,)), *user.extra))
+        return session
 
     def check(self, session: Session) -> None:
         """Raises Refused unless it is good now."""

@@ -37,7 +37,8 @@ def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
 
 
 def root_roles() -> list[tuple[Obj, Obj]]:
-    """Everybody may have a home, and make workspaces of the usual types where they may make any."""
+    """Everybody may have a home, find the workspaces right below the root, though not enter them, and make workspaces
+    of the usual types where they may make any."""
     tenancy = "tenancy.kcp.io"
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
@@ -46,6 +47,12 @@ def root_roles() -> list[tuple[Obj, Obj]]:
             "system:kcp:authenticated:home", AUTHENTICATED, _rule(tenancy, ["workspaces"], ["create", "get"], ["~"])
         ),
         _granted("system:kcp:authenticated:types", AUTHENTICATED, _rule(tenancy, ["workspacetypes"], ["use"], TYPES)),
+        _granted(
+            "system:kcp:authenticated:tenancy-reader",
+            AUTHENTICATED,
+            _rule(tenancy, ["workspaces", "workspacetypes"], READ),
+            _rule("core.kcp.io", ["logicalclusters"], READ),
+        ),
     ]
 
 
