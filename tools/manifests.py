@@ -28,7 +28,8 @@ class Dumper(yaml.SafeDumper):
 
 
 def written(obj: Any) -> str:
-    return "# Made by `make manifests`.\n" + yaml.dump(obj, Dumper=Dumper, sort_keys=False, width=120)
+    """With a line that lets several files follow each other, as `cat` prints them."""
+    return "---\n# Made by `make manifests`.\n" + yaml.dump(obj, Dumper=Dumper, sort_keys=False, width=120)
 
 
 def manifests(provider: str) -> dict[str, str]:

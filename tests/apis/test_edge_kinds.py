@@ -63,6 +63,13 @@ def test_the_manifests_in_config_are_those_of_the_kinds() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", ""), "run `make manifests`"
 
 
+def test_manifests_can_be_put_one_after_the_other() -> None:
+    for folder in ("crds", "exports"):
+        files = sorted((ROOT / "config" / folder).glob("*.yaml"))
+        found = [one for one in yaml.safe_load_all("".join(file.read_text() for file in files)) if one]
+        assert len(found) == len(files) > 1
+
+
 def test_the_workspace_to_import_from_can_be_another() -> None:
     ended = subprocess.run(
         [sys.executable, ROOT / "tools/manifests.py", "--check", "--provider", "root:edge"],
