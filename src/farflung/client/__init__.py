@@ -1,0 +1,1 @@
+"""Talk to any Kubernetes API: ours, kcp's, a real cluster's."""

@@ -1,0 +1,258 @@
+"""The verbs of a Kubernetes API, on plain dicts.  Whatever goes wrong is a ClientError."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+import orjson
+
+from farflung import __version__
+from farflung.client.errors import Garbled, refusal
+from farflung.client.resource import Collection
+from farflung.client.transport import Reply, Request, Transport
+from farflung.machinery.errors import Obj
+
+PAGE: Final = 500  #: objects asked for at once
+WATCH_PATIENCE: Final = 150.0  #: seconds of silence; a server sends a bookmark each minute
+LONGEST_EVENT: Final = 64 * 1024 * 1024  #: bytes of one line of a watch
+USER_AGENT: Final = f"farflung/{__version__}"
+
+
+class PatchType(StrEnum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some objects of a list, as they came."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line of a watch.  Types: ADDED, MODIFIED, DELETED, BOOKMARK, ERROR."""
+
+    type: str
+    object: msgspec.Raw
+
+
+Events = list[Event]
+
+_page = msgspec.json.Decoder(Page)
+_event = msgspec.json.Decoder(Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a collection; nothing said means all."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> dict[str, str]:
+        said = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in said.items() if value}
+
+
+EVERYTHING: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One API: `prefix` is the path of its root, as `/clusters/root:shop`, without a slash at the end."""
+
+    transport: Transport
+    prefix: str = ""
+    manager: str = ""  #: who writes, in managedFields
+
+    def at(self, prefix: str) -> Client:
+        """Another API of the same server."""
+        return replace(self, prefix=prefix)
+
+    def workspace(self, cluster: str) -> Client:
+        """`cluster`: a name, a path, or `*` for all of them."""
+        return self.at(f"/clusters/{cluster}")
+
+    def view(self, url: str, cluster: str = "*") -> Client:
+        """What a view shows of a workspace, or of all that it shows.  The server is the one we talk to already."""
+        return self.at(f"{urlsplit(url).path.rstrip('/')}/clusters/{cluster}")
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def get(self, collection: Collection, name: str, namespace: str = "", subresource: str = "") -> Obj:
+        return await self._object("GET", collection.path(namespace, name, subresource))
+
+    async def list(self, collection: Collection, selection: Selection = EVERYTHING) -> list[Obj]:
+        """All of them.  Raises Expired if that took longer than the server remembers."""
+        found: list[Obj] = []
+        async for page in self.pages(collection, selection):
+            found += [_decoded(item) for item in page.items or ()]
+        return found
+
+    async def pages(
+        self, collection: Collection, selection: Selection = EVERYTHING, *, size: int = PAGE
+    ) -> AsyncIterator[Page]:
+        query = {**selection.query(), "limit": str(size)}
+        path = collection.path(selection.namespace)
+        while True:
+            body = await self._send("GET", path, query)
+            try:
+                page = _page.decode(body)
+            except msgspec.MsgspecError as error:
+                raise Garbled(f"{path} is not a list: {error}") from None
+            yield page
+            if not page.metadata.continue_:
+                return
+            query["continue"] = page.metadata.continue_
+
+    async def watch(
+        self, collection: Collection, since: str, selection: Selection = EVERYTHING, *, seconds: int
+    ) -> AsyncIterator[Events]:
+        """Changes after a resourceVersion, those that arrive together at once, until the server ends it, which it is
+        asked to do after so many seconds."""
+        query = {
+            **selection.query(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": since,
+            "timeoutSeconds": str(seconds),
+        }
+        request = self._request("GET", collection.path(selection.namespace), query, patience=WATCH_PATIENCE)
+        async with self.transport.open(request) as reply:
+            await _check(reply)
+            rest = b""
+            async for chunk in reply.chunks():
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > LONGEST_EVENT:
+                    raise Garbled("an event without an end")
+                events, nonsense = _events_of(lines)
+                if events:
+                    yield events
+                if nonsense is not None:
+                    raise nonsense
+            if rest.strip():
+                raise Garbled("a watch that ends in the middle of an event")
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def create(self, collection: Collection, obj: Obj, namespace: str = "", subresource: str = "") -> Obj:
+        """`subresource`: of the object that `obj` names, as `token` of a ServiceAccount."""
+        name = obj["metadata"]["name"] if subresource else ""
+        return await self._object("POST", collection.path(namespace, name, subresource), body=obj)
+
+    async def update(self, collection: Collection, obj: Obj, subresource: str = "") -> Obj:
+        """With the resourceVersion that `obj` has.  Raises Conflict if it is not that any more."""
+        metadata = obj["metadata"]
+        path = collection.path(metadata.get("namespace", ""), metadata["name"], subresource)
+        return await self._object("PUT", path, body=obj)
+
+    async def patch(
+        self,
+        collection: Collection,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        subresource: str = "",
+        *,
+        how: PatchType = PatchType.MERGE,
+        force: bool = False,
+    ) -> Obj:
+        """`force`: take over fields of others, when applying."""
+        path = collection.path(namespace, name, subresource)
+        query = {"force": "true"} if force else {}
+        return await self._object("PATCH", path, query, body=patch, media=how.value)
+
+    async def apply(self, collection: Collection, obj: Obj, subresource: str = "", *, force: bool = False) -> Obj:
+        metadata = obj["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        return await self.patch(collection, name, obj, namespace, subresource, how=PatchType.APPLY, force=force)
+
+    async def delete(
+        self,
+        collection: Collection,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        version: str = "",
+        propagation: str = "",
+    ) -> None:
+        """Raises Conflict if it is another one by now than `uid` or `version` say."""
+        preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+        options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if propagation:
+            options["propagationPolicy"] = propagation
+        await self._send("DELETE", collection.path(namespace, name), body=options)
+
+    # --- the wire ---------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        media: str = "application/json",
+        patience: float = 60.0,
+    ) -> Request:
+        said = dict(query or {})
+        if self.manager and method in ("POST", "PUT", "PATCH"):
+            said["fieldManager"] = self.manager
+        target = f"{self.prefix}{path}?{urlencode(said)}" if said else f"{self.prefix}{path}"
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        data = b""
+        if body is not None:
+            headers["Content-Type"] = media
+            data = orjson.dumps(body)
+        return Request(method, target, headers, data, patience)
+
+    async def _send(self, method: str, path: str, query: Mapping[str, str] | None = None, **how: Any) -> bytes:
+        async with self.transport.open(self._request(method, path, query, **how)) as reply:
+            await _check(reply)
+            return await reply.read()
+
+    async def _object(self, method: str, path: str, query: Mapping[str, str] | None = None, **how: Any) -> Obj:
+        return _decoded(await self._send(method, path, query, **how))
+
+
+async def _check(reply: Reply) -> None:
+    if not 200 <= reply.status < 300:
+        raise refusal(reply.status, await reply.read(), reply.header("Retry-After"))
+
+
+def _decoded(data: bytes | msgspec.Raw) -> Obj:
+    try:
+        obj = orjson.loads(bytes(data))
+    except orjson.JSONDecodeError as error:
+        raise Garbled(f"not JSON: {error}") from None
+    if not isinstance(obj, dict):
+        raise Garbled("not an object")
+    return obj
+
+
+def _events_of(lines: Sequence[bytes]) -> tuple[Events, Garbled | None]:
+    """The events up to the first line that is none, and what is wrong with that one."""
+    events: Events = []
+    for line in lines:
+        if line.strip():
+            try:
+                events.append(_event.decode(line))
+            except msgspec.MsgspecError as error:
+                return events, Garbled(f"not an event of a watch: {error}")
+    return events, None

@@ -1,0 +1,1 @@
+"""One package for each controller.  They use nothing but the wire API."""

@@ -1,0 +1,1 @@
+"""Remember what an API said, and hear of what changes."""

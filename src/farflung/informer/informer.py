@@ -1,0 +1,74 @@
+"""A cache that a reflector keeps up to date, and those who want to know."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from farflung.client.resource import Collection
+from farflung.client.rest import EVERYTHING, Client, Selection
+from farflung.informer.cache import Cache, Change, Key, Known
+from farflung.informer.reflector import Reflector, Surroundings
+
+T = TypeVar("T")
+
+Listener = Callable[[Change[T]], None]
+Trouble = Callable[[str, Exception], None]
+
+
+class Informer(Generic[T]):
+    """Changes are told in the order in which they happened, each after the cache has it."""
+
+    def __init__(
+        self,
+        client: Client,
+        collection: Collection,
+        decode: Callable[[bytes], T],
+        surroundings: Surroundings,
+        trouble: Trouble,
+        selection: Selection = EVERYTHING,
+    ) -> None:
+        self.collection = collection
+        self.cache: Cache[T] = Cache()
+        self.synced = asyncio.Event()  #: there was a whole list
+        self.trouble = trouble
+        self._decode = decode
+        self._listeners: list[Listener[T]] = []
+        self._reflector = Reflector(client, collection, decode, self, surroundings, selection)
+
+    def subscribe(self, listener: Listener[T]) -> None:
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._reflector.run()
+
+    def assume(self, key: Key, version: int, written: bytes) -> None:
+        """What we wrote ourselves, as the server answered."""
+        self._tell(self.cache.assume(Known(key, version, self._decode(written))))
+
+    # --- what the reflector says ------------------------------------------------------------------
+
+    def replace(self, everything: list[Known[T]], version: int) -> None:
+        changes = self.cache.replace(everything, version)
+        self.synced.set()
+        for change in changes:
+            self._tell(change)
+
+    def apply(self, news: Known[T]) -> None:
+        self._tell(self.cache.apply(news))
+
+    def remove(self, gone: Known[T]) -> None:
+        self._tell(self.cache.remove(gone))
+
+    def hear(self, version: int) -> None:
+        self.cache.hear(version)
+
+    def previous(self, key: Key) -> T | None:
+        return self.cache.get(key)
+
+    def _tell(self, change: Change[T] | None) -> None:
+        if change is not None:
+            for listener in self._listeners:
+                listener(change)

@@ -1,0 +1,193 @@
+"""Keep up with the objects of one kind: list them, watch from there, and start again where that ends.
+
+    LIST ──whole list──► WATCH ──ended──► WATCH from the last version
+      ▲                    └──410, 4xx──► LIST
+      └──anything else: wait, longer each time, and try the same again──┘
+
+What is handed on is a whole list or one change after it; a list that breaks off is never seen by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from farflung.client.errors import ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
+from farflung.client.resource import Collection
+from farflung.client.rest import EVERYTHING, Client, Event, Selection
+from farflung.informer.cache import Key, Known
+from farflung.lib.backoff import Backoff
+
+T = TypeVar("T")
+
+CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
+SHORT: Final = 1.0  #: seconds; a watch that ends sooner and brought nothing is a failure
+WATCH_SECONDS: Final = (300, 600)
+
+
+class Sink(Protocol[T]):
+    """Who hears of it.  Nothing is raised."""
+
+    def replace(self, everything: list[Known[T]], version: int) -> None: ...
+
+    def apply(self, news: Known[T]) -> None: ...
+
+    def remove(self, gone: Known[T]) -> None: ...
+
+    def hear(self, version: int) -> None:
+        """Nothing happened up to this version that was not told."""
+
+    def previous(self, key: Key) -> T | None: ...
+
+    def trouble(self, what: str, error: Exception) -> None:
+        """Something failed and will be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a reflector takes from the world outside."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[], float]  #: between 0 and 1
+    backoff: Backoff
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Headed(msgspec.Struct, frozen=True):
+    """An object, as far as everything that has metadata is alike."""
+
+    metadata: Metadata = Metadata()
+
+
+class Status(msgspec.Struct, frozen=True):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_headed = msgspec.json.Decoder(Headed)
+_status = msgspec.json.Decoder(Status)
+
+
+class Reflector(Generic[T]):
+    def __init__(
+        self,
+        client: Client,
+        collection: Collection,
+        decode: Callable[[bytes], T],
+        sink: Sink[T],
+        surroundings: Surroundings,
+        selection: Selection = EVERYTHING,
+    ) -> None:
+        """`decode` may raise ValueError for an object that makes no sense: then what was known of it stays."""
+        self._client = client
+        self._collection = collection
+        self._decode = decode
+        self._sink = sink
+        self._outside = surroundings
+        self._selection = selection
+        self._since = ""  #: the version to watch from; empty: there is no whole list to go on from
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await (self._watch() if self._since else self._list())
+            except ClientError as error:
+                await self._pause(error)
+
+    async def _pause(self, error: ClientError) -> None:
+        doing = "watch" if self._since else "list"
+        if isinstance(error, Refused) and not isinstance(error, TooMany | Unauthorized) and error.status < 500:
+            self._since = ""
+        if isinstance(error, Expired) and doing == "watch":
+            return  # nothing is wrong: we were away for too long
+        self._failures += 1
+        self._sink.trouble(f"cannot {doing} {self._collection.plural}", error)
+        await self._outside.sleep(max(self._outside.backoff.delay(self._failures), error.retry_after or 0))
+
+    async def _list(self) -> None:
+        found: list[Known[T]] = []
+        version = ""
+        async for page in self._client.pages(self._collection, self._selection):
+            version = page.metadata.resource_version
+            for raw in page.items or ():
+                found.extend(self._known(raw))
+        if not version:
+            raise Garbled("a list without a resourceVersion")
+        self._sink.replace(found, number(version))
+        self._since, self._failures = version, 0
+
+    async def _watch(self) -> None:
+        began, heard = self._outside.monotonic(), False
+        low, high = WATCH_SECONDS
+        seconds = int(low + (high - low) * self._outside.random())
+        watch = self._client.watch(self._collection, self._since, self._selection, seconds=seconds)
+        async for events in watch:
+            for event in events:
+                self._hear(event)
+            heard, self._failures = True, 0
+        if not heard and self._outside.monotonic() - began < SHORT:
+            raise Garbled("a watch that ended at once")
+
+    def _hear(self, event: Event) -> None:
+        if event.type in ("ADDED", "MODIFIED"):
+            for known in self._known(event.object):
+                self._sink.apply(known)
+        elif event.type == "DELETED":
+            key, version = _where(event.object)
+            value = self._sink.previous(key)
+            if value is not None:
+                self._sink.remove(Known(key, number(version), value))
+        elif event.type == "ERROR":
+            raise _told(event.object)
+        elif event.type != "BOOKMARK":
+            raise Garbled(f"an event of the type {event.type[:50]!r}")
+        _, version = _where(event.object)
+        self._sink.hear(number(version))
+        self._since = version
+
+    def _known(self, raw: msgspec.Raw) -> Iterator[Known[T]]:
+        """Nothing if it makes no sense and never did."""
+        key, version = _where(raw)
+        try:
+            value: T | None = self._decode(bytes(raw))
+        except ValueError as error:  # msgspec's and orjson's errors are such
+            self._sink.trouble(f"cannot understand {self._collection.plural} {key}", error)
+            value = self._sink.previous(key)
+        if value is not None:
+            yield Known(key, number(version), value)
+
+
+def _where(raw: msgspec.Raw) -> tuple[Key, str]:
+    try:
+        metadata = _headed.decode(raw).metadata
+    except msgspec.MsgspecError as error:
+        raise Garbled(f"not an object: {error}") from None
+    cluster = (metadata.annotations or {}).get(CLUSTER, "")
+    return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
+
+
+def number(version: str) -> int:
+    if version.isascii() and version.isdigit() and len(version) < 20:
+        return int(version)
+    raise Garbled(f"{version[:50]!r} is not a resourceVersion")
+
+
+def _told(raw: msgspec.Raw) -> ClientError:
+    try:
+        status = _status.decode(raw)
+    except msgspec.MsgspecError:
+        return Garbled("an ERROR event without a Status")
+    return refused(status.code, {"reason": status.reason, "message": status.message})

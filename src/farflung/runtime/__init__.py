@@ -1,0 +1,1 @@
+"""Run controllers: queues, workers, leadership, and what a process shows of itself."""

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.informer.cache import Cache, Change, Key, Known
+
+
+def key(name: str) -> Key:
+    return Key("c", "", name)
+
+
+def known(name: str, version: int, value: str = "") -> Known[str]:
+    return Known(key(name), version, value or f"{name}{version}")
+
+
+def test_a_key_reads_as_the_clients_of_kcp_write_it() -> None:
+    assert str(Key("2rp1", "", "location-g")) == "2rp1|location-g"
+    assert str(Key("2rp1", "ns", "a")) == "2rp1|ns/a"
+    assert str(Key("", "ns", "a")) == "ns/a"
+
+
+def test_what_is_older_than_what_is_known_is_no_news() -> None:
+    cache: Cache[str] = Cache()
+    assert cache.apply(known("a", 5)) == Change(key("a"), None, "a5")
+    assert cache.apply(known("a", 5)) is None
+    assert cache.apply(known("a", 4)) is None
+    assert cache.apply(known("a", 6)) == Change(key("a"), "a5", "a6")
+
+
+def test_what_was_written_is_known_at_once_and_heard_of_later_without_news() -> None:
+    cache: Cache[str] = Cache()
+    cache.replace([known("a", 5)], 5)
+    assert cache.assume(known("a", 9)) == Change(key("a"), "a5", "a9")
+    assert cache.apply(known("a", 8)) is None
+    assert cache.apply(known("a", 9)) is None
+
+
+def test_what_was_written_does_not_come_back_if_its_deletion_was_heard_of_first() -> None:
+    cache: Cache[str] = Cache()
+    cache.apply(known("a", 5))
+    cache.remove(known("a", 7))
+    assert cache.assume(known("a", 6)) is None
+    assert key("a") not in cache
+
+
+def test_the_deletion_of_an_earlier_one_of_that_name_is_no_news() -> None:
+    cache: Cache[str] = Cache()
+    cache.assume(known("a", 9))
+    assert cache.remove(known("a", 8)) is None
+    assert cache[key("a")] == "a9"
+
+
+lists = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4)).map(
+    lambda found: [known(name, version) for name, version in found.items()]
+)
+
+
+@given(lists, lists)
+def test_the_changes_of_a_new_list_lead_from_what_was_known_to_what_is(
+    before: list[Known[str]], after: list[Known[str]]
+) -> None:
+    cache: Cache[str] = Cache()
+    cache.replace(before, 10)
+    world = dict(cache)
+    for change in cache.replace(after, 20):
+        assert world.get(change.key) == change.old
+        assert change.old != change.new
+        if change.new is None:
+            del world[change.key]
+        else:
+            world[change.key] = change.new
+    assert world == dict(cache) == {one.key: one.value for one in after}
