@@ -157,13 +157,13 @@ class Selection:
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
     view: str = ""  #: through which they are seen …
-    sees: Callable[[str], bool] | None = field(compare=False, default=None)  #: … and which those are, by their keys
+    shows: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … and which those are
 
     def __bool__(self) -> bool:
-        return bool(self.labels) or bool(self.fields) or self.sees is not None
+        return bool(self.labels) or bool(self.fields) or self.shows is not None
 
     def matches(self, entry: Entry) -> bool:
-        if self.sees is not None and not self.sees(entry.key):
+        if self.shows is not None and not self.shows(entry):
             return False
         if self.labels and not self.labels.matches(labels_of(entry)):
             return False

@@ -21,6 +21,9 @@ class Routes(Protocol):
     def place(self, path: str, user: User) -> Place:
         """Raises 403 for a cluster that is not there, as for one that the user may not enter."""
 
+    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+        """Where a request for a view goes in the end, and as whose.  Raises 403."""
+
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         """Raises 403 for what the user may not do there."""
 
@@ -33,6 +36,9 @@ class OneCluster:
 
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         self._authorizer.check(cluster, user, asked)
+
+    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+        return place, user
 
     def place(self, path: str, user: User) -> Place:
         cluster, rest = split_cluster(path)

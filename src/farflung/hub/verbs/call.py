@@ -74,6 +74,9 @@ class Views(Protocol):
     def sees(self, view: str, resource: Resource) -> Callable[[str], bool]:
         """Which objects of a kind are in a view, by their keys."""
 
+    def shows(self, view: str, resource: Resource) -> Callable[[Entry], bool]:
+        """Which objects of a kind are in a view, as they are or were."""
+
 
 class Redefined(Exception):
     """A custom resource was redefined while a request for it was under way: the request is to be begun anew."""
@@ -138,6 +141,11 @@ class Call:
         """Which objects are in the view of the request, by their keys; None for all."""
         view = self.target.view
         return self.tools.views.sees(view, self.resource) if view and self.tools.views is not None else None
+
+    def shows(self) -> Callable[[Entry], bool] | None:
+        """The same, as they are or were."""
+        view = self.target.view
+        return self.tools.views.shows(view, self.resource) if view and self.tools.views is not None else None
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

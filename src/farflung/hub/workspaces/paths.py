@@ -16,9 +16,10 @@ from typing import Final
 
 import msgspec
 
+from farflung.hub.objects import cluster_in
 from farflung.hub.workspaces.hashes import home_cluster_name
 from farflung.machinery.errors import ApiError, bad_request
-from farflung.store.base import Store
+from farflung.store.base import Entry, Store
 
 ROOT: Final = "root"
 WILDCARD: Final = "*"
@@ -97,6 +98,7 @@ class _LogicalClusterSpec(msgspec.Struct, gc=False):
 
 class _LogicalClusterStatus(msgspec.Struct, gc=False):
     phase: str = ""
+    initializers: tuple[str, ...] | None = None
 
 
 class _LogicalCluster(msgspec.Struct, gc=False):
@@ -118,6 +120,21 @@ class Cluster(msgspec.Struct, frozen=True):
     deleting: bool
     annotations: dict[str, str]
     owner: Owner | None = None  #: the Workspace it belongs to; roots and homes have none
+    initializers: tuple[str, ...] = ()  #: whom it waits for
+
+
+def read_cluster(entry: Entry) -> Cluster:
+    """By its LogicalCluster."""
+    seen = _read_logical_cluster(entry.value)
+    metadata, status = seen.metadata, seen.status
+    return Cluster(
+        cluster_in(entry.key),
+        "" if status is None else status.phase,
+        metadata.deletionTimestamp is not None,
+        metadata.annotations or {},
+        None if seen.spec is None else seen.spec.owner,
+        () if status is None else status.initializers or (),
+    )
 
 
 class Clusters:
@@ -129,13 +146,7 @@ class Clusters:
 
     def read(self, cluster: str) -> Cluster | None:
         entry = self._store.get(logical_cluster_key(cluster))
-        if entry is None:
-            return None
-        seen = _read_logical_cluster(entry.value)
-        owner = None if seen.spec is None else seen.spec.owner
-        metadata = seen.metadata
-        phase = "" if seen.status is None else seen.status.phase
-        return Cluster(cluster, phase, metadata.deletionTimestamp is not None, metadata.annotations or {}, owner)
+        return None if entry is None else read_cluster(entry)
 
     def resolve(self, text: str) -> str | None:
         """The name of the cluster that a name or path means; None if there is none (or it is neither)."""

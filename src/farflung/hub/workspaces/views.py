@@ -23,12 +23,14 @@ from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Fact
 from farflung.hub.workspaces.claims import Claim, claim_of
 from farflung.hub.workspaces.definitions import BoundDefinition, viewed_parts
 from farflung.machinery.errors import not_found
+from farflung.store.base import Entry
 
 APIS: Final = "apis.kcp.io"
 BINDINGS: Final = (APIS, "apibindings")
 READING: Final = ("get", "list", "watch")
 
 Sees = Callable[[str], bool]  #: whether an object is seen, by its key
+Shows = Callable[[Entry], bool]  #: whether it was seen, as it was
 
 
 class _Made(NamedTuple):
@@ -129,6 +131,11 @@ class Views:
             )
 
         return seen
+
+    def shows(self, view: str, resource: Resource) -> Shows:
+        """Which states of them: all, because none changes what its workspace has bound or accepted."""
+        seen = self.sees(view, resource)
+        return lambda entry: seen(entry.key)
 
     def admits(self, view: str, resource: Resource, cluster: str, namespace: str, name: str) -> bool:
         """Whether an object of one cluster may be read or written through a view."""
