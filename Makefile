@@ -34,6 +34,7 @@ conformance: setup  ## replay the recordings of a real kube-apiserver in ../shar
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py
+	$(BIN)/python bench/workspaces.py
 
 manifests: setup  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
 	$(BIN)/python tools/manifests.py $(if $(PROVIDER),--provider $(PROVIDER))

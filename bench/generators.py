@@ -17,7 +17,7 @@ from typing import Protocol
 
 import orjson
 import uvloop
-from client import Server, ask, load
+from http_client import Server, ask, load
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT.parent / "shared/tools/kbench/main.go"

@@ -10,8 +10,6 @@ time per request, of the hub alone, moves less.
 from __future__ import annotations
 
 import argparse
-import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,8 +20,9 @@ from typing import TypeVar
 
 import rights_and_kinds
 import uvloop
-from client import Heard, Server, ask, hear
-from generators import SIZE, Generator, Rate, choose, configmap, configmaps, object_name, percentile
+from figures import Figures, allow_many_connections
+from generators import SIZE, Generator, choose, configmap, configmaps, object_name
+from http_client import Heard, Server, ask, hear
 from hub_process import HubProcess
 
 T = TypeVar("T")
@@ -47,21 +46,6 @@ WHOLE = Extent(
 QUICK = Extent(
     objects=20_000, listed=10_000, one_by_one=500, gets=5_000, watchers=500, events=10, roles=1_000, things=3_000
 )
-
-
-class Figures:
-    """Lines of a table, each printed as soon as it is known."""
-
-    def show(self, figure: str, measured: str, target: str = "", remark: str = "") -> None:
-        print(f"{figure:<46} {measured:>14}   {target:<16} {remark}".rstrip(), flush=True)
-
-    def show_rate(self, figure: str, rate: Rate, cpu: float, target: str = "") -> None:
-        remark = f"{cpu * 1e6:4.0f} µs CPU each, p50 {rate.p50:.1f} ms, p99 {rate.p99:.1f} ms"
-        self.show(figure, f"{rate.per_second:,.0f}/s", target, remark)
-
-    def show_delays(self, figure: str, heard: Heard, target: str = "") -> None:
-        p50, p99 = percentile(heard.delays, 50), percentile(heard.delays, 99)
-        self.show(figure, f"{p50:.1f} / {p99:.1f} ms", target, f"{heard.cpu * 1e6:4.0f} µs CPU for each event heard")
 
 
 class Bench:
@@ -188,21 +172,13 @@ class Bench:
         self._figures.show("resident memory after that", f"{self._hub.resident_megabytes():.0f} MB")
 
 
-def allow_many_connections() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--quick", action="store_true", help="fewer objects, fewer watchers")
     extent = QUICK if arguments.parse_args().quick else WHOLE
     allow_many_connections()
     figures = Figures()
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before we began: a busy machine makes all of this worse"
-    )
-    figures.show("figure", "measured", "target")
+    figures.begin("target")
     with tempfile.TemporaryDirectory(prefix="farflung-bench-") as directory:
         started = time.perf_counter()
         Bench(Path(directory), extent, figures).run()

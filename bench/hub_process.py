@@ -20,11 +20,12 @@ TICK = os.sysconf("SC_CLK_TCK")
 class HubProcess:
     """`seconds_to_ready` counts from before the process exists to the line that says it serves."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, command: str = "hub") -> None:
+        """`command`: of `farflung`."""
         started = time.perf_counter()
         self._log = (directory.parent / f"{directory.name}.log").open("ab")
         self._process = subprocess.Popen(
-            [COMMAND, "hub", "--root-directory", directory, "--port", "0"],
+            [COMMAND, command, "--root-directory", directory, "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
@@ -32,7 +33,7 @@ class HubProcess:
         self.url = self._read_url()
         self.seconds_to_ready = time.perf_counter() - started
         config = yaml.safe_load((directory / "admin.kubeconfig").read_text())
-        self.token: str = config["users"][0]["user"]["token"]
+        self.token: str = config["users"][-1]["user"]["token"]  # of who may do most
         self.certificate_authority = directory.parent / f"{directory.name}.ca.crt"
         authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
         self.certificate_authority.write_bytes(base64.b64decode(authority))

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 import uvloop
-from client import Connection, Server, ask, load
 from generators import Rate, choose, percentile
+from http_client import Connection, Server, ask, load
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

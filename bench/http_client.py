@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import httptools
 
 HANDSHAKES = 32  #: under way at once
+PLAIN = "application/json"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 EVENT = b'"name":"event-'  #: in every object whose way to the watchers is measured
 
 R = TypeVar("R", bound="Reader")
@@ -37,12 +39,12 @@ class Server:
         _, made = await loop.create_connection(protocol, address.hostname, address.port, ssl=self._context)
         return made
 
-    def head(self, method: str, path: str, size: int = 0) -> bytes:
+    def head(self, method: str, path: str, size: int = 0, accept: str = PLAIN) -> bytes:
         lines = (
             f"{method} {path} HTTP/1.1",
             f"Host: {urlsplit(self.url).netloc}",
             f"Authorization: Bearer {self.token}",
-            "Accept: application/json",
+            f"Accept: {accept}",
             "User-Agent: bench/1",
         )
         body = ("Content-Type: application/json", f"Content-Length: {size}") if size else ()
@@ -81,10 +83,16 @@ class Connection(Reader):
     async def open(cls, server: Server) -> Connection:
         return await server.connect(lambda: cls(server))
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def request(self, method: str, path: str, body: bytes = b"", accept: str = PLAIN) -> tuple[int, bytes]:
         self._answer = asyncio.get_running_loop().create_future()
-        self.transport.write(self._server.head(method, path, len(body)) + body)
+        self.transport.write(self._server.head(method, path, len(body), accept) + body)
         return await self._answer
+
+    async def read(self, path: str, accept: str = PLAIN) -> bytes:
+        status, answer = await self.request("GET", path, accept=accept)
+        if status != 200:
+            raise ConnectionError(f"GET {path} was answered with {status}: {answer[:200]!r}")
+        return answer
 
     def received(self, data: memoryview) -> None:
         self._parser.feed_data(data)
