@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.runtime.workqueue import WorkQueue
+
+
+class Clock:
+    """Time that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def drained(queue: WorkQueue[str]) -> list[str]:
+    """What it hands out now."""
+    found = []
+    while len(queue) and not queue.idle:
+        async with queue.next() as key:
+            found.append(key)
+    return found
+
+
+async def test_a_key_that_is_added_twice_is_handed_out_once_in_the_order_of_its_first() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+    for key in "abca":
+        queue.add(key)
+    assert await drained(queue) == ["a", "b", "c"]
+    assert queue.idle
+
+
+async def test_a_key_that_is_added_while_a_worker_has_it_is_handed_out_again_afterwards() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+    queue.add("a")
+    async with queue.next() as key:
+        queue.add(key)
+        queue.add("b")
+        async with queue.next() as other:
+            assert other == "b"
+    assert await drained(queue) == ["a"]
+
+
+async def test_a_key_is_given_back_when_the_worker_fails() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+    queue.add("a")
+    try:
+        async with queue.next():
+            raise RuntimeError
+    except RuntimeError:
+        queue.add("a")
+    assert await drained(queue) == ["a"]
+
+
+async def test_a_worker_waits_for_a_key() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+
+    async def work() -> str:
+        async with queue.next() as key:
+            return key
+
+    worker = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    queue.add("a")
+    assert await worker == "a"
+
+
+async def test_a_key_waits_for_its_time_and_the_earliest_time_counts() -> None:
+    clock = Clock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 10)
+    queue.add_after("a", 5)
+    queue.add_after("a", 20)
+    queue.add_after("b", 7)
+    assert len(queue) == 2
+    assert queue.idle
+    clock.now += 6
+    async with queue.next() as key:
+        assert key == "a"
+    assert len(queue) == 1
+    clock.now += 100
+    async with queue.next() as key:
+        assert key == "b"
+    assert len(queue) == 0
+
+
+async def test_a_key_that_waits_for_its_time_is_handed_out_at_once_if_somebody_wants_it() -> None:
+    clock = Clock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 10)
+    queue.add("a")
+    assert await drained(queue) == ["a"]
+    clock.now += 100
+    assert len(queue) == 0
+
+
+async def test_time_passes_for_a_worker_that_waits() -> None:
+    queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
+    queue.add_after("a", 0.01)
+    async with queue.next() as key:
+        assert key == "a"
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 4))
+async def test_no_two_workers_ever_have_the_same_key_and_none_is_forgotten(keys: list[str], workers: int) -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+    held: set[str] = set()
+    dirty: set[str] = set()
+
+    async def work() -> None:
+        while True:
+            async with queue.next() as key:
+                assert key not in held
+                held.add(key)
+                dirty.discard(key)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                held.discard(key)
+
+    tasks = [asyncio.create_task(work()) for _ in range(workers)]
+    for key in keys:
+        dirty.add(key)
+        queue.add(key)
+        await asyncio.sleep(0)
+    while not queue.idle:
+        await asyncio.sleep(0)
+    assert not dirty
+    for task in tasks:
+        task.cancel()
+    assert all(
+        isinstance(ended, asyncio.CancelledError) for ended in await asyncio.gather(*tasks, return_exceptions=True)
+    )
