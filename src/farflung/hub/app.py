@@ -34,7 +34,7 @@ from farflung.hub.verbs import create, delete, patch, read, respond, subresource
 from farflung.hub.verbs.call import Call, Redefined, Tools
 from farflung.hub.verbs.reviews import Reviews
 from farflung.hub.verbs.watch import Watches
-from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path
+from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path, no_such_resource
 from farflung.store.base import Unavailable
 
 log = logging.getLogger(__name__)
@@ -153,9 +153,12 @@ class Hub:
             trail.user = trail.by = sender
         place = self._routes.place(request.path, sender)
         user = impersonated(sender, request.headers, self._authorizer, place.cluster)
+        asked = place
+        if place.view:
+            place, user = self._routes.enter(place, user)
         target = target_of(*place)
         if trail is not None:
-            trail.user, trail.place = user, place
+            trail.user, trail.place = user, asked
         if target is None:
             return self._document(request, place, user)
         return self._resource(request, target, user, trail)
@@ -171,7 +174,7 @@ class Hub:
             return self._read_beside(request, target, user, trail)
         kind = self._kinds.find(target)
         if kind is None:
-            if target.group and not self._kinds.builtin.catalog.is_builtin(target.group):
+            if target.view or (target.group and not self._kinds.builtin.catalog.is_builtin(target.group)):
                 return page_not_found()
             raise no_such_path()
         call = Call(request, target, kind, user, self._tools, trail)
@@ -284,7 +287,7 @@ def check_seen(call: Call) -> None:
     if views is None or target.cluster == EVERY_CLUSTER:
         return
     if not views.reaches(target.view, call.resource, target.cluster):
-        raise no_such_path()
+        raise no_such_resource()
     if target.name and not views.sees(target.view, call.resource)(call.key):
         raise call.not_found()
 

@@ -80,6 +80,12 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def no_such_resource() -> ApiError:
+    """A path that would be there if the resource were."""
+    causes = [{"reason": "UnexpectedServerResponse", "message": "404 page not found"}]
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {"causes": causes})
+
+
 def already_exists(group: str, resource: str, name: str) -> ApiError:
     message = f'{qualified(resource, group)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, object_details(group, resource, name))

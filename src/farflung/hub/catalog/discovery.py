@@ -6,7 +6,7 @@ Documents are encoded when first asked for and kept, for as long as their catalo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -18,6 +18,8 @@ from farflung.hub.http.messages import Request, Response
 from farflung.machinery.errors import Obj, method_not_allowed, no_such_path
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+CORE_VERSION: Final = "v1"  #: of the group without a name, which is there even where nothing is in it
 
 #: what else the root document lists
 OTHER_PATHS: Final = (
@@ -71,7 +73,8 @@ class Documents:
             return self._plain(request, "/apis", lambda: groups(self._catalog))
         if request.method != "GET":
             raise method_not_allowed()
-        return Response(200, orjson.dumps(versions(self._catalog, request.headers.get("host", ""))))
+        found = self._catalog.versions("") or ([CORE_VERSION] if self._open_ended else [])
+        return Response(200, orjson.dumps(versions(found, request.headers.get("host", ""))))
 
     def _aggregated(self, request: Request, top: str) -> Response:
         body = self._bytes(f"aggregated {top}", lambda: aggregated(self._catalog, core=top == "api"))
@@ -93,7 +96,9 @@ class Documents:
 
     def _nothing(self, request: Request, group: str, version: str) -> Response | None:
         """A version that nothing is in."""
-        if not group or (self._open_ended and self._catalog.is_builtin(group)):
+        if not group and not (self._open_ended and version == CORE_VERSION):
+            raise no_such_path()
+        if group and self._open_ended and self._catalog.is_builtin(group):
             raise no_such_path()
         if not self._open_ended:
             return None
@@ -124,10 +129,10 @@ def root(catalog: Catalog) -> Obj:
     return {"paths": sorted(paths)}
 
 
-def versions(catalog: Catalog, host: str) -> Obj:
+def versions(found: Sequence[str], host: str) -> Obj:
     """`/api`"""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]
-    return {"kind": "APIVersions", "versions": catalog.versions(""), "serverAddressByClientCIDRs": addresses}
+    return {"kind": "APIVersions", "versions": found, "serverAddressByClientCIDRs": addresses}
 
 
 def groups(catalog: Catalog) -> Obj:

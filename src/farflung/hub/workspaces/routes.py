@@ -3,6 +3,7 @@
     /clusters/<name or path>/…                                     one workspace
     /clusters/*/…                                                  all of them, to list and to watch
     /services/apiexport/<cluster>/<export>/clusters/<name or *>/…  what an export provides, in those that bound it
+    /services/initializingworkspaces/<cluster>:<type>/clusters/…   those that wait for an initializer
     /…                                                             without a cluster, whatever the user belongs to
 
 A percent sign hides nothing: what is between slashes is decoded once, and must then look like a name.
@@ -17,6 +18,7 @@ from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorize import refusal
 from farflung.hub.auth.user import User
 from farflung.hub.routing import Place
+from farflung.hub.workspaces import initializing
 from farflung.hub.workspaces.access import (
     NOWHERE,
     REFUSED,
@@ -28,7 +30,7 @@ from farflung.hub.workspaces.access import (
     refuse_on_wildcard,
 )
 from farflung.hub.workspaces.paths import Clusters, is_path, malformed
-from farflung.machinery.errors import ApiError
+from farflung.machinery.errors import ApiError, no_such_resource
 
 CLUSTERS: Final = "/clusters/"
 SERVICES: Final = "/services"
@@ -39,6 +41,7 @@ class WorkspaceRoutes:
     def __init__(self, clusters: Clusters, authorizer: WorkspaceAuthorizer) -> None:
         self._clusters = clusters
         self._authorizer = authorizer
+        self._initializers = initializing.Initializers(clusters, authorizer)
 
     def place(self, path: str, user: User) -> Place:
         if path.startswith(CLUSTERS):
@@ -46,6 +49,11 @@ class WorkspaceRoutes:
             return Place(self._named(unquote(cluster)), slash + rest or "/")
         if path.startswith(VIEWS):
             return self._viewed(path, user)
+        if path.startswith(initializing.ROOT_PATH):
+            place = initializing.place_in(path)
+            if place is None:
+                raise unresolved(path, user)
+            return place
         if path == SERVICES or path.startswith(f"{SERVICES}/"):
             raise unresolved(path, user)
         return Place(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
@@ -69,16 +77,25 @@ class WorkspaceRoutes:
             raise unresolved(path, user)
         return Place(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
 
+    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+        return self._initializers.enter(place, user) if initializing.is_initializing(place.view) else (place, user)
+
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         if ":" in asked.resource and not is_privileged(user):
             raise refusal(user, asked, REFUSED.reason)  # roles and policies know resources without identities
-        if view:
+        if initializing.is_initializing(view):
+            self._initializers.check(view, user, asked)
+        elif view:
             home, _, export = view.partition("/")
             self._authorizer.check_view(home, export, user, asked)
         else:
             self._authorizer.check(cluster, user, asked)
-        if cluster == WILDCARD:
+        if cluster != WILDCARD:
+            return
+        if not view:
             refuse_on_wildcard(asked)
+        elif asked.path is None and asked.verb not in ("list", "watch"):
+            raise no_such_resource()
 
 
 def is_name(text: str) -> bool:
