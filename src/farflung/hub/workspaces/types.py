@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from farflung.hub.workspaces.paths import TypeReference
 from farflung.machinery.errors import Obj
@@ -136,43 +136,38 @@ def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], way: list[str]
     return found
 
 
+class Side(NamedTuple):
+    """What a workspace may be beside another one, and how types limit it."""
+
+    limit: Callable[[WorkspaceType], Limit | None]
+    one: str
+    some: str
+
+
+PARENT: Final = Side(lambda one: one.parents, "parent", "parent")
+CHILD: Final = Side(lambda one: one.children, "child", "children")
+
+
 def check_family(parents: Lineage, children: Lineage) -> None:
     """Whether a workspace of one type may be in one of another.  Raises Refused."""
-    told = _unwanted_parents(parents, children) or _unwanted_children(parents, children)
+    told = _unwanted(PARENT, parents, by=children) or _unwanted(CHILD, children, by=parents)
     if told:
         raise Refused(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
-def _unwanted_parents(parents: Lineage, children: Lineage) -> list[str]:
-    child, parent = children[-1], parents[-1]
+def _unwanted(side: Side, types: Lineage, by: Lineage) -> list[str]:
+    """Why a workspace of some types may not be beside one of others."""
     told = []
-    for one in children:
-        who = _which(child, one)
-        if one.parents is None or _allows(one.parents, parents):
+    for one in by:
+        limit, who = side.limit(one), _which(by[-1], one)
+        if limit is None or _allows(limit, types):
             continue
-        if one.parents.none:
-            told.append(f"{who} cannot have any parent")
+        if limit.none:
+            told.append(f"{who} cannot have any {side.some}")
         else:
             told.append(
-                f"{who} only allows {_names(one.parents.types)} parent workspaces, but parent type {parent.qualified} "
-                f"only implements {_implemented(parents)}"
-            )
-    return told
-
-
-def _unwanted_children(parents: Lineage, children: Lineage) -> list[str]:
-    child, parent = children[-1], parents[-1]
-    told = []
-    for one in parents:
-        who = _which(parent, one)
-        if one.children is None or _allows(one.children, children):
-            continue
-        if one.children.none:
-            told.append(f"{who} cannot have any children")
-        else:
-            told.append(
-                f"{who} only allows {_names(one.children.types)} child workspaces, but child type {child.qualified} "
-                f"only implements {_implemented(children)}"
+                f"{who} only allows {_names(limit.types)} {side.one} workspaces, but {side.one} type "
+                f"{types[-1].qualified} only implements {_implemented(types)}"
             )
     return told
 
