@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from executable import Directory
 from hub_process import HubProcess
 from kubectl_runner import Kubectl, kubectls, minor_of
+from seed_session import Session
 
 NUMBERS = count(1)
 
@@ -72,3 +75,33 @@ def oldest_kubectl(hub: HubProcess, namespace: str, tmp_path: Path) -> Kubectl:
     if not found:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     return Kubectl(found[0], hub, tmp_path, namespace)
+
+
+def newest_and_oldest() -> list[Any]:
+    every = every_kubectl()
+    return every if len(every) < 3 else every[:2]
+
+
+@pytest.fixture(params=newest_and_oldest(), ids=lambda binary: binary.name if binary else "no kubectl")
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Session]]:
+    """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, in a directory
+    of its own that is the user's home.  They have nothing to complain about."""
+    if request.param is None:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    with ExitStack() as hubs:
+
+        def one(*arguments: str, root_directory: str = ".farflung") -> Session:
+            directory = Directory(tmp_path)
+            place = tmp_path / root_directory
+            place.parent.mkdir(exist_ok=True)
+            hub = HubProcess(place, command="start", arguments=arguments)
+            hubs.callback(hub.kill)
+            hubs.callback(lambda: end(hub))
+            return Session(directory, request.param, hub)
+
+        yield one
+
+
+def end(hub: HubProcess) -> None:
+    hub.stop()
+    assert hub.trouble() == []

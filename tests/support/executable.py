@@ -58,16 +58,20 @@ class Differs(Exception):
 
 
 class Directory:
-    """A document's own: the samples, a `.venv/bin/farflung` that takes any free port, and a home for kubectl."""
+    """A document's own: the samples, a `.venv/bin` with kubectl's plugins and a `farflung` that takes any free port,
+    and a home for kubectl."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         (path / "config").symlink_to(ROOT / "config")
         command = path / ".venv" / "bin" / "farflung"
         command.parent.mkdir(parents=True)
-        real = shlex.quote(str(Path(sys.executable).with_name("farflung")))
-        command.write_text(f'#!/bin/sh\ncase "$1" in hub) set -- "$@" --port 0 ;; esac\nexec {real} "$@"\n')
+        installed = Path(sys.executable).parent
+        real = shlex.quote(str(installed / "farflung"))
+        command.write_text(f'#!/bin/sh\ncase "$1" in hub|start) set -- "$@" --port 0 ;; esac\nexec {real} "$@"\n')
         command.chmod(0o755)
+        for plugin in installed.glob("kubectl-*"):
+            command.with_name(plugin.name).symlink_to(plugin)
         self._state = path / ".exported"
         self._state.write_text("")
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(path)}
