@@ -17,6 +17,7 @@ from farflung.hub.workspaces.bootstrap import Bootstrap
 from farflung.hub.workspaces.bound import BoundApis
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.home import Homes
+from farflung.hub.workspaces.initializing import EveryView, InitializingViews
 from farflung.hub.workspaces.routes import WorkspaceRoutes
 from farflung.hub.workspaces.tenancy import Tenancy
 from farflung.hub.workspaces.views import Views
@@ -35,7 +36,7 @@ class Platform:
     url: str
     tenancy: Tenancy
     routes: WorkspaceRoutes
-    views: Views
+    views: EveryView
     writes: WorkspaceWrites
     bootstrap: Bootstrap
     apis: BoundApis
@@ -61,7 +62,7 @@ def platform(
     apis = BoundApis(store, kinds)
     binder = Binder(store, kinds, clusters, apis, new_uid=new_uid)
     tenancy.bind = binder.bind
-    views = Views(kinds, apis, binder)
+    views = EveryView(Views(kinds, apis, binder), InitializingViews(store, kinds))
     kinds.show(views.served)
     kinds.identify(apis.kind)
     apis.start()
