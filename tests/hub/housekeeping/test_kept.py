@@ -8,7 +8,7 @@ from farflung.apis.builtin import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
-from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Turnover
+from farflung.hub.housekeeping.kept import Hearing, KeptKinds, Table, Turnover
 from farflung.hub.objects import home_of
 from farflung.store.base import Change
 from farflung.store.memory import MemoryStore
@@ -27,14 +27,14 @@ def kept() -> KeptKinds:
 
 def test_a_clusters_own_kinds_are_found_there_and_nowhere_else() -> None:
     kinds = kept()
-    kinds.replace("one", [widget("v2"), widget("v1")])
+    kinds.replace("one", Table([widget("v2"), widget("v1")]))
     assert kinds.of_type("one", "example.com/v1", "Widget") == widget("v1")
     assert kinds.of_type("other", "example.com/v1", "Widget") is None
     assert kinds.of_key(WIDGETS + "one/default/a") == widget("v2")
     assert kinds.of_key(WIDGETS + "other/default/a") is None
     assert kinds.namespaced("one")[-1] == widget("v2")
     assert widget("v2") not in kinds.namespaced("other")
-    kinds.replace("one", [])
+    kinds.replace("one", Table([]))
     assert kinds.of_type("one", "example.com/v1", "Widget") is None
 
 
@@ -51,10 +51,10 @@ def test_turnovers_name_the_homes_that_came_and_went() -> None:
     kinds = kept()
     heard: list[Turnover] = []
     kinds.listen(heard.append)
-    kinds.replace("one", [widget()])
-    kinds.replace("one", [widget()])
-    kinds.replace("one", [widget(), widget("v2")])
-    kinds.replace("one", [])
+    kinds.replace("one", Table([widget()]))
+    kinds.replace("one", Table([widget()]))
+    kinds.replace("one", Table([widget(), widget("v2")]))
+    kinds.replace("one", Table([]))
     nothing: frozenset[str] = frozenset()
     assert heard == [
         Turnover("one", frozenset({WIDGETS}), nothing),
@@ -71,18 +71,18 @@ async def test_a_home_is_heard_as_long_as_some_cluster_has_it() -> None:
         heard.extend(change.key for change in changes)
 
     hearing = Hearing(store, kinds, hear)
-    kinds.replace("one", [widget()])
+    kinds.replace("one", Table([widget()]))
     hearing.start()
-    kinds.replace("other", [widget()])
+    kinds.replace("other", Table([widget()]))
     await store.put(WIDGETS + "one/default/a", b"", expect=0)
-    kinds.replace("one", [])
+    kinds.replace("one", Table([]))
     await store.put(WIDGETS + "other/default/b", b"", expect=0)
-    kinds.replace("other", [])
+    kinds.replace("other", Table([]))
     await store.put(WIDGETS + "other/default/c", b"", expect=0)
-    kinds.replace("other", [widget()])
+    kinds.replace("other", Table([widget()]))
     await store.put(WIDGETS + "other/default/d", b"", expect=0)
     hearing.stop()
-    kinds.replace("other", [])
-    kinds.replace("other", [widget()])
+    kinds.replace("other", Table([]))
+    kinds.replace("other", Table([widget()]))
     await store.put(WIDGETS + "other/default/e", b"", expect=0)
     assert [objects.name_in(key)[1] for key in heard] == ["a", "b", "d"]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.objects import cluster_in, home_of
-from farflung.hub.served import Changed, Kinds
+from farflung.hub.served import Changed, Kinds, Served
 from farflung.store.base import Store, Subscription, Watcher
 from farflung.store.keys import resource_prefix
 
@@ -38,10 +39,7 @@ class Table:
             by_name.setdefault((resource.group, resource.plural), resource)
         #: what a namespace can contain
         self.namespaced = tuple(resource for resource in by_name.values() if resource.namespaced)
-
-    @property
-    def homes(self) -> frozenset[str]:
-        return frozenset(self.by_home)
+        self.homes = frozenset(self.by_home)
 
 
 NONE = Table(())
@@ -92,9 +90,9 @@ class KeptKinds:
     def _own(self, cluster: str) -> Table:
         return self._custom.get(cluster, NONE)
 
-    def replace(self, cluster: str, resources: Iterable[Resource]) -> None:
+    def replace(self, cluster: str, new: Table) -> None:
         """A cluster's own kinds, as they are from now on, the preferred versions first."""
-        old, new = self._own(cluster), Table(resources)
+        old = self._own(cluster)
         if new.by_home:
             self._custom[cluster] = new
         else:
@@ -117,11 +115,17 @@ class KeptKinds:
 
 def follow(kinds: Kinds, kept: KeptKinds) -> None:
     """Keep up with what the clusters serve."""
+    tables: WeakKeyDictionary[Served, Table] = WeakKeyDictionary()  #: thousands of clusters serve the same
+
+    def table_of(served: Served) -> Table:
+        table = tables.get(served)
+        if table is None:
+            table = tables[served] = Table(one for one in preferred_first(served.catalog) if one.custom)
+        return table
 
     def hear(changed: Iterable[Changed]) -> None:
         for cluster in {cluster for cluster, _, _ in changed}:
-            resources = preferred_first(kinds.of(cluster).catalog)
-            kept.replace(cluster, [resource for resource in resources if resource.custom])
+            kept.replace(cluster, table_of(kinds.of(cluster)))
 
     kinds.subscribe(hear)
     hear((cluster, "", "") for cluster in kinds.clusters)
