@@ -105,6 +105,50 @@ def label_selector(description: str, **facets: Any) -> Obj:
     return record(description, fields, **{"x-kubernetes-map-type": "atomic"}, **facets)
 
 
+def taints(description: str) -> Obj:
+    """Marks that keep work away, like those of Nodes."""
+    taint = record(
+        "One mark.",
+        {
+            "key": text("What the mark is called, like a label.", minLength=1, maxLength=317),
+            "value": text("A value of it, if one is needed.", maxLength=63),
+            "effect": text(
+                "What becomes of placements that do not tolerate it: NoSchedule keeps new ones away, PreferNoSchedule "
+                "takes them when there is nothing better, and NoExecute drives out those that are there as well.",
+                enum=["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            ),
+        },
+        required=("key", "effect"),
+    )
+    return listing(description, taint, maxItems=64)
+
+
+def tolerations(description: str) -> Obj:
+    toleration = record(
+        "Marks that do not matter.",
+        {
+            "key": text("What the marks are called; any if it is left out, for which the operator is Exists."),
+            "operator": text(
+                "Whether the value has to be equal, too, or the mark only has to exist.",
+                enum=["Equal", "Exists"],
+                default="Equal",
+            ),
+            "value": text("The value of the marks, if the operator is Equal."),
+            "effect": text(
+                "The effect of the marks; any if it is left out.", enum=["NoSchedule", "PreferNoSchedule", "NoExecute"]
+            ),
+        },
+    )
+    checks = (
+        ("(has(self.key) && self.key != '') || self.operator == 'Exists'", "operator must be Exists without a key"),
+        (
+            "self.operator != 'Exists' || !has(self.value) || self.value == ''",
+            "value must be empty if operator is Exists",
+        ),
+    )
+    return listing(description, checked(toleration, *checks), maxItems=64)
+
+
 def conditions(description: str) -> Obj:
     """kcp's conditions: like those of Kubernetes, with a severity and without an observed generation."""
     condition = record(

@@ -35,9 +35,11 @@ class LabelSelector:
     """
 
     requirements: tuple[Requirement, ...] = ()
-    _wanted: tuple[tuple[str, _Wanted], ...] = field(init=False, repr=False, compare=False)
-    _unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not be there
-    _barred: Mapping[str, frozenset[str]] = field(
+    wanted: tuple[tuple[str, Wanted], ...] = field(
+        init=False, repr=False, compare=False
+    )  #: labels that must be there, and what they must be
+    unwanted: frozenset[str] = field(init=False, repr=False, compare=False)  #: labels that must not be there
+    barred: Mapping[str, frozenset[str]] = field(
         init=False, repr=False, compare=False
     )  #: label → values it must not have
 
@@ -48,19 +50,19 @@ class LabelSelector:
         wanted = {key: _wanted(ones) for key, ones in by_key.items()}
         barred = {key: _named(ones, "notin") for key, ones in by_key.items()}
         unwanted = frozenset(one.key for one in self.requirements if one.operator == "!")
-        object.__setattr__(self, "_wanted", tuple((key, found) for key, found in wanted.items() if found is not None))
-        object.__setattr__(self, "_barred", {key: values for key, values in barred.items() if values})
-        object.__setattr__(self, "_unwanted", unwanted)
+        object.__setattr__(self, "wanted", tuple((key, found) for key, found in wanted.items() if found is not None))
+        object.__setattr__(self, "barred", {key: values for key, values in barred.items() if values})
+        object.__setattr__(self, "unwanted", unwanted)
 
     def matches(self, labels: Labels) -> bool:
-        if len(self._wanted) > len(labels):
+        if len(self.wanted) > len(labels):
             return False
-        for key, wanted in self._wanted:
+        for key, wanted in self.wanted:
             if not wanted.matches(labels.get(key)):
                 return False
-        if self._unwanted and not self._unwanted.isdisjoint(labels):
+        if self.unwanted and not self.unwanted.isdisjoint(labels):
             return False
-        barred = self._barred
+        barred = self.barred
         for key in barred if len(barred) < len(labels) else labels:
             if key in barred and labels.get(key) in barred[key]:
                 return False
@@ -71,7 +73,7 @@ class LabelSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """What one label must be, if it must be there at all."""
 
     among: frozenset[str] | None  #: None: anything
@@ -88,7 +90,7 @@ class _Wanted:
         )
 
 
-def _wanted(requirements: Iterable[Requirement]) -> _Wanted | None:
+def _wanted(requirements: Iterable[Requirement]) -> Wanted | None:
     """None if the label need not be there."""
     positive = [one for one in requirements if one.operator not in ("notin", "!")]
     if not positive:
@@ -97,7 +99,7 @@ def _wanted(requirements: Iterable[Requirement]) -> _Wanted | None:
     bounds = {
         operator: [int(one.values[0]) for one in positive if one.operator == operator] for operator in ("gt", "lt")
     }
-    return _Wanted(
+    return Wanted(
         frozenset.intersection(*among) if among else None,
         max(bounds["gt"], default=None),
         min(bounds["lt"], default=None),

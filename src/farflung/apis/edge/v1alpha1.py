@@ -11,6 +11,7 @@ from farflung.apis.fragments import (
     AGE,
     column,
     conditions,
+    distinct,
     flag,
     keyed,
     label_selector,
@@ -19,6 +20,7 @@ from farflung.apis.fragments import (
     record,
     text,
     texts,
+    tolerations,
     whole,
 )
 from farflung.machinery.errors import Obj
@@ -41,6 +43,26 @@ EDGE_PLACEMENT: Final = Described(
                     "place; {} fits every Location that can be seen.",
                     label_selector("Labels of Locations."),
                 ),
+                "numberOfLocations": whole(
+                    "How many of the Locations that fit are used, at most; all of them if it is left out. A Location "
+                    "counts if it has a SyncTarget that can be used. Those that are used already are preferred, then "
+                    "those that come first by name.",
+                    minimum=0,
+                ),
+                "spreadBy": distinct(
+                    "Labels of Locations over whose values the number is spread as evenly as possible. Not to have the "
+                    "label is a value, too.",
+                    text("A label.", minLength=1, maxLength=317),
+                    maxItems=16,
+                ),
+                "tolerations": tolerations("Taints of Locations and SyncTargets that do not keep this placement away."),
+                "where": text(
+                    "What else must be true, as a CEL expression of `location` and `target`, which have metadata "
+                    "(name, labels, annotations), spec and status: `target.metadata.labels['gpu'] == 'yes'`. "
+                    "A SyncTarget for which it is false or fails is not used through that Location.",
+                    minLength=1,
+                    maxLength=10240,
+                ),
                 "namespaceSelector": label_selector(
                     "The namespaces whose objects go there, by their labels. {} means every namespace, and so does "
                     "leaving it out unless `downsync` is there."
@@ -61,7 +83,9 @@ EDGE_PLACEMENT: Final = Described(
             {
                 "specGeneration": whole("The generation of the spec that this is about; 0 if there was none."),
                 "matchingLocationCount": whole("How many Locations fit."),
-                "conditions": conditions("Whether the spec can be understood."),
+                "conditions": conditions(
+                    "Whether the spec can be understood, and as many Locations found as it wants."
+                ),
             },
             required=("matchingLocationCount",),
         ),

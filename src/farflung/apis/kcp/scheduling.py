@@ -14,6 +14,7 @@ from farflung.apis.fragments import (
     label_selector,
     listing,
     record,
+    taints,
     text,
     whole,
 )
@@ -56,6 +57,7 @@ LOCATION: Final = Described(
                 "instanceSelector": label_selector(
                     "Which instances belong to the place; all of them if {}.", default={}
                 ),
+                "taints": taints("Marks that keep placements away that do not tolerate them."),
             },
             required=("resource",),
         ),

@@ -15,6 +15,7 @@ from farflung.apis.fragments import (
     moment,
     quantity,
     record,
+    taints,
     text,
     texts,
 )
@@ -49,6 +50,7 @@ SYNC_TARGET: Final = Described(
             "What the cluster may be used for.",
             {
                 "unschedulable": flag("Whether new work keeps away from the cluster.", default=False),
+                "taints": taints("Marks that keep placements away that do not tolerate them."),
                 "evictAfter": moment("When the work that is at the cluster leaves it; never if it is not said."),
                 "supportedAPIExports": listing(
                     "Exports whose resources the cluster takes.",
