@@ -1,0 +1,108 @@
+"""Log lines in klog's form, which those who run controllers know and search for:
+
+    I0321 06:25:23.108443    9071 controller.go:201] "starting controller" controller="edge-scheduler"
+
+A level, the month and day, the time, the process, where in the code it is, the message, and what it is about.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TextIO
+
+import orjson
+
+INFO: Final = "I"
+WARNING: Final = "W"
+ERROR: Final = "E"
+
+
+class Bare(str):
+    """A value that is printed without quotes."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Logger:
+    """Prints what is as important as `verbosity` asks for; 0 is what everybody wants to know."""
+
+    stream: TextIO
+    verbosity: int = 0
+    now: Callable[[], datetime] = datetime.now
+    values: tuple[tuple[str, object], ...] = ()
+
+    def bind(self, **values: object) -> Logger:
+        """A logger that says this with every line, first."""
+        return replace(self, values=(*self.values, *values.items()))
+
+    def enabled(self, v: int) -> bool:
+        return v <= self.verbosity
+
+    def info(self, message: str, *, v: int = 0, **values: object) -> None:
+        if v <= self.verbosity:
+            self._print(INFO, message, values)
+
+    def warning(self, message: str, **values: object) -> None:
+        self._print(WARNING, message, values)
+
+    def error(self, error: BaseException | None, message: str, **values: object) -> None:
+        said = {} if error is None else {"err": f"{error}" or type(error).__name__}
+        self._print(ERROR, message, {**said, **values})
+
+    def _print(self, level: str, message: str, values: dict[str, object]) -> None:
+        frame = sys._getframe(2)
+        where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        said = "".join(f" {name}={shown(value)}" for name, value in (*self.values, *values.items()))
+        time = self.now().strftime("%m%d %H:%M:%S.%f")
+        line = f"{level}{time} {os.getpid():7} {where}] {quoted(message)}{said}\n"
+        try:
+            self.stream.write(line)
+            self.stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads it any more
+
+
+def shown(value: object) -> str:
+    """A text in quotes, a long one indented; numbers and truth values as they are; other things as JSON."""
+    if isinstance(value, Bare):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if value is None:
+        return "<nil>"
+    if isinstance(value, dict | list) or (isinstance(value, tuple) and not hasattr(value, "_fields")):
+        return orjson.dumps(value, default=str).decode()
+    text = str(value)
+    if "\n" in text:
+        lines = text.removesuffix("\n").split("\n")
+        return "<\n" + "".join(f"\t{line}\n" for line in lines) + " >"
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """As Go quotes it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+_SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b"}
+
+
+def _escaped(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,98 @@
+"""One loop: a key is taken, looked at as a whole, and looked at again if that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from farflung.client.errors import AlreadyExists, ClientError, Conflict
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.runtime.workqueue import WorkQueue
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a controller did so far."""
+
+    successes: int = 0
+    failures: int = 0
+
+
+class Controller(Generic[K]):
+    """`reconcile(key)` makes things as they should be, or raises.  What it returns is the number of seconds after which
+    it wants to look again; None: when something changes."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[float | None]],
+        *,
+        workers: int,
+        backoff: Backoff,
+        monotonic: Callable[[], float],
+        log: Logger,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[K] = WorkQueue(monotonic)
+        self.tally = Tally()
+        self._reconcile = reconcile
+        self._workers = workers
+        self._backoff = backoff
+        self._log = log
+        self._failures: dict[K, int] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._log.info("starting controller", controller=self.name)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(self._workers):
+                    workers.create_task(self._work(), name=f"{self.name} {number}")
+        finally:
+            self._log.info("shutting down controller", controller=self.name)
+
+    async def _work(self) -> None:
+        while True:
+            async with self.queue.next() as key:
+                await self._look_at(key)
+
+    async def _look_at(self, key: K) -> None:
+        try:
+            again = await self._reconcile(key)
+        except ClientError as error:
+            self._retry(key, error, error.retry_after)
+        except Exception as error:  # a mistake of ours about one key must not keep the others from being looked at
+            self._retry(key, error, None)
+        else:
+            self.tally.successes += 1
+            self._failures.pop(key, None)
+            if again is not None:
+                self.queue.add_after(key, again)
+
+    def _retry(self, key: K, error: Exception, at_least: float | None) -> None:
+        self.tally.failures += 1
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if isinstance(error, Conflict | AlreadyExists):
+            self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
+        else:
+            said = (
+                error if isinstance(error, ClientError) else RuntimeError(f"{type(error).__name__} at {_place(error)}")
+            )
+            self._log.error(said, f"{self.name} controller didn't sync", controller=self.name, key=str(key))
+        self.queue.add_after(key, max(self._backoff.delay(failures), at_least or 0.0))
+
+
+def _place(error: Exception) -> str:
+    """Where it happened.  Its text may quote what somebody wrote, so it is not shown."""
+    trace = error.__traceback__
+    if trace is None:
+        return "?"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f"{code.co_filename}:{trace.tb_lineno} in {code.co_qualname}"

@@ -1,0 +1,56 @@
+"""What a process shows of itself over HTTP: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Checks = Mapping[str, Callable[[], bool]]
+
+
+def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
+    """`checks`: what has to be true for the process to be ready, by name."""
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(_: web.Request) -> web.Response:
+        lines = [f"[{'+' if check() else '-'}]{name}" for name, check in checks.items()]
+        good = all(line.startswith("[+]") for line in lines)
+        return web.Response(text="\n".join([*lines, "ok" if good else "not ready", ""]), status=200 if good else 503)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/healthz", healthy),
+            web.get("/livez", healthy),
+            web.get("/readyz", ready),
+            web.get("/metrics", metrics),
+        ]
+    )
+    return app
+
+
+@asynccontextmanager
+async def served(address: str, checks: Checks, registry: CollectorRegistry) -> AsyncIterator[int]:
+    """The port, as long as the block lasts.  `address`: `host:port`, or `:port` for every address; empty: nowhere."""
+    if not address:
+        yield 0
+        return
+    host, _, port = address.rpartition(":")
+    runner = web.AppRunner(application(checks, registry), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host.strip("[]") or None, int(port))
+        await site.start()
+        bound = runner.addresses[0]
+        yield int(bound[1])
+    finally:
+        await runner.cleanup()

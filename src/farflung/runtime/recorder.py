@@ -1,0 +1,159 @@
+"""Events: what happened to an object, for those who describe it.
+
+Nothing depends on them: they are written beside the work, the same one again only counts, and too many are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from farflung.client.errors import ClientError, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+
+EVENTS: Final = Collection("", "v1", "events", "Event")
+MOST: Final = 1000  #: that wait to be written, and that are remembered
+LONGEST: Final = 1024  #: characters of a message
+BURST: Final = 25  #: events about one object
+REFILL: Final = 300.0  #: seconds after which one more is allowed
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an event is about."""
+
+    cluster: str
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    about: About
+    type: str  #: Normal or Warning
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Written:
+    name: str
+    count: int
+
+
+@dataclass(slots=True)
+class _Allowance:
+    left: float
+    at: float
+
+
+class Recorder:
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        suffix: Callable[[], str],
+        log: Logger,
+    ) -> None:
+        """`client`: any API of the server; `suffix`: something that makes names of events differ."""
+        self._client = client
+        self._component = component
+        self._now = now
+        self._monotonic = monotonic
+        self._suffix = suffix
+        self._log = log
+        self._waiting: asyncio.Queue[Happening] = asyncio.Queue(MOST)
+        self._written: OrderedDict[Happening, _Written] = OrderedDict()
+        self._allowances: OrderedDict[About, _Allowance] = OrderedDict()
+
+    def record(self, about: About, type: str, reason: str, message: str) -> None:
+        """Never blocks."""
+        if not self._allowed(about):
+            return
+        try:
+            self._waiting.put_nowait(Happening(about, type, reason, message[:LONGEST]))
+        except asyncio.QueueFull:
+            self._log.info("event left out", v=2, reason=reason)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            happening = await self._waiting.get()
+            try:
+                await self._write(happening)
+            except ClientError as error:
+                self._log.info("cannot write event", v=2, reason=happening.reason, err=str(error))
+            self._waiting.task_done()
+
+    async def settle(self) -> None:
+        """Until everything that was recorded is written."""
+        await self._waiting.join()
+
+    def _allowed(self, about: About) -> bool:
+        now = self._monotonic()
+        allowance = self._allowances.pop(about, None) or _Allowance(BURST, now)
+        left = min(BURST, allowance.left + (now - allowance.at) / REFILL)
+        allowed = left >= 1
+        self._allowances[about] = _Allowance(left - 1 if allowed else left, now)
+        if len(self._allowances) > MOST:
+            self._allowances.popitem(last=False)
+        return allowed
+
+    async def _write(self, happening: Happening) -> None:
+        client = self._client.workspace(happening.about.cluster) if happening.about.cluster else self._client
+        namespace = happening.about.namespace or "default"
+        written = self._written.pop(happening, None)
+        if written is not None:
+            patch = {"count": written.count + 1, "lastTimestamp": self._timestamp()}
+            try:
+                await client.patch(EVENTS, written.name, patch, namespace)
+            except NotFound:
+                written = None  # it is long ago
+            else:
+                written.count += 1
+        if written is None:
+            event = self._event(happening, namespace)
+            await client.create(EVENTS, event, namespace)
+            written = _Written(event["metadata"]["name"], 1)
+        self._written[happening] = written
+        if len(self._written) > MOST:
+            self._written.popitem(last=False)
+
+    def _event(self, happening: Happening, namespace: str) -> Obj:
+        about, now = happening.about, self._timestamp()
+        involved = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "name": about.name,
+            "namespace": about.namespace,
+            "uid": about.uid,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name[:200]}.{self._suffix()}", "namespace": namespace},
+            "involvedObject": {name: value for name, value in involved.items() if value},
+            "reason": happening.reason,
+            "message": happening.message,
+            "type": happening.type,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+
+    def _timestamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+import os
+import re
+from datetime import datetime
+
+from farflung.lib.klog import Bare, Logger, shown
+
+
+def printed(stream: io.StringIO) -> str:
+    return re.sub(r"test_klog\.py:\d+", "test_klog.py:7", stream.getvalue()).replace(f"{os.getpid():7}", "   9071")
+
+
+def logger(verbosity: int = 0) -> tuple[Logger, io.StringIO]:
+    stream = io.StringIO()
+    return Logger(stream, verbosity, lambda: datetime(2023, 3, 21, 6, 25, 23, 108443)), stream
+
+
+def test_a_line_has_level_time_process_place_message_and_values_in_the_order_they_were_bound() -> None:
+    log, stream = logger(2)
+    log.bind(controller="edge-scheduler", triggeringKind=Bare("Location")).info("processing queueItem", v=2, key="a|b")
+    assert printed(stream) == (
+        "I0321 06:25:23.108443    9071 test_klog.py:7] "
+        '"processing queueItem" controller="edge-scheduler" triggeringKind=Location key="a|b"\n'
+    )
+
+
+def test_lines_that_are_not_asked_for_are_left_out() -> None:
+    log, stream = logger(1)
+    log.info("too much", v=2)
+    assert stream.getvalue() == ""
+    assert (log.enabled(1), log.enabled(2)) == (True, False)
+
+
+def test_warnings_and_errors_are_printed_in_any_case() -> None:
+    log, stream = logger(-1)
+    log.warning("careful")
+    log.error(ValueError("broken"), "it failed", key="a")
+    log.error(ValueError(), "it failed")
+    lines = [line.partition("] ")[2] for line in printed(stream).splitlines()]
+    assert [line[0] for line in stream.getvalue().splitlines()] == ["W", "E", "E"]
+    assert lines == ['"careful"', '"it failed" err="broken" key="a"', '"it failed" err="ValueError"']
+
+
+def test_values_are_shown_as_klog_shows_them() -> None:
+    assert shown('say "hi"\\') == r'"say \"hi\"\\"'
+    assert shown("tab\tbell\x07null\x00é\u2028") == r'"tab\tbell\anull\x00é\u2028"'
+    assert (shown(5), shown(True), shown(None), shown(0.5)) == ("5", "true", "<nil>", "0.5")
+    assert shown("one\ntwo") == "<\n\tone\n\ttwo\n >"
+    assert shown({"a": ["b"]}) == '{"a":["b"]}'
+
+
+def test_nobody_reading_is_no_reason_to_fail() -> None:
+    log, stream = logger()
+    stream.close()
+    log.info("hello")
