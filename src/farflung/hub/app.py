@@ -217,7 +217,7 @@ class Hub:
         if target.subresource:
             return subresources.dispatch(call)
         if verb is None or verb not in resource.verbs:
-            raise method_not_allowed()
+            raise subresources.unsupported(call, verb) if verb and resource.custom else method_not_allowed()
         if resource.namespaced and not target.namespace and verb in ("create", "deletecollection"):
             if resource.custom:
                 return page_not_found()
