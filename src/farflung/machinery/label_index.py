@@ -1,0 +1,258 @@
+"""Which objects a selector selects, and which selectors select an object, without asking each.
+
+    LabelIndex      labels by id:     .select(selector)   the ids of labels that match
+    SelectorIndex   selectors by id:  .matching(labels)   the ids of selectors that match
+
+Ids are small whole numbers that the caller hands out, and better reuses.  Answers are exact for every operator, and
+belong to the caller, who may change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pyroaring import BitMap
+
+from farflung.machinery.selectors import Labels, LabelSelector, Wanted
+
+FEW: Final = 8  #: labels that are looked at one by one sooner than sets are intersected
+
+_NONE: Final = BitMap()
+
+
+class LabelIndex:
+    """A selector costs as much as its requirements name values, not as there are objects; only `gt` and `lt` look at
+    all values that a label has."""
+
+    __slots__ = ("_all", "_by_label", "_labels", "_with_label")
+
+    def __init__(self) -> None:
+        self._labels: dict[int, Labels] = {}
+        self._all = BitMap()
+        self._with_label: dict[str, BitMap] = {}
+        self._by_label: dict[str, dict[str, BitMap]] = {}  #: label → value → ids
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._labels
+
+    def put(self, id: int, labels: Labels) -> None:
+        """Add an object, or change its labels.  Nobody changes `labels` afterwards."""
+        before = self._labels.get(id)
+        if before is not None:
+            if before == labels:
+                return
+            self._unfile(id, before)
+        self._labels[id] = labels
+        self._all.add(id)
+        for key, value in labels.items():
+            values = self._by_label.get(key)
+            if values is None:
+                values = self._by_label[key] = {}
+                self._with_label[key] = BitMap()
+            self._with_label[key].add(id)
+            ids = values.get(value)
+            if ids is None:
+                values[value] = BitMap((id,))
+            else:
+                ids.add(id)
+
+    def remove(self, id: int) -> None:
+        """Nothing happens if there is no such object."""
+        before = self._labels.pop(id, None)
+        if before is not None:
+            self._all.discard(id)
+            self._unfile(id, before)
+
+    def select(self, selector: LabelSelector) -> BitMap:
+        if len(self._labels) <= FEW:
+            return BitMap([id for id, labels in self._labels.items() if selector.matches(labels)])
+        found = self._wanted(selector)
+        for key in selector.unwanted:
+            if not found:
+                break
+            found -= self._with_label.get(key, _NONE)
+        for key, values in selector.barred.items():
+            if not found:
+                break
+            found -= _united(self._named(key, values))
+        return found
+
+    def _wanted(self, selector: LabelSelector) -> BitMap:
+        """What has all labels that it must have."""
+        parts: list[BitMap] = []
+        for key, wanted in selector.wanted:
+            having = list(self._having(key, wanted))
+            if not having:
+                return BitMap()
+            parts.append(having[0] if len(having) == 1 else BitMap.union(*having))
+        if not parts:
+            return self._all.copy()
+        if len(parts) == 1:
+            return parts[0].copy()
+        parts.sort(key=len)
+        found = parts[0] & parts[1]
+        for part in parts[2:]:
+            found &= part
+        return found
+
+    def _having(self, key: str, wanted: Wanted) -> Iterator[BitMap]:
+        by_value = self._by_label.get(key)
+        if by_value is None:
+            return
+        if wanted.among is None and wanted.above is None and wanted.below is None:
+            yield self._with_label[key]
+            return
+        values: Iterable[str] = by_value if wanted.among is None else wanted.among
+        for value in values:
+            ids = by_value.get(value)
+            if ids is not None and wanted.matches(value):
+                yield ids
+
+    def _named(self, key: str, values: Iterable[str]) -> Iterator[BitMap]:
+        by_value = self._by_label.get(key)
+        if by_value is not None:
+            for value in values:
+                if value in by_value:
+                    yield by_value[value]
+
+    def _unfile(self, id: int, labels: Labels) -> None:
+        for key, value in labels.items():
+            values = self._by_label[key]
+            ids = values[value]
+            ids.discard(id)
+            if not ids:
+                del values[value]
+            self._with_label[key].discard(id)
+            if not values:
+                del self._by_label[key], self._with_label[key]
+
+
+def _united(parts: Iterable[BitMap]) -> BitMap:
+    found = list(parts)
+    return BitMap.union(*found) if found else _NONE
+
+
+class _Filed:
+    """One selector, however many have it."""
+
+    __slots__ = ("alone", "ids", "places", "selector")
+
+    def __init__(self, selector: LabelSelector) -> None:
+        self.selector = selector
+        self.ids = BitMap()
+        self.places: tuple[tuple[str, str | None], ...] = ()  #: (label, value, or None for any); () if it wants none
+        self.alone = False  #: a label that fits its place is all that it wants
+
+
+class SelectorIndex:
+    """Each selector is filed under one label that it wants, so labels are compared only with selectors filed under one
+    of them, and with those that want none.  Equal selectors are compared once."""
+
+    __slots__ = ("_anywhere", "_by_key", "_by_label", "_filed", "_known")
+
+    def __init__(self) -> None:
+        self._filed: dict[int, _Filed] = {}
+        self._known: dict[LabelSelector, _Filed] = {}
+        self._by_label: dict[str, dict[str, set[_Filed]]] = {}
+        self._by_key: dict[str, set[_Filed]] = {}
+        self._anywhere: set[_Filed] = set()
+
+    def __len__(self) -> int:
+        return len(self._filed)
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._filed
+
+    def put(self, id: int, selector: LabelSelector) -> None:
+        """Add a selector, or exchange it for another."""
+        before = self._filed.get(id)
+        if before is not None:
+            if before.selector == selector:
+                return
+            self.remove(id)
+        filed = self._known.get(selector)
+        if filed is None:
+            filed = self._known[selector] = _Filed(selector)
+            self._file(filed)
+        filed.ids.add(id)
+        self._filed[id] = filed
+
+    def remove(self, id: int) -> None:
+        """Nothing happens if there is no such selector."""
+        filed = self._filed.pop(id, None)
+        if filed is None:
+            return
+        filed.ids.discard(id)
+        if not filed.ids:
+            del self._known[filed.selector]
+            self._unfile(filed)
+
+    def matching(self, labels: Labels) -> BitMap:
+        found = [filed.ids for filed in self._anywhere if filed.selector.matches(labels)]
+        for key, value in labels.items():
+            by_value = self._by_label.get(key)
+            if by_value is not None:
+                for filed in by_value.get(value, ()):
+                    if filed.alone or filed.selector.matches(labels):
+                        found.append(filed.ids)
+            for filed in self._by_key.get(key, ()):
+                if filed.alone or filed.selector.matches(labels):
+                    found.append(filed.ids)
+        if not found:
+            return BitMap()
+        return found[0].copy() if len(found) == 1 else BitMap.union(*found)
+
+    def _file(self, filed: _Filed) -> None:
+        selector = filed.selector
+        if not selector.wanted:
+            self._anywhere.add(filed)
+            return
+        filed.places = min((_places(key, wanted) for key, wanted in selector.wanted), key=self._crowd)
+        only = selector.wanted[0][1]
+        filed.alone = (
+            len(selector.wanted) == 1
+            and not selector.barred
+            and not selector.unwanted
+            and (only.above is None and only.below is None)
+        )
+        for key, value in filed.places:
+            if value is None:
+                self._by_key.setdefault(key, set()).add(filed)
+            else:
+                self._by_label.setdefault(key, {}).setdefault(value, set()).add(filed)
+
+    def _crowd(self, places: tuple[tuple[str, str | None], ...]) -> int:
+        """How many selectors are there already; those under any value of a label meet more labels, and count more."""
+        crowd = 0
+        for key, value in places:
+            if value is None:
+                crowd += 1 + 2 * len(self._by_key.get(key, ()))
+            else:
+                crowd += len(self._by_label.get(key, {}).get(value, ()))
+        return crowd
+
+    def _unfile(self, filed: _Filed) -> None:
+        if not filed.places:
+            self._anywhere.discard(filed)
+        for key, value in filed.places:
+            if value is None:
+                self._by_key[key].discard(filed)
+                if not self._by_key[key]:
+                    del self._by_key[key]
+                continue
+            values = self._by_label[key]
+            values[value].discard(filed)
+            if not values[value]:
+                del values[value]
+            if not values:
+                del self._by_label[key]
+
+
+def _places(key: str, wanted: Wanted) -> tuple[tuple[str, str | None], ...]:
+    if wanted.among is None:
+        return ((key, None),)
+    return tuple((key, value) for value in sorted(wanted.among))
