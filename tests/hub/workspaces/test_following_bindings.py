@@ -15,6 +15,7 @@ from farflung.hub import objects
 from farflung.hub.housekeeping.bindings import Bindings
 from farflung.hub.housekeeping.inside import Inside, collection_path
 from farflung.hub.http.messages import Answer, Request, Response
+from farflung.hub.workspaces.exporter import SECRET
 from farflung.hub.workspaces.writing import CONFIG_MAP, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
@@ -162,6 +163,36 @@ async def test_an_export_that_goes_is_told_of_and_what_is_bound_stays() -> None:
         await local.export("c-prov", "ex.test", "v1.widgets.ex.test")
         await local.quiet()
         assert condition(local.read(API_BINDING, "c-cons", "w"), "APIExportValid")["status"] == "True"
+
+
+async def test_an_export_tells_whether_its_secret_still_has_its_identity() -> None:
+    local = await exporting()
+    await local.export("c-other", "elsewhere")
+
+    def valid() -> tuple[str, str]:
+        found = condition(local.read(EXPORT, "c-prov", "ex.test"), "IdentityValid")
+        return found["status"], found.get("message", "")
+
+    key = objects.key(SECRET, "c-prov", "kcp-system", "ex.test")
+    secret = local.store.get(key)
+    assert secret is not None
+    untouched = local.read(EXPORT, "c-other", "elsewhere")
+    async with local.running():
+        await local.quiet()
+        await local.store.delete(key, expect=secret.revision)
+        await local.quiet()
+        assert valid() == ("False", 'secrets "ex.test" not found')
+        await local.store.put(key, secret.value, expect=ABSENT)
+        await local.quiet()
+        assert valid() == ("True", "")
+        other = {**objects.decode(secret), "data": {"key": "b3RoZXI="}}
+        entry = local.store.get(key)
+        assert entry is not None
+        await local.store.put(key, rewritten(other), expect=entry.revision)
+        await local.quiet()
+        assert valid()[0] == "False"
+        assert phase(local) == "Bound"
+        assert local.read(EXPORT, "c-other", "elsewhere") == untouched
 
 
 async def test_names_that_become_free_are_had_by_who_waits() -> None:

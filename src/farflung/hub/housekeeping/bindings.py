@@ -1,6 +1,6 @@
 """What becomes of exports and bindings after they were written.
 
-    an export     that a crash left without identity gets it
+    an export     that a crash left without identity gets it; whether its Secret still has it is told
     a binding     follows its export: its schemas, claims and annotations, its coming and going; it gets names that
                   become free
     its deletion  deletes the objects of what it bound, in its workspace, and then lets it go
@@ -25,7 +25,7 @@ from farflung.hub.workspaces.binder import Binder, is_for_all
 from farflung.hub.workspaces.bindings import BINDINGS, FINALIZER
 from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, copy_key
 from farflung.hub.workspaces.exporter import Exporter
-from farflung.hub.workspaces.exports import EXPORTS, SCHEMAS, schema_names
+from farflung.hub.workspaces.exports import EXPORTS, SCHEMAS, identity_secret, schema_names
 from farflung.hub.workspaces.writing import rewritten
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -34,6 +34,7 @@ from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Wa
 WORKERS: Final = 8
 AGAIN: Final = 0.05  #: seconds before a binding is looked at again whose objects' dependents are not dealt with yet
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
+SECRETS: Final = "/core/secrets/"
 
 
 class Dependents(Protocol):
@@ -65,6 +66,7 @@ class Bindings:
         self._clock = clock
         self._collector = collector
         self._freed = freed
+        self._identities: dict[str, set[str]] = {}  #: key of a Secret → the exports whose identity is in it
         self._subscriptions: list[Subscription] = []
         self._waiting: dict[str, Subscription] = {}  #: where objects are → whoever waits for their end hears of it
         self.work: Work[str] = Work("bindings", self._look, workers=WORKERS)
@@ -75,9 +77,11 @@ class Bindings:
             (SCHEMAS, self._hear_schemas),
             (BINDINGS, self._hear_bindings),
             (DEFINITIONS, self._hear_definitions),
+            (SECRETS, self._hear_secrets),
         )
         self._subscriptions = [self._store.subscribe(home, watcher) for home, watcher in listeners]
         for entry in self._store.list(EXPORTS).entries:
+            self._follow_identity(None, entry)
             self.work.add(entry.key)
         for key in self._apis.all_keys():
             if not self._is_current(self._apis.in_cluster(cluster_in(key))[key]):
@@ -100,11 +104,25 @@ class Bindings:
 
     def _hear_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
+            self._follow_identity(change.previous, change.entry)
             name = name_in(change.key)[1]
             self._look_at_bindings(Export(cluster_in(change.key), name))
             if change.entry is not None and change.previous is None:
                 for key in self._apis.missing(name):
                     self.work.add(key)
+
+    def _follow_identity(self, before: Entry | None, after: Entry | None) -> None:
+        if before is not None and (key := identity_key(before)) in self._identities:
+            self._identities[key].discard(before.key)
+            if not self._identities[key]:
+                del self._identities[key]
+        if after is not None:
+            self._identities.setdefault(identity_key(after), set()).add(after.key)
+
+    def _hear_secrets(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            for key in self._identities.get(change.key, ()):
+                self.work.add(key)
 
     def _look_at_bindings(self, export: Export) -> None:
         for key in self._apis.of_export(export):
@@ -251,6 +269,12 @@ class Bindings:
             return
         metadata = {**binding["metadata"], "finalizers": finalizers}
         await self._write(entry, {**binding, "metadata": metadata}, binding)
+
+
+def identity_key(export: Entry) -> str:
+    """Where the Secret is, if there is one, that has an export's identity."""
+    secret = identity_secret(objects.decode(export))
+    return f"{SECRETS}{cluster_in(export.key)}/{secret.namespace}/{secret.name}" if secret is not None else ""
 
 
 def bound_groups(entry: Entry | None) -> set[str]:
