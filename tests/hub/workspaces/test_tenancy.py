@@ -178,6 +178,19 @@ async def test_labels_of_a_type_are_added_but_replace_none(local: LocalTenancy) 
     assert workspace["metadata"]["labels"] == {"team": "x", "kept": "ours"}
 
 
+async def test_a_type_means_what_it_says_now(local: LocalTenancy) -> None:
+    key = "/tenancy.kcp.io/workspacetypes/root/mine"
+    for color in ("red", "blue"):
+        entry = local.store.get(key)
+        if entry is not None:
+            await local.store.delete(key, expect=entry.revision)
+            with pytest.raises(ApiError, match="not found"):
+                await local.create("root", "none", type={"name": "mine", "path": "root"})
+        await make_type(local, "root", "mine", additionalWorkspaceLabels={"color": color})
+        workspace = await local.create("root", color, type={"name": "mine", "path": "root"})
+        assert workspace["metadata"]["labels"]["color"] == color
+
+
 async def test_a_workspace_that_no_shard_wants_has_no_cluster(local: LocalTenancy) -> None:
     workspace = await local.create("root", "o6", location={"selector": {"matchLabels": {"no": "such"}}})
     assert "cluster" not in workspace["spec"]

@@ -44,7 +44,7 @@ from farflung.hub.workspaces.writing import (
 from farflung.machinery.errors import Obj, forbidden
 from farflung.machinery.selectors import selector_of
 from farflung.machinery.times import format_seconds
-from farflung.store.base import Store
+from farflung.store.base import Entry, Store
 
 GROUP: Final = "tenancy.kcp.io"
 INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
@@ -111,6 +111,7 @@ class Tenancy:
         self._new_uid = new_uid
         self._random = random
         self._authority = authority
+        self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: as they were read, while they are what they were
 
     def now(self) -> str:
         return format_seconds(self._clock())
@@ -124,10 +125,16 @@ class Tenancy:
         cluster = self.clusters.resolve(path)
         if cluster is None or not name or "/" in name:
             return None
-        entry = self._store.get(f"{WORKSPACE_TYPES}{cluster}/{name}")
-        return (
-            None if entry is None else types.read_type(objects.decode(entry), cluster, self.clusters.path_of(cluster))
-        )
+        key = f"{WORKSPACE_TYPES}{cluster}/{name}"
+        entry, path = self._store.get(key), self.clusters.path_of(cluster)
+        if entry is None:
+            self._types.pop(key, None)
+            return None
+        read, found = self._types.get(key, (None, None))
+        if found is None or read is not entry or found.path != path:
+            found = types.read_type(objects.decode(entry), cluster, path)
+            self._types[key] = (entry, found)
+        return found
 
     def _usable(self, may_use: MayUse) -> types.Lookup:
         """Types that a user may not use are not there for that user."""
