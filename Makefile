@@ -16,7 +16,7 @@ setup: .venv/.installed  ## create .venv with everything; install kubectl if it 
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-demo: setup  ## start a hub, apply samples with kubectl, show them, stop
+demo: setup  ## start a hub with workspaces, place a workload with kubectl, show it all, stop
 	@tools/demo.sh
 
 test: setup  ## every test

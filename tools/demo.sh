@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Start a hub, apply the samples with kubectl, look at them, change them, and stop.  Nothing is left behind.
+# Start a hub with workspaces, fill an inventory, place a workload with kubectl, look at it all, and stop.  Nothing is left
+# behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,12 +21,21 @@ bold="" dim="" plain=""
 [ -t 1 ] && bold=$'\033[1m' dim=$'\033[2m' plain=$'\033[0m'
 say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 show() {
-  printf '%s$ %s%s\n' "$dim" "${*@Q}" "$plain" | sed "s/'\([a-zA-Z0-9._/:=-]*\)'/\1/g"
+  printf '%s$ %s%s\n' "$dim" "${*@Q}" "$plain" | sed "s/'\([a-zA-Z0-9._/:=,-]*\)'/\1/g"
   "$@"
 }
+eventually() {  # what the hub does after it has answered: at most 30 seconds
+  for _ in $(seq 150); do
+    [ "$("${@:2}")" = "$1" ] && return
+    sleep 0.2
+  done
+  echo "demo: ${*:2} does not come to $1" >&2
+  exit 1
+}
 
-say "A hub starts: one process, its own certificates, an empty store"
-.venv/bin/farflung hub --root-directory "$home/hub" --port 0 >"$home/log" 2>&1 &
+say "A hub starts: one process, its own certificates, a first tree of workspaces"
+export HOME="$home" PATH="$PWD/.venv/bin:$PATH"  # kubectl finds its plugins ws and kcp there
+farflung start --root-directory "$home/hub" --port 0 >"$home/log" 2>&1 &
 hub=$!
 for _ in $(seq 600); do
   grep -q "is ready" "$home/log" && break
@@ -33,26 +43,49 @@ for _ in $(seq 600); do
   sleep 0.05
 done
 head -n 1 "$home/log"
-export KUBECONFIG="$home/hub/admin.kubeconfig" HOME="$home"
+export KUBECONFIG="$home/hub/admin.kubeconfig"
+show kubectl ws tree
 
-say "kubectl talks to it as to any cluster"
-show kubectl version
-show kubectl apply -f config/guestbook
-show kubectl get namespaces
-show kubectl -n guestbook get configmaps,deployments,services -o wide
-
+say "The inventory: which clusters there are, and the places they stand for"
+show kubectl ws root:compute
+show kubectl create -f config/samples/location_prod.yaml
+show kubectl create -f config/samples/location_dev.yaml
+show kubectl create -f config/samples/synctarget_prod.yaml
+show kubectl create -f config/samples/synctarget_dev.yaml
+eventually 2 kubectl get location default -o 'jsonpath={.status.instances}'
+eventually 1 kubectl get location dev -o 'jsonpath={.status.instances}'
+eventually 1 kubectl get location prod -o 'jsonpath={.status.instances}'
+show kubectl get locations,synctargets
 echo
-echo "The Deployment stays at 0 of 2: this hub keeps objects; what runs them comes later."
+echo "The location default was made by the hub: it stands for every cluster of the workspace."
 
-say "Change something, and look at it"
-show kubectl -n guestbook scale deployment frontend --replicas=5
-show kubectl -n guestbook patch configmap greeting --type merge -p '{"data":{"language":"fr"}}'
-show kubectl -n guestbook get deployment frontend -o jsonpath='{.spec.replicas} replicas, generation {.metadata.generation}{"\n"}'
-show kubectl -n guestbook get configmap greeting -o yaml
-show kubectl explain deployment.spec.replicas
+say "The workload has a workspace of its own; what it needs beyond that, it binds"
+show kubectl ws root
+show kubectl ws create my-org --enter
+show kubectl ws create web --enter
+show kubectl kcp bind apiexport root:compute:kubernetes
+show kubectl apply -f config/guestbook
+show kubectl -n guestbook get deployments,services
 
-say "Delete it all again"
-show kubectl delete -f config/guestbook
+say "An EdgePlacement says what goes where; root:espw provides that API"
+show kubectl apply -f config/imports
+show kubectl create -f config/samples/edgeplacement_all2all.yaml
+show kubectl get edgeplacements
+show kubectl get edgeplacement all2all -o 'jsonpath={.spec}{"\n"}'
+show kubectl explain edgeplacement.spec.locationSelectors
+echo
+echo "Nothing is delivered yet: what acts on EdgePlacements comes later."
+
+say "Workspaces know nothing of each other"
+show kubectl ws ..
+show kubectl ws create other --enter
+show kubectl get namespaces
+show kubectl ws root
+show kubectl ws tree
+
+say "A workspace goes with all that is in it"
+show kubectl delete workspace my-org
+show kubectl get workspaces
 
 say "The hub stops"
 kill "$hub"
