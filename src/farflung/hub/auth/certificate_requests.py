@@ -179,6 +179,13 @@ def check_usages(usages: Collection[str], purpose: str) -> None:
         raise Unsigned(f"usages did not match [{listed}]")
 
 
+def check_place(signer: str, cluster: str) -> None:
+    """Whoever trusts the hub's authority would take a server for the hub that has a certificate for its name: those are
+    for the root cluster to give.  Raises Unsigned."""
+    if signer == KUBELET_SERVING and cluster != DEFAULT_CLUSTER:
+        raise Unsigned("certificates of servers are signed in the root cluster alone")
+
+
 Check = Callable[[x509.CertificateSigningRequest, Collection[str]], None]
 SIGNERS: Final[Mapping[str, Check]] = {
     CLIENT: check_client,

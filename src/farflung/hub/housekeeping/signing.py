@@ -12,7 +12,7 @@ from typing import Final
 from cryptography import x509
 
 from farflung.hub import objects
-from farflung.hub.auth.certificate_requests import SIGNERS, Unsigned, parse_request, sign_request
+from farflung.hub.auth.certificate_requests import SIGNERS, Unsigned, check_place, parse_request, sign_request
 from farflung.hub.housekeeping.inside import Inside, object_path
 from farflung.hub.housekeeping.kept import KeptKinds
 from farflung.hub.housekeeping.work import Work
@@ -95,6 +95,7 @@ class Signing:
 
     def _signed(self, key: str, spec: Obj, now: datetime) -> bytes:
         asked, usages = parse_request(spec["request"]), spec.get("usages") or ()
+        check_place(spec["signerName"], cluster_in(key))
         SIGNERS[spec["signerName"]](asked, usages)
         return sign_request(self._authority, asked, usages, spec.get("expirationSeconds"), cluster_in(key), now)
 

@@ -160,7 +160,8 @@ class WorkspaceAuthorizer(Authorizer):
         """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
         everything in a workspace may do nothing in the view of an export that is not there."""
         is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
-        if not is_there or not self.decide(cluster, user, content_of(export, asked)).allowed:
+        is_allowed = is_privileged(user) or not is_reserved(user, asked)
+        if not is_there or not is_allowed or not self.decide(cluster, user, content_of(export, asked)).allowed:
             raise refusal(user, asked, REFUSED.reason)
 
     def may_enter(self, cluster: str, user: User) -> bool:

@@ -16,6 +16,7 @@ from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.served import Kinds
 from farflung.hub.workspaces import bindings, claims, exports
+from farflung.hub.workspaces.access import is_operator, is_privileged
 from farflung.hub.workspaces.bindings import BINDINGS, Names, Offer, Offered, Reference, Taken
 from farflung.hub.workspaces.bound import BoundApis, Export, Facts, copy_key
 from farflung.hub.workspaces.exports import schema_key
@@ -64,16 +65,29 @@ class Binder:
     ) -> None:
         """Raises 403, and does not tell whether there is such an export.  One of the own workspace or of root may come
         later than its bindings; what root exports by itself is for everybody."""
-        home = self._home(cluster, reference)
-        export = None if home is None else Export(home, reference.name)
-        asked = Attributes("bind", GROUP, "apiexports", name=reference.name)
-        if export is not None and (is_for_all(export) or authorizer.decide(export.cluster, user, asked).allowed):
+        export = self._bindable(cluster, user, authorizer, reference)
+        if export is not None:
             may_come_later = reference.path in ("", ROOT)
             if may_come_later or exports.exists(self._store, *export):
                 return
         plural = "apibindings" if what == "APIBinding" else "apiexportendpointslices"
         full = f"{reference.path}:{reference.name}" if reference.path else reference.name
         raise forbidden(GROUP, plural, name, f"unable to {verb} {what}: no permission to bind to export {full}")
+
+    def may_hand_on(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> bool:
+        """Whether somebody may let others bind an export, by a type of workspaces that binds it: who may bind it, be it
+        there or not."""
+        if is_operator(user) or is_privileged(user):
+            return True
+        return self._bindable(cluster, user, authorizer, reference) is not None
+
+    def _bindable(self, cluster: str, user: User, authorizer: Authorizer, reference: Reference) -> Export | None:
+        home = self._home(cluster, reference)
+        export = None if home is None else Export(home, reference.name)
+        asked = Attributes("bind", GROUP, "apiexports", name=reference.name)
+        if export is not None and (is_for_all(export) or authorizer.decide(export.cluster, user, asked).allowed):
+            return export
+        return None
 
     def _home(self, cluster: str, reference: Reference) -> str | None:
         return self._clusters.resolve(reference.path) if reference.path else cluster

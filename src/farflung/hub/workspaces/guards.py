@@ -6,6 +6,7 @@ from typing import Final
 
 from farflung.hub.auth.user import User
 from farflung.hub.workspaces import states
+from farflung.hub.workspaces.access import REQUIRED_GROUPS, is_operator
 from farflung.hub.workspaces.paths import PATH, ROOT, SINGLETON
 from farflung.hub.workspaces.tenancy import GROUP, is_privileged, refusal
 from farflung.hub.workspaces.types import RESERVED
@@ -22,6 +23,14 @@ def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
     for field in ("cluster", "URL"):
         if new["spec"].get(field) != old["spec"].get(field):
             raise refusal(new, f"spec.{field} can only be changed by system privileged users")
+    for name in (states.OWNER, REQUIRED_GROUPS):
+        if not is_operator(user) and annotation(new, name) != annotation(old, name):
+            raise refusal(new, f"metadata.annotations[{name}] can only be changed by system privileged users")
+
+
+def annotation(obj: Obj, name: str) -> str | None:
+    found: str | None = (obj["metadata"].get("annotations") or {}).get(name)
+    return found
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -73,6 +82,8 @@ def check_cluster_change(user: User, new: Obj, old: Obj) -> None:
         raise refused("spec.initializers is immutable")
     if spec.get("owner") != old_spec.get("owner"):
         raise refused("spec.owner is immutable")
+    if not is_operator(user) and annotation(new, REQUIRED_GROUPS) != annotation(old, REQUIRED_GROUPS):
+        raise refused(f"metadata.annotations[{REQUIRED_GROUPS}] is immutable")
     _check_status(new.get("status") or {}, old.get("status") or {}, _initializers(spec))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.verbs.call import Call
-from farflung.hub.workspaces import bindings, guards, schemas
+from farflung.hub.workspaces import bindings, guards, initializing, schemas
 from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.home import NAME as HOME
@@ -76,10 +76,13 @@ class WorkspaceWrites:
                 self._tenancy.check_new(cluster, call.user, new, may_use(call))
             case ("tenancy.kcp.io", "workspaces"):
                 guards.check_workspace_change(call.user, new, old or {})
-            case ("tenancy.kcp.io", "workspacetypes") if old is None:
-                guards.check_new_type(new)
+            case ("tenancy.kcp.io", "workspacetypes"):
+                if old is None:
+                    guards.check_new_type(new)
+                self._check_default_bindings(call, new, old)
             case ("core.kcp.io", "logicalclusters"):
                 guards.check_cluster_change(call.user, new, old) if old else guards.check_new_cluster()
+                initializing.check_change(call, self._tenancy.clusters, new, old or {})
             case ("apis.kcp.io", "apiresourceschemas"):
                 schemas.check_new(new) if old is None else schemas.check_change(new, old)
             case ("apiextensions.k8s.io", "customresourcedefinitions") if old is None:
@@ -94,6 +97,17 @@ class WorkspaceWrites:
         self._binder.check_may_bind(
             call.target.cluster, call.user, call.tools.authorizer, name, reference, verb, "APIBinding"
         )
+
+    def _check_default_bindings(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """Workspaces of a type bind its exports, whoever makes them: so who names one must be allowed to bind it."""
+        known = () if old is None else default_bindings(old)
+        for reference in default_bindings(new):
+            may_bind = reference in known or self._binder.may_hand_on(
+                call.target.cluster, call.user, call.tools.authorizer, reference
+            )
+            if not may_bind:
+                why = f"no permission to bind to export {reference.path}:{reference.name}"
+                raise forbidden(GROUP, "workspacetypes", new["metadata"].get("name", ""), why)
 
     def _check_endpoints(self, call: Call, new: Obj) -> None:
         spec = new.get("spec")
@@ -132,6 +146,12 @@ class WorkspaceWrites:
     def check_deletion(self, call: Call, old: Obj) -> None:
         if place_of(call) == CLUSTERS:
             guards.check_cluster_deletion(call.target.cluster, call.user, old)
+
+
+def default_bindings(obj: Obj) -> list[bindings.Reference]:
+    """Of a valid WorkspaceType."""
+    found = (obj.get("spec") or {}).get("defaultAPIBindings") or ()
+    return [bindings.Reference(one.get("path") or "", one.get("export") or "") for one in found]
 
 
 def check_seen(call: Call, new: Obj) -> None:
