@@ -32,7 +32,8 @@ class Informer(Generic[T]):
         self.collection = collection
         self.cache: Cache[T] = Cache()
         self.synced = asyncio.Event()  #: there was a whole list
-        self.trouble = trouble
+        self.troubles = 0  #: how often something failed
+        self._report = trouble
         self._decode = decode
         self._listeners: list[Listener[T]] = []
         self._reflector = Reflector(client, collection, decode, self, surroundings, selection)
@@ -67,6 +68,10 @@ class Informer(Generic[T]):
 
     def previous(self, key: Key) -> T | None:
         return self.cache.get(key)
+
+    def trouble(self, what: str, error: Exception) -> None:
+        self.troubles += 1
+        self._report(what, error)
 
     def _tell(self, change: Change[T] | None) -> None:
         if change is not None:

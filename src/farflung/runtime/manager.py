@@ -1,0 +1,74 @@
+"""Everything that runs in a process of controllers, and what it shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from farflung.informer.informer import Informer
+from farflung.lib.klog import Logger
+from farflung.runtime.controller import Controller
+
+
+class Manager:
+    """Informers first; controllers when each of them has a whole list: half a world leads to wrong decisions."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._informers: list[Informer[Any]] = []
+        self._controllers: list[Controller[Any]] = []
+
+    def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]]) -> None:
+        self._controllers.append(controller)
+        self._informers += informers
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+            await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
+            self._log.info("Informers synced", v=1)
+            for controller in self._controllers:
+                group.create_task(controller.run(), name=controller.name)
+
+    @property
+    def synced(self) -> bool:
+        return all(informer.synced.is_set() for informer in self._informers)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be done now, as far as is known."""
+        return self.synced and all(controller.queue.idle for controller in self._controllers)
+
+    def registry(self) -> CollectorRegistry:
+        registry = CollectorRegistry()
+        registry.register(_Figures(self._informers, self._controllers))
+        return registry
+
+
+class _Figures(Collector):
+    """Read when somebody asks."""
+
+    def __init__(self, informers: Sequence[Informer[Any]], controllers: Sequence[Controller[Any]]) -> None:
+        self._informers = informers
+        self._controllers = controllers
+
+    def collect(self) -> list[Metric]:
+        queued = GaugeMetricFamily("farflung_queue_depth", "Keys that wait.", labels=["controller"])
+        looked = CounterMetricFamily("farflung_reconciles", "Keys looked at.", labels=["controller", "result"])
+        cached = GaugeMetricFamily("farflung_cached_objects", "Objects that are known.", labels=["resource"])
+        troubles = CounterMetricFamily("farflung_informer_troubles", "Failures to list or watch.", labels=["resource"])
+        for controller in self._controllers:
+            queued.add_metric([controller.name], len(controller.queue))
+            looked.add_metric([controller.name, "success"], controller.tally.successes)
+            looked.add_metric([controller.name, "failure"], controller.tally.failures)
+        for informer in self._informers:
+            cached.add_metric([informer.collection.plural], len(informer.cache))
+            troubles.add_metric([informer.collection.plural], informer.troubles)
+        return [queued, looked, cached, troubles]
