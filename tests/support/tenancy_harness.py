@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import itertools
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -165,10 +165,14 @@ class LocalTenancy:
         return cluster if self.store.get(logical_cluster_key(cluster or "-")) else None
 
 
+def housekeeping(local: LocalTenancy) -> AbstractAsyncContextManager[Workspaces]:
+    return keeping(local.store, local.tenancy)
+
+
 @asynccontextmanager
-async def housekeeping(local: LocalTenancy) -> AsyncIterator[Workspaces]:
+async def keeping(store: Store, tenancy: Tenancy) -> AsyncIterator[Workspaces]:
     """The part of housekeeping that keeps workspaces, at work."""
-    part = Workspaces(local.store, local.tenancy)
+    part = Workspaces(store, tenancy)
     part.start()
 
     async def run() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hub_harness import TABLE
-from workspaces_harness import URL, LocalWorkspaces, workspace, workspaces_of
+from hub_harness import TABLE, Watch
+from tenancy_harness import keeping
+from workspaces_harness import URL, LocalWorkspaces, types_of, workspace, workspace_type, workspaces_of
 
 from farflung.machinery.errors import Obj
 
@@ -16,6 +17,13 @@ KCP_ADMINS_HOME = "kvdk2spgmbix"
 @pytest.fixture
 async def hub() -> LocalWorkspaces:
     return await LocalWorkspaces.started()
+
+
+#: the spec of a type whose workspaces have no children
+ALONE: Obj = {
+    "extend": {"with": [{"name": "universal", "path": "root"}]},
+    "limitAllowedChildren": {"none": True},
+}
 
 
 def logical_cluster(name: str) -> Obj:
@@ -88,6 +96,42 @@ async def test_a_workspace_without_a_name_is_told_that_its_rules_were_not_checke
     assert "some validation rules were not checked" in rules["message"]
 
 
+@pytest.mark.parametrize(
+    ("type", "why"),
+    [
+        ({"name": "nosuch"}, 'workspace type "nosuch" cannot be resolved'),
+        (
+            {"name": "nosuch", "path": "root"},
+            'Internal error occurred: workspacetypes.tenancy.kcp.io "root:nosuch" not found',
+        ),
+        ({"name": "home", "path": "root"}, "workspace type root:home cannot have any parent"),
+        (
+            {"name": "organization"},
+            "workspace type root:organization only allows [root:root] parent workspaces, but parent type root:alone "
+            "only implements [root:alone root:universal]",
+        ),
+        ({"name": "universal"}, "workspace type root:alone cannot have any children"),
+    ],
+)
+async def test_a_workspace_whose_type_cannot_be_leaves_nothing_behind(
+    hub: LocalWorkspaces, type: Obj, why: str
+) -> None:
+    await hub.create(types_of("root"), workspace_type("alone", **ALONE))
+    await hub.workspace("root", "a", type={"name": "alone"})
+    with hub.writes_nothing():
+        answer = await hub.post(workspaces_of("root:a"), workspace("b", type=type))
+    assert (answer.status, answer.message) == (403, f'workspaces.tenancy.kcp.io "b" is forbidden: {why}')
+    assert (await hub.get(workspaces_of("root:a"))).names == []
+
+
+async def test_a_name_that_is_taken_leaves_nothing_behind(hub: LocalWorkspaces) -> None:
+    before = await hub.workspace("root", "a")
+    with hub.writes_nothing():
+        answer = await hub.post(workspaces_of("root"), workspace("a"))
+    assert (answer.status, answer.message) == (409, 'workspaces.tenancy.kcp.io "a" already exists')
+    assert (await hub.get(workspaces_of("root", "a"))).json == before
+
+
 # --- dry runs -------------------------------------------------------------------------------------
 
 
@@ -104,3 +148,55 @@ async def test_what_is_only_tried_is_in_no_cluster(hub: LocalWorkspaces) -> None
     with hub.writes_nothing():
         answer = await hub.patch(workspaces_of("root", "a"), patch, query=dry)
     assert answer.json["metadata"]["annotations"]["kcp.io/cluster"] == "root", "that one is there already"
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+async def condition(watch: Watch, type: str) -> Obj:
+    """Of the object that is watched, as soon as it has it."""
+    number = 0
+    while True:
+        number += 1
+        conditions: list[Obj] = (await watch.next(number))[number - 1]["object"]["status"]["conditions"]
+        if found := [one for one in conditions if one["type"] == type]:
+            return found[0]
+
+
+async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(hub: LocalWorkspaces) -> None:
+    cluster = (await hub.workspace("root", "a"))["spec"]["cluster"]
+    maps = f"/clusters/{cluster}/api/v1/namespaces/default/configmaps"
+    await hub.create(maps, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
+    watch, inside = await hub.watch(maps), await hub.watch(f"/clusters/{cluster}/{LOGICAL_CLUSTERS}")
+    async with keeping(hub.store, hub.platform.tenancy) as part:
+        answer = await hub.delete(workspaces_of("root", "a"))
+        assert answer.status == 200
+        assert answer.json["metadata"]["deletionTimestamp"], "it waits for what is in it"
+        assert (await condition(inside, "WorkspaceContentDeleted"))["reason"] == "SomeResourcesRemain"
+        labels = (await hub.get(workspaces_of("root", "a"))).json["metadata"]["labels"]
+        assert labels == {"tenancy.kcp.io/phase": "Deleting"}
+        await hub.create(f"/clusters/{cluster}/api/v1/namespaces", {"metadata": {"name": "late"}})
+        answer = await hub.patch(f"{maps}/held", {"metadata": {"finalizers": None}})
+        assert answer.status == 200
+        await part.work.finished()
+    assert watch.changes == [("ADDED", "held"), ("MODIFIED", "held"), ("DELETED", "held")]
+    assert (await hub.get(workspaces_of("root", "a"))).status == 404
+    for one in (cluster, "root:a"):
+        answer = await hub.get(f"/clusters/{one}/api/v1/namespaces")
+        assert (answer.status, answer.message) == (
+            403,
+            'namespaces is forbidden: User "kcp-admin" cannot list resource "namespaces" in API group "" at the '
+            "cluster scope: access denied",
+        )
+    assert not any(f"/{cluster}/" in entry.key for home in hub.store.homes() for entry in hub.store.list(home).entries)
+
+
+async def test_nobody_deletes_a_workspace_from_inside(hub: LocalWorkspaces) -> None:
+    await hub.workspace("root", "a")
+    for inside in ("root", "root:a"):
+        with hub.writes_nothing():
+            answer = await hub.delete(f"/clusters/{inside}/{LOGICAL_CLUSTERS}/cluster")
+        assert (answer.status, answer.message) == (
+            403,
+            'logicalclusters.core.kcp.io "cluster" is forbidden: LogicalCluster cannot be deleted',
+        )
