@@ -19,19 +19,21 @@ import msgspec
 
 from farflung.apis.resource import Resource
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import refusal
+from farflung.hub.auth.authorize import Authorizer, refusal
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.request import target_of
 from farflung.hub.routing import Place, no_access
 from farflung.hub.served import Kinds, Served
+from farflung.hub.verbs.call import Call
 from farflung.hub.workspaces import states
-from farflung.hub.workspaces.access import NOWHERE, OPERATORS, REFUSED, WorkspaceAuthorizer
+from farflung.hub.workspaces.access import NOWHERE, OPERATORS, REFUSED, is_operator, is_privileged
 from farflung.hub.workspaces.definitions import viewed_parts
-from farflung.hub.workspaces.paths import Clusters, is_path, read_cluster
+from farflung.hub.workspaces.guards import refused
+from farflung.hub.workspaces.paths import SINGLETON, Clusters, is_path, read_cluster
 from farflung.hub.workspaces.views import READING, Sees, Shows, Views
 from farflung.machinery import names
-from farflung.machinery.errors import ApiError
+from farflung.machinery.errors import ApiError, Obj, invalid_value
 from farflung.store.base import Entry, Store
 
 ROOT_PATH: Final = "/services/initializingworkspaces/"
@@ -102,7 +104,7 @@ def owner_in(text: str) -> User | None:
 class Initializers:
     """Who may be one, and where it leads them."""
 
-    def __init__(self, clusters: Clusters, authorizer: WorkspaceAuthorizer) -> None:
+    def __init__(self, clusters: Clusters, authorizer: Authorizer) -> None:
         self._clusters = clusters
         self._authorizer = authorizer
 
@@ -131,6 +133,34 @@ class Initializers:
         if owner is None:
             raise shut(initializer)
         return Place(place.cluster, place.path), owner
+
+
+def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:
+    """A LogicalCluster's list of initializers is theirs: nobody else ends the waiting, and whose rights they have
+    stays as it was noted.  Raises 422 and 403."""
+    before, after = _waiting(old), _waiting(new)
+    if is_initializing(call.target.view):
+        own = initializer_of(call.target.view)
+        if own not in before or set(after) != set(before) - {own}:
+            why = f'only removing the "{own}" initializer is supported'
+            raise call.invalid(SINGLETON, [invalid_value("status.initializers", after, why)])
+        return
+    if is_privileged(call.user) or is_operator(call.user):
+        return
+    if _owner(new) != _owner(old):
+        raise refused(f"metadata.annotations[{states.OWNER}] is immutable")
+    initializers = Initializers(clusters, call.tools.authorizer)
+    for one in before:
+        if one not in after and not initializers.may_initialize(one, call.user):
+            raise refused(f'no permission to remove the initializer "{one}"')
+
+
+def _waiting(logical_cluster: Obj) -> list[str]:
+    return (logical_cluster.get("status") or {}).get("initializers") or []
+
+
+def _owner(logical_cluster: Obj) -> str:
+    return str((logical_cluster["metadata"].get("annotations") or {}).get(states.OWNER, ""))
 
 
 def shut(initializer: str) -> ApiError:
