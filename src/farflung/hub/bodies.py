@@ -114,8 +114,8 @@ def _parse(request: Request, shape: Shape) -> tuple[Any, list[str]]:
             parsed = json.parse(request.body)
         case media_types.YAML:
             parsed = _parse_yaml(request)
-        case media_types.PROTOBUF if wire.known(shape.definition):
-            return protobuf.decode(request.body, shape.definition, wire.MESSAGES).obj, []
+        case media_types.PROTOBUF if wire.known(definition := shape.encoded or shape.definition):
+            return protobuf.decode(request.body, definition, wire.MESSAGES).obj, []
         case _:
             raise unsupported_media_type(ACCEPTED)
     return parsed.value, parsed.problems

@@ -28,6 +28,7 @@ class Shape:
     conformer: Conforms
     custom: bool = False  #: defined by a CustomResourceDefinition
     merging: Schema | None = None  #: how lists of a custom resource merge, if it takes strategic merge patches
+    encoded: str = ""  #: the definition of a custom resource's bodies in protobuf, if it takes them
 
     @property
     def api_version(self) -> str:

@@ -47,7 +47,10 @@ class BoundDefinition(Definition):
     def _made(self, resource: Resource) -> Kind:
         kind = super()._made(resource)
         native = natives().get((resource.group, resource.version, resource.plural))
-        return kind if native is None else replace(kind, shape=replace(kind.shape, merging=shape_of(native).schema))
+        if native is None:
+            return kind
+        shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
+        return replace(kind, shape=shape)
 
 
 def dressed(resource: Resource, identity: str, form: Form) -> Resource:
