@@ -142,3 +142,18 @@ def test_what_exists_already_may_be_ignored(shell: Kubectl, organization: str) -
     assert shell(f"ws create {organization} --ignore-existing").startswith(
         f'Workspace "{organization}" (type root:organization) already exists.\n'
     )
+
+
+def test_one_leaves_a_workspace_that_was_deleted_while_one_was_in_it(shell: Kubectl, organization: str) -> None:
+    shell("ws create gone --enter")
+    elsewhere = shell.kubeconfig.with_name("elsewhere")
+    elsewhere.write_bytes(shell.kubeconfig.read_bytes())
+    shell(f"ws .. --kubeconfig {elsewhere}")
+    assert shell(f"delete ws gone --kubeconfig {elsewhere}") == 'workspace.tenancy.kcp.io "gone" deleted\n'
+    assert "Forbidden" in shell.fails("get configmaps")
+    assert shell.fails("ws create below") == (
+        'Error: workspaces.tenancy.kcp.io is forbidden: User "kcp-admin" cannot create resource "workspaces" in API '
+        'group "tenancy.kcp.io" at the cluster scope: access denied'
+    )
+    assert shell("ws ..") == f'Current workspace is "root:{organization}".\n'
+    assert shell.fails("ws gone") == 'Error: workspaces.tenancy.kcp.io "gone" not found'
