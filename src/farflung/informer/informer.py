@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+import orjson
+
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.informer.cache import Cache, Change, Key, Known
-from farflung.informer.reflector import Reflector, Surroundings
+from farflung.informer.reflector import Reflector, Surroundings, number, where
+from farflung.machinery.errors import Obj
 
 T = TypeVar("T")
 
@@ -45,9 +48,11 @@ class Informer(Generic[T]):
         """Until cancelled."""
         await self._reflector.run()
 
-    def assume(self, key: Key, version: int, written: bytes) -> None:
+    def assume(self, written: Obj) -> None:
         """What we wrote ourselves, as the server answered."""
-        self._tell(self.cache.assume(Known(key, version, self._decode(written))))
+        raw = orjson.dumps(written)
+        key, version = where(raw)
+        self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
 
     # --- what the reflector says ------------------------------------------------------------------
 

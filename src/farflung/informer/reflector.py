@@ -146,7 +146,7 @@ class Reflector(Generic[T]):
             for known in self._known(event.object):
                 self._sink.apply(known)
         elif event.type == "DELETED":
-            key, version = _where(event.object)
+            key, version = where(event.object)
             value = self._sink.previous(key)
             if value is not None:
                 self._sink.remove(Known(key, number(version), value))
@@ -154,13 +154,13 @@ class Reflector(Generic[T]):
             raise _told(event.object)
         elif event.type != "BOOKMARK":
             raise Garbled(f"an event of the type {event.type[:50]!r}")
-        _, version = _where(event.object)
+        _, version = where(event.object)
         self._sink.hear(number(version))
         self._since = version
 
     def _known(self, raw: msgspec.Raw) -> Iterator[Known[T]]:
         """Nothing if it makes no sense and never did."""
-        key, version = _where(raw)
+        key, version = where(raw)
         try:
             value: T | None = self._decode(bytes(raw))
         except ValueError as error:  # msgspec's and orjson's errors are such
@@ -170,7 +170,8 @@ class Reflector(Generic[T]):
             yield Known(key, number(version), value)
 
 
-def _where(raw: msgspec.Raw) -> tuple[Key, str]:
+def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
+    """The key of an object, and its resourceVersion."""
     try:
         metadata = _headed.decode(raw).metadata
     except msgspec.MsgspecError as error:

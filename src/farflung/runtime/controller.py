@@ -24,13 +24,13 @@ class Tally:
 
 
 class Controller(Generic[K]):
-    """`reconcile(key)` makes things as they should be, or raises.  What it returns is the number of seconds after which
+    """`reconcile(key, worker)` makes things as they should be, or raises.  It returns the number of seconds after which
     it wants to look again; None: when something changes."""
 
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[K], Awaitable[float | None]],
+        reconcile: Callable[[K, int], Awaitable[float | None]],
         *,
         workers: int,
         backoff: Backoff,
@@ -52,18 +52,18 @@ class Controller(Generic[K]):
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._workers):
-                    workers.create_task(self._work(), name=f"{self.name} {number}")
+                    workers.create_task(self._work(number), name=f"{self.name} {number}")
         finally:
             self._log.info("shutting down controller", controller=self.name)
 
-    async def _work(self) -> None:
+    async def _work(self, number: int) -> None:
         while True:
             async with self.queue.next() as key:
-                await self._look_at(key)
+                await self._look_at(key, number)
 
-    async def _look_at(self, key: K) -> None:
+    async def _look_at(self, key: K, worker: int) -> None:
         try:
-            again = await self._reconcile(key)
+            again = await self._reconcile(key, worker)
         except ClientError as error:
             self._retry(key, error, error.retry_after)
         except Exception as error:  # a mistake of ours about one key must not keep the others from being looked at

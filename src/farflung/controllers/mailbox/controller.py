@@ -1,0 +1,188 @@
+"""The mailbox controller at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from farflung.client.errors import AlreadyExists, Forbidden, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.mailbox.decide import (
+    BINDING,
+    CONFIG,
+    SYNC_TARGET_NAME,
+    Binding,
+    Config,
+    Step,
+    Target,
+    Workspace,
+    about_binding,
+    about_workspace,
+    cluster_of,
+    made,
+)
+from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.informer.cache import Change, Key
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.runtime.controller import Controller
+from farflung.runtime.manager import Manager
+
+T = TypeVar("T")
+
+AGAIN: Final = 1.0  #: seconds until we look again at a binding that the view does not show
+NAME: Final = "mailbox-controller"
+SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
+BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
+CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the controller finds and puts things."""
+
+    server: Client  #: any workspace of the server
+    provider: str  #: the path of the workspace that has the edge API, and the mailboxes below it
+    edge_view: str  #: the URL of the view of the edge API
+    workload_view: str  #: the URL of the view that shows SyncTargets
+
+
+class MailboxController:
+    def __init__(self, setting: Setting, outside: Surroundings, log: Logger, *, workers: int = 4) -> None:
+        self._setting = setting
+        self._log = log
+        self._mailboxes = Mailboxes()
+        server = setting.server
+        self._provider = server.workspace(setting.provider)
+        edge = server.view(setting.edge_view)
+
+        def informer(client: Client, collection: Collection, kind: type[T]) -> Informer[T]:
+            return Informer(client, collection, msgspec.json.Decoder(kind).decode, outside, self._trouble)
+
+        self._targets = informer(server.view(setting.workload_view), SYNC_TARGETS, Target)
+        self._workspaces = informer(self._provider, WORKSPACES, Workspace)
+        self._bindings = informer(edge, BINDINGS, Binding)
+        self._configs = informer(edge, CONFIGS, Config)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        )
+        self._targets.subscribe(self._adding(self._mailboxes.on_target))
+        self._workspaces.subscribe(self._adding(self._mailboxes.on_workspace))
+        self._bindings.subscribe(self._adding(self._mailboxes.on_binding))
+        self._configs.subscribe(self._adding(self._mailboxes.on_config))
+
+    def join(self, manager: Manager) -> None:
+        manager.add(self.controller, [self._targets, self._workspaces, self._bindings, self._configs])
+
+    def _adding(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
+        def listener(change: Change[T]) -> None:
+            for name in trigger(change):
+                self.controller.queue.add(name)
+
+        return listener
+
+    def _trouble(self, what: str, error: Exception) -> None:
+        self._log.error(error, what, controller=NAME)
+
+    # --- one mailbox ------------------------------------------------------------------------------
+
+    async def reconcile(self, name: str, worker: int) -> float | None:
+        log = self._log.bind(worker=worker, mbwsName=name)
+        target = _found(self._targets, self._mailboxes.target(name))
+        workspace = _found(self._workspaces, self._mailboxes.workspace(name))
+        step = about_workspace(target, workspace)
+        if step is Step.CREATE:
+            assert target is not None
+            await self._create(name, target.metadata.name, log)
+        elif step is Step.DELETE:
+            assert workspace is not None
+            await self._delete(name, workspace, log)
+        elif step is Step.MARK:
+            assert target is not None
+            marked = {"metadata": {"annotations": {SYNC_TARGET_NAME: target.metadata.name}}}
+            self._workspaces.assume(await self._provider.patch(WORKSPACES, name, marked))
+            log.info("Marked mailbox workspace", v=2)
+        elif step is Step.LEAVE:
+            log.info("Ignoring workspace that is not marked as a mailbox", v=3)
+        elif step is Step.WAIT:
+            log.info("Mailbox workspace is not ready yet", v=3)
+        elif workspace is not None and target is not None:
+            return await self._furnish(name, target.metadata.name, workspace.cluster, log)
+        return None
+
+    async def _create(self, name: str, target: str, log: Logger) -> None:
+        created = await self._provider.create(WORKSPACES, made(name, target, self._setting.provider).workspace)
+        log.info("Created missing workspace", v=2)
+        self._workspaces.assume(created)
+
+    async def _delete(self, name: str, workspace: Workspace, log: Logger) -> None:
+        """The SyncTarget is not among those we know.  Before all that is in its mailbox goes, the server is asked."""
+        if await self._still_there(name, workspace.target_name):
+            log.warning("SyncTarget is there, but not in the view: its mailbox is kept")
+            return
+        try:
+            await self._provider.delete(WORKSPACES, name, uid=workspace.metadata.uid)
+        except NotFound:
+            return
+        log.info("Deleted unwanted workspace", v=2)
+
+    async def _still_there(self, name: str, target: str) -> bool:
+        """Whoever may not see the workspace of a SyncTarget is told the same as if it were not there."""
+        view = self._setting.server.view(self._setting.workload_view, cluster_of(name))
+        try:
+            found = await view.get(SYNC_TARGETS, target)
+        except (NotFound, Forbidden):
+            return False
+        return name.endswith(f"-mb-{found['metadata'].get('uid')}") and "deletionTimestamp" not in found["metadata"]
+
+    # --- what is in it ----------------------------------------------------------------------------
+
+    async def _furnish(self, name: str, target: str, cluster: str, log: Logger) -> float | None:
+        log = log.bind(mbwsCluster=cluster)
+        mailbox = self._setting.server.workspace(cluster)
+        objects = made(name, target, self._setting.provider)
+        binding = self._bindings.cache.get(Key(cluster, "", BINDING))
+        configured = Key(cluster, "", CONFIG) in self._configs.cache
+        step = about_binding(binding, self._setting.provider)
+        if step is Step.CREATE:
+            binding, configured = await self._bind(mailbox, objects.binding, log), False
+            step = about_binding(binding, self._setting.provider)
+        if step is Step.DELETE:
+            await mailbox.delete(BINDINGS, BINDING)
+            log.info("Deleted APIBinding of another export", v=2, bindingName=BINDING)
+        if step is not Step.NOTHING:
+            return AGAIN
+        if not configured:
+            await self._configure(mailbox, objects.config, log)
+        return None
+
+    async def _bind(self, mailbox: Client, wanted: Obj, log: Logger) -> Binding:
+        """The view shows bindings of this export only, so there may be one that we do not know."""
+        try:
+            binding = await mailbox.create(BINDINGS, wanted)
+        except AlreadyExists:
+            binding = await mailbox.get(BINDINGS, BINDING)
+        else:
+            version = binding["metadata"]["resourceVersion"]
+            log.info("Created APIBinding", v=2, bindingName=BINDING, resourceVersion=version)
+            self._bindings.assume(binding)
+        return msgspec.convert(binding, Binding)
+
+    async def _configure(self, mailbox: Client, wanted: Obj, log: Logger) -> None:
+        try:
+            config = await mailbox.create(CONFIGS, wanted)
+        except AlreadyExists:
+            return
+        log.info("Created SyncerConfig", v=2, syncerConfig=CONFIG)
+        self._configs.assume(config)
+
+
+def _found(informer: Informer[T], key: Key | None) -> T | None:
+    return None if key is None else informer.cache.get(key)

@@ -1,0 +1,69 @@
+"""Which mailboxes to look at when something changes.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from farflung.controllers.mailbox.decide import (
+    BINDING,
+    CONFIG,
+    Binding,
+    Config,
+    Target,
+    Workspace,
+    is_mailbox_name,
+    mailbox_name,
+)
+from farflung.informer.cache import Change, Key
+
+
+class Mailboxes:
+    """Who belongs to whom, by what was heard so far.  Each change gives the names of mailboxes to look at."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, Key] = {}  #: the SyncTarget of a mailbox
+        self._workspaces: dict[str, Key] = {}  #: where the workspace of a mailbox is known
+        self._names: dict[str, str] = {}  #: the mailbox of a cluster
+
+    def target(self, name: str) -> Key | None:
+        return self._targets.get(name)
+
+    def workspace(self, name: str) -> Key | None:
+        return self._workspaces.get(name)
+
+    def on_target(self, change: Change[Target]) -> Iterator[str]:
+        names = [
+            mailbox_name(change.key, one.metadata.uid) if one is not None else "" for one in (change.old, change.new)
+        ]
+        for name in filter(None, dict.fromkeys(names)):
+            if name == names[1]:
+                self._targets[name] = change.key
+            else:
+                self._targets.pop(name, None)
+            yield name
+
+    def on_workspace(self, change: Change[Workspace]) -> Iterator[str]:
+        name = change.key.name
+        if not is_mailbox_name(name):
+            return
+        self._workspaces[name] = change.key
+        if change.old is not None:
+            self._names.pop(change.old.cluster, None)
+        if change.new is None:
+            del self._workspaces[name]
+        if change.new is not None and change.new.cluster:
+            self._names[change.new.cluster] = name
+        yield name
+
+    def on_binding(self, change: Change[Binding]) -> Iterator[str]:
+        if change.key.name == BINDING:
+            yield from self._in_cluster(change.key.cluster)
+
+    def on_config(self, change: Change[Config]) -> Iterator[str]:
+        if change.key.name == CONFIG and (change.old is None or change.new is None):
+            yield from self._in_cluster(change.key.cluster)
+
+    def _in_cluster(self, cluster: str) -> Iterator[str]:
+        name = self._names.get(cluster)
+        if name is not None:
+            yield name
