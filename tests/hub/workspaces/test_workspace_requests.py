@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hub_harness import TABLE, Watch
+from hub_harness import ADMIN_TOKEN, TABLE, Watch
 from tenancy_harness import keeping
 from workspaces_harness import URL, LocalWorkspaces, types_of, workspace, workspace_type, workspaces_of
 
@@ -130,6 +130,25 @@ async def test_a_name_that_is_taken_leaves_nothing_behind(hub: LocalWorkspaces) 
         answer = await hub.post(workspaces_of("root"), workspace("a"))
     assert (answer.status, answer.message) == (409, 'workspaces.tenancy.kcp.io "a" already exists')
     assert (await hub.get(workspaces_of("root", "a"))).json == before
+
+
+async def test_a_workspace_is_written_after_all_that_is_in_its_cluster(hub: LocalWorkspaces) -> None:
+    made = await hub.workspace("root", "a")
+    cluster = made["spec"]["cluster"]
+    stored = [entry for home in hub.store.homes() for entry in hub.store.list(f"{home}{cluster}/").entries]
+    last = max(stored, key=lambda entry: entry.revision)
+    assert last.key == f"/core.kcp.io/logicalclusters/{cluster}/cluster"
+    assert last.revision < int(made["metadata"]["resourceVersion"])
+
+
+async def test_a_refused_workspace_does_not_take_a_cluster_along_that_is_not_its_own(hub: LocalWorkspaces) -> None:
+    abandoned: list[str] = []
+    hub.platform.tenancy.abandoned = abandoned.append
+    cluster = (await hub.workspace("root", "a"))["spec"]["cluster"]
+    hub.token = ADMIN_TOKEN
+    answer = await hub.post(workspaces_of("root"), workspace("a", cluster=cluster))
+    assert answer.status == 409
+    assert abandoned == []
 
 
 # --- dry runs -------------------------------------------------------------------------------------

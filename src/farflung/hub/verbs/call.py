@@ -54,8 +54,9 @@ class Extension(Protocol):
     def check(self, call: Call, new: Obj, old: Obj | None) -> None:
         """After validation.  Raises ApiError."""
 
-    async def settle(self, call: Call, new: Obj, old: Obj | None) -> None:
-        """What is about to be written, dry runs aside, gets what it needs of other objects, in place."""
+    async def settle(self, call: Call, new: Obj, old: Obj | None) -> Sequence[tuple[str, bytes]]:
+        """What is about to be written, dry runs aside, gets what it needs of other objects, in place.  What must be
+        there before a new object is (key, encoded), and is written with it."""
 
     def abandon(self, call: Call, new: Obj) -> None:
         """It was settled, and is not written after all."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import orjson
@@ -20,7 +21,7 @@ from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.origin import forget_origin, set_origin
 from farflung.hub.verbs.ownership import manager_of, own
 from farflung.machinery.errors import ApiError, Obj, already_exists, bad_request
-from farflung.store.base import ABSENT, Conflict, Entry
+from farflung.store.base import ABSENT, Conflict, Entry, Store
 
 GENERATED_BASE_LIMIT: Final = 58
 GENERATED_ATTEMPTS: Final = 8
@@ -105,12 +106,23 @@ async def extended(call: Call, obj: Obj, write: Callable[[], Awaitable[Entry]], 
     """Settle an object by the server's extension, and write it."""
     extension = call.tools.extension
     assert extension is not None, "there is nothing to settle by"
-    await extension.settle(call, obj, old)
+    before = await extension.settle(call, obj, old)
     try:
-        return await write()
+        return await preceded(call.store, before, write) if before else await write()
     except BaseException:
         extension.abandon(call, obj)
         raise
+
+
+async def preceded(store: Store, before: Iterable[tuple[str, bytes]], write: Callable[[], Awaitable[Entry]]) -> Entry:
+    """Write an object after others, in one commit.  When it returns or raises, nothing is under way."""
+    puts = [store.put(key, value, expect=ABSENT) for key, value in before]
+    *_, entry = outcomes = await asyncio.gather(*puts, write(), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    assert isinstance(entry, Entry), "what is written last is the object"
+    return entry
 
 
 def note_name(call: Call, metadata: Obj) -> None:

@@ -206,31 +206,37 @@ class Tenancy:
 
     # --- creation ---------------------------------------------------------------------------------
 
-    async def open(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> None:
-        """Make the cluster of a Workspace that was admitted, and let the Workspace tell of it; whoever called writes
-        the Workspace next, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, nothing
-        is made.  `annotations`: of the LogicalCluster, beside the usual ones."""
+    def found(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> Sequence[Written]:
+        """The cluster of a Workspace that was admitted, and that now tells of it: whoever called writes all of this,
+        and the Workspace last, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, there
+        is nothing.  `annotations`: of the LogicalCluster, beside the usual ones."""
+        workspace["spec"].pop("cluster", None)  # another one is none of its own
         present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
         if present is not None and uid_of(present) != workspace["metadata"]["uid"]:
-            return
+            return ()
         if not self._is_schedulable(workspace):
             states.unscheduled(workspace, self.now())
-            return
+            return ()
         cluster = hashes.cluster_name(self._random(hashes.RANDOM_BYTES))
         try:
             founding = self._founding(parent, workspace, cluster, annotations)
         except Refused as refused:
             raise refusal(workspace, str(refused)) from None
         logical_cluster = self._logical_cluster(founding)
-        try:
-            await put_all(self._store, self._furnishing(founding, logical_cluster))
-        except BaseException:
-            self.abandoned(cluster)
-            raise
         self._tell(workspace, cluster, logical_cluster)
+        return tuple(self._furnishing(founding, logical_cluster))
+
+    async def open(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> None:
+        """Write the cluster of a Workspace, which is to be written next."""
+        founded = self.found(parent, workspace, annotations)
+        try:
+            await put_all(self._store, founded)
+        except BaseException:
+            self.abandon(workspace)
+            raise
 
     def abandon(self, workspace: Obj) -> None:
-        """The Workspace whose cluster was just opened will not be."""
+        """The Workspace whose cluster was just founded will not be."""
         cluster = workspace["spec"].get("cluster")
         if cluster:
             self.abandoned(cluster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
@@ -14,6 +14,7 @@ from farflung.hub.workspaces.home import NAME as HOME
 from farflung.hub.workspaces.home import Homes
 from farflung.hub.workspaces.paths import PATH, ROOT
 from farflung.hub.workspaces.tenancy import GROUP, MayUse, Tenancy
+from farflung.hub.workspaces.writing import Written
 from farflung.machinery.errors import Obj, forbidden
 
 Place = tuple[str, str]  #: group and plural
@@ -121,11 +122,11 @@ class WorkspaceWrites:
 
     # --- before it is written ---------------------------------------------------------------------
 
-    async def settle(self, call: Call, new: Obj, old: Obj | None) -> None:
+    async def settle(self, call: Call, new: Obj, old: Obj | None) -> Sequence[Written]:
         cluster, now = call.target.cluster, call.now()
         match place_of(call):
             case ("tenancy.kcp.io", "workspaces") if old is None:
-                await self._tenancy.open(cluster, new)
+                return self._tenancy.found(cluster, new)
             case ("tenancy.kcp.io", "workspacetypes"):
                 path = self._tenancy.clusters.path_of(cluster)
                 guards.settle_type(new, cluster, path, self._url, now)
@@ -138,6 +139,7 @@ class WorkspaceWrites:
                 if settled is not new:
                     new.clear()
                     new.update(settled)
+        return ()
 
     def abandon(self, call: Call, new: Obj) -> None:
         if place_of(call) == WORKSPACES:
