@@ -95,6 +95,8 @@ class Hub:
         self.metrics.gauge("farflung_watches", "Open watch streams.", lambda: watches.count)
         self.metrics.gauge("farflung_revision", "The newest durable revision.", lambda: tools.store.revision)
         kinds.subscribe(watches.end)
+        if tools.views is not None:
+            tools.views.subscribe(watches.expire)
         self._reviews = Reviews(authenticator)
         self._verbs: Mapping[str, Verb] = {
             "get": read.get,

@@ -157,14 +157,20 @@ class Selection:
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
     view: str = ""  #: through which they are seen …
-    shows: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … and which those are
+    shows: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … and which those are …
+    showed: Callable[[Entry], bool] | None = field(compare=False, default=None)  #: … or were, a moment ago
 
     def __bool__(self) -> bool:
         return bool(self.labels) or bool(self.fields) or self.shows is not None
 
     def matches(self, entry: Entry) -> bool:
-        if self.shows is not None and not self.shows(entry):
-            return False
+        return (self.shows is None or self.shows(entry)) and self._selects(entry)
+
+    def matched(self, entry: Entry) -> bool:
+        """Of what just changed or went."""
+        return (self.showed is None or self.showed(entry)) and self._selects(entry)
+
+    def _selects(self, entry: Entry) -> bool:
         if self.labels and not self.labels.matches(labels_of(entry)):
             return False
         return not self.fields or self._fields_match(entry)

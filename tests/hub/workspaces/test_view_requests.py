@@ -110,3 +110,89 @@ async def test_the_group_without_a_name_is_there_before_anything_of_it_is_claime
     answer = await world.get("/api/v1")
     assert answer.json == {"kind": "APIResourceList", "groupVersion": "v1", "resources": []}
     assert (await world.get("/api/v2")).status == 404
+
+
+# --- watches --------------------------------------------------------------------------------------
+
+
+def has_expired(events: list[Obj]) -> bool:
+    last = events[-1]
+    return last["type"] == "ERROR" and (last["object"]["code"], last["object"]["reason"]) == (410, "Expired")
+
+
+async def accept(world: Provided, *claims: Obj) -> None:
+    path = f"/clusters/{world.consumer}{BINDINGS}/w"
+    assert (await world.hub.patch(path, {"spec": {"permissionClaims": list(claims)}})).status == 200
+
+
+async def test_whoever_watches_bindings_hears_of_their_end(world: Provided) -> None:
+    watch = await world.hub.watch(world.view(BINDINGS))
+    path = f"/clusters/{world.consumer}{BINDINGS}/w"
+    await world.hub.delete(path)
+    await world.hub.patch(path, {"metadata": {"finalizers": []}})
+    assert (await world.hub.get(path)).status == 404
+    await world.hub.create(f"/clusters/{world.other}{BINDINGS}", binding())
+    assert watch.changes == [("ADDED", "w"), ("MODIFIED", "w"), ("DELETED", "w"), ("ADDED", "w")]
+    clusters = [event["object"]["metadata"]["annotations"]["kcp.io/cluster"] for event in watch.events]
+    assert clusters == [world.consumer] * 3 + [world.other]
+
+
+async def test_whoever_watches_what_is_claimed_begins_anew_when_a_workspace_decides(world: Provided) -> None:
+    await world.hub.create(f"/clusters/{world.consumer}{MAPS}", {"metadata": {"name": "m"}})
+    maps = world.view("/api/v1/configmaps")
+    for decided in ([ACCEPTED], [{**CLAIM, "state": "Rejected"}]):
+        widgets, watch = await world.hub.watch(world.view(WIDGETS)), await world.hub.watch(maps)
+        await accept(world, *decided)
+        assert has_expired(await watch.end())
+        assert not widgets.closed, "of which the same is seen as before"
+        names = {one["metadata"]["name"] for one in (await world.hub.get(maps)).json["items"]}
+        assert ("m" in names) == (decided == [ACCEPTED])
+
+
+async def test_a_history_that_does_not_tell_what_came_into_sight_is_too_old(world: Provided) -> None:
+    maps = world.view("/api/v1/configmaps")
+    before = (await world.hub.get(maps)).json["metadata"]["resourceVersion"]
+    await accept(world, ACCEPTED)
+    after = (await world.hub.get(maps)).json["metadata"]["resourceVersion"]
+    assert has_expired(await (await world.hub.watch(maps, {"resourceVersion": before})).end())
+    watch = await world.hub.watch(maps, {"resourceVersion": after})
+    await world.hub.create(f"/clusters/{world.consumer}{MAPS}", {"metadata": {"name": "m"}})
+    assert watch.changes == [("ADDED", "m")]
+
+
+async def test_whatever_is_watched_through_a_view_ends_with_its_export(world: Provided) -> None:
+    watch = await world.hub.watch(world.view(WIDGETS))
+    await world.hub.delete(f"/clusters/{world.provider}{APIS}/apiexports/ex.test")
+    assert has_expired(await watch.end())
+    await world.hub.create(f"/clusters/{world.consumer}{WIDGETS}", widget("late"))
+    assert len(watch.events) == 1
+    assert (await world.get(WIDGETS)).status == 403
+
+
+async def test_the_end_of_objects_is_told_even_if_that_of_their_binding_is_heard_first(world: Provided) -> None:
+    store = world.hub.store
+    await accept(world, ACCEPTED)
+    await world.hub.create(f"/clusters/{world.consumer}{WIDGETS}", widget("a"))
+    watch = await world.hub.watch(world.view(WIDGETS))
+    (home,) = (one for one in store.homes() if one.startswith("/ex.test/"))
+    (entry,) = store.list(home).entries
+    bound = store.get(f"/apis.kcp.io/apibindings/{world.consumer}/w")
+    assert bound is not None
+    await store.delete(bound.key, expect=bound.revision)
+    await store.delete(entry.key, expect=entry.revision)
+    assert watch.changes == [("ADDED", "a"), ("DELETED", "a")]
+
+
+async def test_nothing_that_was_written_after_the_end_of_a_binding_is_told(world: Provided) -> None:
+    await accept(world, ACCEPTED)
+    maps = f"/clusters/{world.consumer}{MAPS}"
+    await world.hub.create(maps, {"metadata": {"name": "m"}, "data": {"a": "seen"}})
+    path = f"/clusters/{world.consumer}{BINDINGS}/w"
+    before = await world.hub.watch(world.view("/api/v1/configmaps"))
+    await world.hub.delete(path)
+    await world.hub.patch(path, {"metadata": {"finalizers": []}})
+    assert has_expired(await before.end())
+    after = await world.hub.watch(world.view("/api/v1/configmaps"))
+    for data in ("first", "second"):
+        await world.hub.patch(f"{maps}/m", {"data": {"a": data}})
+    assert not any(event["object"]["data"]["a"] in ("first", "second") for event in after.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ ACCEPTED = {**CLAIM, "state": "Accepted"}
 
 
 class Provider(LocalApis):
-    @property
+    @cached_property
     def views(self) -> Views:
-        return Views(self.kinds, self.apis, self.binder)
+        return Views(self.store, self.kinds, self.apis, self.binder)
 
     def resource(self, group: str, version: str, plural: str, view: str = VIEW) -> Resource:
         kind = self.views.served(view).find(group, version, plural)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -23,7 +23,7 @@ from farflung.hub.served import Kinds
 from farflung.hub.shapes import Shape
 from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found
 from farflung.machinery.times import format_seconds
-from farflung.store.base import Entry, Store
+from farflung.store.base import Entry, Revision, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,15 @@ class Views(Protocol):
 
     def shows(self, view: str, resource: Resource) -> Callable[[Entry], bool]:
         """Which objects of a kind are in a view, as they are or were."""
+
+    def showed(self, view: str, resource: Resource) -> Callable[[Entry], bool]:
+        """Which were in a view until they changed or went, a moment ago."""
+
+    def steady_since(self, view: str, resource: Resource) -> Revision:
+        """Since when nothing came into sight or went out of it but by its own changes."""
+
+    def subscribe(self, listener: Callable[[str, Collection[tuple[str, str]] | None], None]) -> None:
+        """Hear of views in which kinds came into sight, or went out of it, otherwise: of all kinds, or of these."""
 
 
 class Redefined(Exception):
@@ -147,6 +156,16 @@ class Call:
         """The same, as they are or were."""
         view = self.target.view
         return self.tools.views.shows(view, self.resource) if view and self.tools.views is not None else None
+
+    def showed(self) -> Callable[[Entry], bool] | None:
+        """Which were in it until they changed or went."""
+        view = self.target.view
+        return self.tools.views.showed(view, self.resource) if view and self.tools.views is not None else None
+
+    def steady_since(self) -> Revision:
+        """From where on history tells of everything that came into the view of the request or went out of it."""
+        view = self.target.view
+        return self.tools.views.steady_since(view, self.resource) if view and self.tools.views is not None else 0
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

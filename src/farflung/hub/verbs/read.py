@@ -75,7 +75,7 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
         if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
             raise bad_request(call.resource.unselectable(term.field))
     read = call.kind.read if call.resource.custom else decode
-    return Selection(call.resource, read, labels, fields, call.target.view, call.shows())
+    return Selection(call.resource, read, labels, fields, call.target.view, call.shows(), call.showed())
 
 
 def only_key(call: Call, selection: Selection) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,7 +68,7 @@ class Watches:
         watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
         audience.join(watcher)
         try:
-            watcher.begin_with(await self._past(audience, options))
+            watcher.begin_with(await self._past(audience, options, call.steady_since()))
         except ApiError as error:
             audience.leave(watcher)
             if error.code != 410:
@@ -95,8 +95,17 @@ class Watches:
         for audience in [one for one in self._audiences.values() if one.topic.prefix.startswith(prefixes)]:
             audience.end()
 
-    async def _past(self, audience: Audience, options: ListOptions) -> list[bytes]:
-        """The events a watcher gets before live ones."""
+    def expire(self, view: str, places: Collection[tuple[str, str]] | None) -> None:
+        """Of all kinds in a view, or of these, other objects are in sight now: whoever watches them is to list anew."""
+        error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
+        for audience in tuple(self._audiences.values()):
+            selection = audience.topic.selection
+            place = (selection.resource.group, selection.resource.plural)
+            if selection.view == view and (places is None or place in places):
+                audience.expire(error)
+
+    async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:
+        """The events a watcher gets before live ones.  `steady`: history is complete from there on."""
         until = self._store.revision
         since = revision_of(options.resource_version or "0")
         if since > until:
@@ -111,6 +120,8 @@ class Watches:
             return events
         if since == until:
             return []
+        if since < steady:
+            raise expired(f"too old resource version: {since} ({steady})")
         try:
             changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
         except Compacted as error:
@@ -151,6 +162,10 @@ class Audience:
         for watcher in tuple(self._members):
             watcher.end()
 
+    def expire(self, error: ApiError) -> None:
+        for watcher in tuple(self._members):
+            watcher.expire(error)
+
     def _hear(self, changes: Sequence[Change]) -> None:
         try:
             data = b"".join(self.encoded(changes))
@@ -171,7 +186,7 @@ class Audience:
             entry, previous = change.entry, change.previous
             if selects:
                 entry = entry if entry is not None and selection.matches(entry) else None
-                previous = previous if previous is not None and selection.matches(previous) else None
+                previous = previous if previous is not None and selection.matched(previous) else None
             if entry is not None:
                 events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
             elif previous is not None:
@@ -223,6 +238,10 @@ class Audience:
         return self._store.revision
 
 
+def error_event(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())
+
+
 class Watcher:
     """One client.  Until it has been started and told its past, live events wait."""
 
@@ -239,11 +258,12 @@ class Watcher:
         self._timers: list[asyncio.TimerHandle] = []
 
     def begin_with(self, past: list[bytes]) -> None:
-        self._past = past
+        """A watcher that has failed meanwhile has no past."""
+        self._past = self._past or past
 
     def fail(self, error: ApiError) -> None:
         """The stream is one ERROR event, and ends."""
-        self._past = [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())]
+        self._past = [error_event(error)]
         self._lacks_columns = False
         self._waiting = []
         self._seconds = 0.0
@@ -284,6 +304,16 @@ class Watcher:
         self._seconds = 0.0
         if self._sink is not None:
             self._sink.abort()
+
+    def expire(self, error: ApiError) -> None:
+        """End with an ERROR event: what was told is no longer what there is."""
+        self._audience.leave(self)
+        if self._sink is None:
+            self.fail(error)
+            return
+        self._lacks_columns = False
+        self._write(error_event(error))
+        self._sink.close()
 
     def end(self) -> None:
         """All that was to be told is told.  A watcher that has not begun gets what came before, and ends then."""

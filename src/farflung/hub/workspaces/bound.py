@@ -7,7 +7,7 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -26,7 +26,7 @@ from farflung.hub.workspaces.exports import schema_key
 from farflung.hub.workspaces.paths import ROOT
 from farflung.hub.workspaces.schemas import resource_name
 from farflung.machinery.errors import Obj
-from farflung.store.base import Change, Entry, Store
+from farflung.store.base import Change, Entry, Revision, Store
 
 COPIES: Final = "/apis.kcp.io/apiresourceschemas:bound/"  #: followed by identity and uid
 
@@ -58,6 +58,16 @@ class Facts(NamedTuple):
     applied: tuple[Claim, ...]
     ends: bool
     created: str
+
+
+class Departed(NamedTuple):
+    """A binding that is gone."""
+
+    revision: Revision  #: since when
+    facts: Facts
+
+
+Listener = Callable[[Facts | None, Facts | None, Revision], None]  #: what a binding said, what it says, since when
 
 
 def stored_identity(export: Export | None, identity: str) -> str:
@@ -167,6 +177,8 @@ class BoundApis:
         self._uids: dict[_Copy, set[str]] = {}  #: a resource of an export → its schemas, of all times
         self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
         self._shared: dict[object, object] = {}  #: equal values that many bindings have, once
+        self._departed: dict[tuple[Export, str], Departed] = {}
+        self._listeners: list[Listener] = []
 
     def start(self) -> None:
         """Serve what is bound, and follow from now on."""
@@ -197,6 +209,14 @@ class BoundApis:
     def bound_to(self, export: Export, cluster: str) -> Iterator[Facts]:
         """The bindings of a cluster that found an export."""
         return (facts for facts in self.in_cluster(cluster).values() if facts.export == export)
+
+    def departed(self, export: Export, cluster: str) -> Departed | None:
+        """A binding that went with the last batch of changes, parts of which others have yet to hear of."""
+        return self._departed.get((export, cluster))
+
+    def subscribe(self, listener: Listener) -> None:
+        """Hear of changes after they are known here."""
+        self._listeners.append(listener)
 
     def identified(self, group: str, plural: str, identity: str, form: Form = "bound") -> BoundDefinition | None:
         """A resource by the identity of the export that it is from, if it was bound anywhere."""
@@ -257,7 +277,19 @@ class BoundApis:
         return copy
 
     def _hear(self, changes: Sequence[Change]) -> None:
+        before = [self._known(change.key) for change in changes]
         self._follow((change.key, change.entry) for change in changes)
+        self._departed = {
+            (facts.export, cluster_in(change.key)): Departed(change.revision, facts)
+            for change, facts in zip(changes, before, strict=True)
+            if change.entry is None and facts is not None and facts.export is not None
+        }
+        for change, facts in zip(changes, before, strict=True):
+            for listener in self._listeners:
+                listener(facts, self._known(change.key), change.revision)
+
+    def _known(self, key: str) -> Facts | None:
+        return self._bindings.get(cluster_in(key), {}).get(key)
 
     def _follow(self, entries: Iterable[tuple[str, Entry | None]]) -> None:
         clusters: dict[str, None] = {}

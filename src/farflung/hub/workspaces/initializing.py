@@ -31,10 +31,11 @@ from farflung.hub.workspaces.access import NOWHERE, OPERATORS, REFUSED, is_opera
 from farflung.hub.workspaces.definitions import viewed_parts
 from farflung.hub.workspaces.guards import refused
 from farflung.hub.workspaces.paths import SINGLETON, Clusters, is_path, read_cluster
+from farflung.hub.workspaces.sight import Listener
 from farflung.hub.workspaces.views import READING, Sees, Shows, Views
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError, Obj, invalid_value
-from farflung.store.base import Entry, Store
+from farflung.store.base import Entry, Revision, Store
 
 ROOT_PATH: Final = "/services/initializingworkspaces/"
 VIEW: Final = "initializing:"  #: how the names of these views begin; those of exports begin with a cluster and a slash
@@ -220,3 +221,12 @@ class EveryView:
 
     def shows(self, view: str, resource: Resource) -> Shows:
         return self._initializing.shows(view) if is_initializing(view) else self._exports.shows(view, resource)
+
+    def showed(self, view: str, resource: Resource) -> Shows:
+        return self._initializing.shows(view) if is_initializing(view) else self._exports.showed(view, resource)
+
+    def steady_since(self, view: str, resource: Resource) -> Revision:
+        return 0 if is_initializing(view) else self._exports.steady_since(view, resource)
+
+    def subscribe(self, listener: Listener) -> None:
+        self._exports.subscribe(listener)

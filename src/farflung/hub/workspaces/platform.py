@@ -62,7 +62,7 @@ def platform(
     apis = BoundApis(store, kinds)
     binder = Binder(store, kinds, clusters, apis, new_uid=new_uid)
     tenancy.bind = binder.bind
-    views = EveryView(Views(kinds, apis, binder), InitializingViews(store, kinds))
+    views = EveryView(Views(store, kinds, apis, binder), InitializingViews(store, kinds))
     kinds.show(views.served)
     kinds.identify(apis.kind)
     apis.start()

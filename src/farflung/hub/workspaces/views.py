@@ -19,11 +19,12 @@ from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.served import Definitions, Kinds, Served
 from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.bindings import Offer
-from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, stored_identity
+from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, facts_of, stored_identity
 from farflung.hub.workspaces.claims import Claim, claim_of
 from farflung.hub.workspaces.definitions import BoundDefinition, viewed_parts
+from farflung.hub.workspaces.sight import Listener, Sight
 from farflung.machinery.errors import not_found
-from farflung.store.base import Entry
+from farflung.store.base import Entry, Revision, Store
 
 APIS: Final = "apis.kcp.io"
 BINDINGS: Final = (APIS, "apibindings")
@@ -46,11 +47,12 @@ def export_of(view: str) -> Export:
 
 
 class Views:
-    def __init__(self, kinds: Kinds, apis: BoundApis, binder: Binder) -> None:
+    def __init__(self, store: Store, kinds: Kinds, apis: BoundApis, binder: Binder) -> None:
         self._kinds = kinds
         self._apis = apis
         self._binder = binder
         self._made: dict[str, _Made] = {}
+        self._sight = Sight(store, apis)
 
     # --- kinds ------------------------------------------------------------------------------------
 
@@ -123,19 +125,53 @@ class Views:
             return lambda key: key in self._apis.of_export(export)
 
         def seen(key: str) -> bool:
-            cluster, (namespace, name) = cluster_in(key), name_in(key)
-            return any(
-                _has(facts, resource)
-                or any(claim.admits(namespace, name) for claim in self._accepted(view, resource, cluster, facts))
-                for facts in self._apis.bound_to(export, cluster)
-            )
+            bound = self._apis.bound_to(export, cluster_in(key))
+            return any(self._is_seen(view, resource, key, facts) for facts in bound)
 
         return seen
 
+    def _is_seen(self, view: str, resource: Resource, key: str, facts: Facts) -> bool:
+        """Whether an object is seen because of a binding in its cluster."""
+        if _has(facts, resource):
+            return True
+        namespace, name = name_in(key)
+        accepted = self._accepted(view, resource, cluster_in(key), facts)
+        return any(claim.admits(namespace, name) for claim in accepted)
+
     def shows(self, view: str, resource: Resource) -> Shows:
-        """Which states of them: all, because none changes what its workspace has bound or accepted."""
+        """Which states of them: bindings, as long as they are about the export; of others all, because none changes
+        what its workspace has bound or accepted."""
+        export = export_of(view)
+        if (resource.group, resource.plural) == BINDINGS:
+            return lambda entry: facts_of(entry).export == export
         seen = self.sees(view, resource)
         return lambda entry: seen(entry.key)
+
+    def showed(self, view: str, resource: Resource) -> Shows:
+        """Which states were seen until they went, also if their binding has gone since: whoever watches is to hear of
+        the end of everything it heard of."""
+        shows, export = self.shows(view, resource), export_of(view)
+
+        def showed(entry: Entry) -> bool:
+            if shows(entry):
+                return True
+            gone = self._apis.departed(export, cluster_in(entry.key))
+            return (
+                gone is not None
+                and entry.revision < gone.revision
+                and self._is_seen(view, resource, entry.key, gone.facts)
+            )
+
+        return showed
+
+    def steady_since(self, view: str, resource: Resource) -> Revision:
+        """Since when nothing came into sight or went out of it but by its own changes."""
+        is_told = (resource.group, resource.plural) == BINDINGS
+        return 0 if is_told else self._sight.steady_since(export_of(view))
+
+    def subscribe(self, listener: Listener) -> None:
+        """Hear of views in which kinds came into sight, or went out of it, otherwise."""
+        self._sight.subscribe(listener)
 
     def admits(self, view: str, resource: Resource, cluster: str, namespace: str, name: str) -> bool:
         """Whether an object of one cluster may be read or written through a view."""
