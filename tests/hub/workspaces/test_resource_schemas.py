@@ -133,7 +133,7 @@ def test_a_schema_is_the_definition_of_a_custom_resource() -> None:
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
