@@ -50,3 +50,22 @@ async def test_who_applies_it_does_not_own_it(hub: LocalHub) -> None:
     assert made["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {"f:k": {}}}
     with hub.writes_nothing():
         assert (await hub.patch(PATH, applied, APPLY_PATCH, {"fieldManager": "me"})).status == 200
+
+
+async def test_who_adds_the_first_annotation_owns_them_all(hub: LocalHub) -> None:
+    await hub.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    patched = await hub.patch(PATH, {"metadata": {"annotations": {"b": "c"}}})
+    assert patched.json["metadata"]["annotations"] == {CLUSTER: "root", "b": "c"}
+    (entry,) = patched.json["metadata"]["managedFields"]
+    assert entry["fieldsV1"]["f:metadata"] == {"f:annotations": {".": {}, "f:b": {}}}
+
+
+async def test_an_apply_after_an_update_gives_it_to_nobody(hub: LocalHub) -> None:
+    await hub.create(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    forgotten = await hub.patch(PATH, {"metadata": {"managedFields": [{}]}})
+    assert "managedFields" not in forgotten.json["metadata"]
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"l": "w"}}
+    made = (await hub.patch(PATH, applied, APPLY_PATCH, {"fieldManager": "me"})).json
+    owned = {one["manager"]: one["fieldsV1"] for one in made["metadata"]["managedFields"]}
+    assert owned == {"me": {"f:data": {"f:l": {}}}, "before-first-apply": {"f:data": {".": {}, "f:k": {}}}}
+    assert made["metadata"]["annotations"] == {CLUSTER: "root"}

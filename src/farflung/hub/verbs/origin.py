@@ -21,6 +21,15 @@ def forget_origin(call: Call, metadata: Obj) -> None:
             del metadata["annotations"]
 
 
+def without_origin(call: Call, obj: Obj) -> Obj:
+    """An object as its writers know it: the same one, or one that shares all but its annotations."""
+    if not call.tools.annotates or CLUSTER not in (obj["metadata"].get("annotations") or ()):
+        return obj
+    metadata = dict(obj["metadata"])
+    forget_origin(call, metadata)
+    return {**obj, "metadata": metadata}
+
+
 def set_origin(call: Call, metadata: Obj) -> None:
     if call.tools.annotates:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), CLUSTER: call.target.cluster}

@@ -6,6 +6,7 @@ from typing import Final
 
 from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.hub.verbs.call import Call
+from farflung.hub.verbs.origin import without_origin
 from farflung.lib.memory import remember
 from farflung.machinery import managed
 from farflung.machinery.errors import Obj
@@ -40,8 +41,8 @@ def dropped_by_server(call: Call) -> Fields | None:
 def own(call: Call, obj: Obj, old: Obj | None, manager: str) -> None:
     """After a create, an update or a patch: what changed is the manager's.  Defaults are in, nothing else is yet."""
     entries = managed.after_update(
-        obj,
-        old,
+        without_origin(call, obj),
+        None if old is None else without_origin(call, old),
         call.kind.schema,
         manager=manager,
         api_version=call.resource.api_version,

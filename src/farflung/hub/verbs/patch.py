@@ -14,7 +14,7 @@ from farflung.hub.shapes import Shape
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import create_object, set_namespace
-from farflung.hub.verbs.origin import forget_origin
+from farflung.hub.verbs.origin import forget_origin, without_origin
 from farflung.hub.verbs.ownership import dropped_by_server, manager_of
 from farflung.hub.verbs.update import Change, change_object, check_name, create_or_change
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
@@ -128,7 +128,7 @@ def check_identity(call: Call, applied: Obj) -> None:
 
 def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) -> Obj:
     return server_side_apply.apply(
-        live,
+        None if live is None else without_origin(call, live),
         applied,
         call.kind.shape.schema,
         manager=options.field_manager,
