@@ -123,4 +123,5 @@ def settled(number: int | float) -> int | float:
         return number if LEAST <= number <= MOST else settled(float(number))
     if not float(number).is_integer() or not -(2.0**63) <= number < 2.0**64:
         return number
-    return int(Decimal(repr(number)))
+    whole = int(Decimal(repr(number)))
+    return whole if whole >= LEAST else number  # the least one is written with other digits at its end
