@@ -2,64 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
-from apis_harness import widget_schema
 from hub_harness import Answer
-from workspaces_harness import LocalWorkspaces
+from provider_harness import ACCEPTED, APIS, BINDINGS, CLAIM, MAPS, WIDGETS, Provided, binding, widget
 
 from farflung.machinery.errors import Obj
-
-APIS = "/apis/apis.kcp.io/v1alpha1"
-WIDGETS = "/apis/ex.test/v1/widgets"
-BINDINGS = f"{APIS}/apibindings"
-MAPS = "/api/v1/namespaces/default/configmaps"
-CLAIM = {"resource": "configmaps", "all": True}
-ACCEPTED = {**CLAIM, "state": "Accepted"}
-
-
-def api(kind: str, name: str, **spec: Any) -> Obj:
-    return {"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def widget(name: str) -> Obj:
-    return {"apiVersion": "ex.test/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}}
-
-
-@dataclass(frozen=True)
-class Provided:
-    """Widgets, exported by one workspace and bound by another; a third one has nothing to do with it."""
-
-    hub: LocalWorkspaces
-    provider: str
-    consumer: str
-    other: str
-
-    def view(self, path: str, cluster: str = "*") -> str:
-        return f"/services/apiexport/{self.provider}/ex.test/clusters/{cluster}{path}"
-
-    async def get(self, path: str, cluster: str = "*") -> Answer:
-        return await self.hub.get(self.view(path, cluster))
 
 
 @pytest.fixture
 async def world() -> Provided:
-    hub = await LocalWorkspaces.started()
-    names = ("prov", "cons", "other")
-    clusters = [(await hub.workspace("root", name, type={"name": "universal"}))["spec"]["cluster"] for name in names]
-    home = f"/clusters/{clusters[0]}{APIS}"
-    schema = {**widget_schema(), "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema"}
-    await hub.create(f"{home}/apiresourceschemas", schema)
-    wanted = {"latestResourceSchemas": ["v1.widgets.ex.test"], "permissionClaims": [CLAIM]}
-    await hub.create(f"{home}/apiexports", api("APIExport", "ex.test", **wanted))
-    await hub.create(f"/clusters/{clusters[1]}{BINDINGS}", binding())
-    return Provided(hub, *clusters)
-
-
-def binding(**spec: Any) -> Obj:
-    return api("APIBinding", "w", reference={"export": {"path": "root:prov", "name": "ex.test"}}, **spec)
+    return await Provided.started()
 
 
 def is_no_resource(answer: Answer) -> bool:
