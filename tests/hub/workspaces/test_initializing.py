@@ -285,7 +285,7 @@ async def test_the_owner_may_enter_and_end_a_workspace_that_waits(waiting: Scene
 
 
 def everything_in(one: Scene) -> list[tuple[str, str, Obj | None]]:
-    status = {"status": {"initializers": []}}
+    status: Obj = {"status": {"initializers": []}}
     return [
         ("GET", one.view("*", "/apis"), None),
         ("GET", one.view("*", CLUSTERS), None),
