@@ -342,6 +342,25 @@ async def test_a_review_asks_about_ones_own_workspace(tenants: Tenants) -> None:
     assert "authenticated" not in told.json["status"] or told.json["status"]["authenticated"] is False
 
 
+async def test_a_service_account_that_is_only_named_is_the_one_of_the_workspace(tenants: Tenants) -> None:
+    """Who impersonates it, be it an administrator, and who asks about it means the account where they are."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "owner"}
+    subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
+    binding = {"metadata": {"name": "robot"}, "roleRef": role, "subjects": [subject]}
+    await tenants.create(f"/clusters/{BOBS}{RBAC}/clusterrolebindings", binding)
+    robot = "system:serviceaccount:default:robot"
+    for cluster, allowed in ((BOBS, True), (ALICES, False)):
+        posing = await tenants.send("GET", f"/clusters/{cluster}{MAPS}", token="master", impersonate_user=robot)
+        assert (posing.status == 200) == allowed
+        for extra in ({}, {"authentication.kubernetes.io/cluster-name": [ALICES]}):
+            spec = {"user": robot, "extra": extra, "resourceAttributes": {"verb": "list", "resource": "configmaps"}}
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+            path = f"/clusters/{cluster}/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            told = await tenants.send("POST", path, review, token="master")
+            assert told.json["status"]["allowed"] == (allowed and not extra)
+    refused(await tenants.send("GET", "/clusters/%2A/api/v1/configmaps", token="master", impersonate_user=robot))
+
+
 async def test_a_review_tells_which_workspace_an_account_is_of(tenants: Tenants) -> None:
     spec = {"token": await tenants.robot(ALICES)}
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}

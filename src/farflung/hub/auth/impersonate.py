@@ -29,8 +29,9 @@ def impersonated(sender: User, headers: Mapping[str, str], authorizer: Authorize
         raise bad_request("requested impersonation without impersonating a user")
     for attributes in requests(name, groups, uid, extra):
         authorizer.check(cluster, sender, attributes)
-    # whom the roles of a cluster let somebody be, they are there alone
-    reach = sender.cluster if is_administrator(sender) else cluster
+    # whom the roles of a cluster let somebody be, they are there alone; so is every ServiceAccount
+    everywhere = is_administrator(sender) and not name.startswith(SERVICE_ACCOUNT)
+    reach = sender.cluster if everywhere else cluster
     return User(name, all_groups(name, groups), uid, extra, reach)
 
 

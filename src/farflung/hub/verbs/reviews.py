@@ -10,7 +10,8 @@ from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import aggregate
-from farflung.hub.auth.user import User, is_administrator
+from farflung.hub.auth.service_accounts import CLUSTER
+from farflung.hub.auth.user import SERVICE_ACCOUNT, User, is_administrator
 from farflung.hub.bodies import decode_object
 from farflung.hub.http.messages import Answer
 from farflung.hub.options import write_options
@@ -75,12 +76,12 @@ def own_access(call: Call, review: Obj) -> Obj:
 
 def access(call: Call, review: Obj) -> Obj:
     refuse(validate_review(review))
-    return decided(call, subject(review["spec"]), review["spec"])
+    return decided(call, subject(call, review["spec"]), review["spec"])
 
 
 def local_access(call: Call, review: Obj) -> Obj:
     refuse(validate_local_review(review))
-    return decided(call, subject(review["spec"]), review["spec"])
+    return decided(call, subject(call, review["spec"]), review["spec"])
 
 
 def refuse(errors: list[FieldError]) -> None:
@@ -88,8 +89,13 @@ def refuse(errors: list[FieldError]) -> None:
         raise invalid("authorization.k8s.io", "", "", errors)
 
 
-def subject(spec: Obj) -> User:
-    return User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+def subject(call: Call, spec: Obj) -> User:
+    """Who is asked about.  A ServiceAccount is one of the cluster where it is asked, unless another is named."""
+    name, cluster = spec.get("user", ""), ""
+    if name.startswith(SERVICE_ACCOUNT):
+        named = (spec.get("extra") or {}).get(CLUSTER) or (call.target.cluster,)
+        cluster = named[0]
+    return User(name, tuple(spec.get("groups") or ()), spec.get("uid", ""), cluster=cluster)
 
 
 def decided(call: Call, user: User, spec: Obj) -> Obj:
