@@ -6,6 +6,7 @@ import base64
 import hashlib
 from typing import Any
 
+import orjson
 import pytest
 from apis_harness import DEFINITION, EXPORT, LATER, NOW, SCHEMA, URL, LocalApis, condition, widget_schema
 
@@ -370,6 +371,36 @@ async def test_default_bindings_are_bound_as_they_are_written() -> None:
     await local.store.put(key, value, expect=0)
     assert key.startswith("/apis.kcp.io/apibindings/c-cons/ex.test-")
     assert local.kinds.of("c-cons").find("ex.test", "v1", "widgets") is not None
+
+
+async def test_default_bindings_of_two_workspaces_differ_in_nothing_but_their_names() -> None:
+    local = await provided()
+    for cluster in ("c-one", "c-two"):
+        [(key, value)] = local.binder.bind(cluster, [Reference("root:prov", "ex.test")], NOW)
+        name = key.rpartition("/")[2]
+        same, exactly = local.binder.binding(cluster, name, "root:prov", "ex.test", NOW)
+        found, expected = orjson.loads(value), orjson.loads(exactly)
+        assert found["metadata"].pop("uid") != expected["metadata"].pop("uid")
+        assert (key, found) == (same, expected)
+        assert found["metadata"]["annotations"] == {"kcp.io/cluster": cluster}
+
+
+async def test_default_bindings_follow_their_export_and_leave_names_to_whoever_has_them() -> None:
+    local = await provided()
+
+    def bound(cluster: str, now: str) -> dict[str, Any]:
+        [(_, value)] = local.binder.bind(cluster, [Reference("root:prov", "ex.test")], now)
+        obj: dict[str, Any] = orjson.loads(value)
+        return obj
+
+    assert bound("c-one", NOW)["status"]["phase"] == "Bound"
+    assert condition(bound("c-two", LATER), "Ready")["lastTransitionTime"] == LATER
+    await local.definition("c-cons", "widgets", "ex.test", "Widget")
+    assert condition(bound("c-cons", LATER), "BindingUpToDate")["reason"] == "NamingConflicts"
+    await local.change_export("c-prov", "ex.test", latestResourceSchemas=[])
+    assert "boundResources" not in bound("c-three", LATER)["status"]
+    await local.remove(EXPORT, "c-prov", "ex.test")
+    assert condition(bound("c-four", LATER), "APIExportValid")["reason"] == "APIExportNotFound"
 
 
 async def test_a_kind_is_found_by_its_identity_where_it_is_bound() -> None:

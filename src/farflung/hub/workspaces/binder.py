@@ -23,7 +23,7 @@ from farflung.hub.workspaces.exports import schema_key
 from farflung.hub.workspaces.hashes import default_binding_name
 from farflung.hub.workspaces.paths import ROOT, Clusters
 from farflung.hub.workspaces.schemas import stored_versions
-from farflung.hub.workspaces.writing import Written, kind, put_missing, written
+from farflung.hub.workspaces.writing import Written, kind, managed, put_missing, written
 from farflung.machinery.errors import Obj, forbidden
 from farflung.store.base import Entry, Store
 
@@ -31,6 +31,7 @@ GROUP: Final = "apis.kcp.io"
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 API_BINDING: Final = kind(GROUP, "v1alpha1", "apibindings", "APIBinding")
 API_VERSION: Final = f"{GROUP}/v1alpha1"
+MOULDS: Final = 1_000  #: of bindings that workspaces have by their types; more than that are made anew
 
 
 class Wanted(Protocol):
@@ -56,6 +57,8 @@ class Binder:
         self._apis = apis
         self._new_uid = new_uid
         self._offers: dict[Export, tuple[tuple[Entry, ...], Offer]] = {}  #: what was found where, while that is there
+        #: path and name of an export → what it offered and when, and the binding that was made of that
+        self._moulds: dict[tuple[str, str], tuple[Offer, str, Obj]] = {}
         self._builtin = [bindings.taken_by_hub(names) for names in _names_of_builtin(kinds)]
 
     # --- who may bind -----------------------------------------------------------------------------
@@ -199,13 +202,37 @@ class Binder:
     def bind(self, cluster: str, wanted: Sequence[Wanted], now: str) -> list[Written]:
         """APIBindings of a new workspace, as they are to be written.  Copies of schemas that nobody bound before are
         made by housekeeping, or by `keep_offers`."""
+        make = self._moulded if self._is_empty(cluster) else self.binding
         return [
-            self.binding(cluster, default_binding_name(cluster, one.path, one.name), one.path, one.name, now)
-            for one in wanted
+            make(cluster, default_binding_name(cluster, one.path, one.name), one.path, one.name, now) for one in wanted
         ]
+
+    def _is_empty(self, cluster: str) -> bool:
+        """Whether all names are free there, but those that every workspace has."""
+        return not self._apis.in_cluster(cluster) and not self._store.list(f"{DEFINITIONS}{cluster}/", limit=1).entries
+
+    def _moulded(self, cluster: str, name: str, path: str, export: str, now: str) -> Written:
+        """A binding in an empty cluster: in all of them it is the same, but for its name."""
+        home = self._clusters.resolve(path) if path else None
+        offer = None if home is None else self.offered(Export(home, export))
+        if offer is None:
+            return self.binding(cluster, name, path, export, now)
+        made_of, made, mould = self._moulds.get((path, export), (None, "", {}))
+        if made_of is not offer or made != now:
+            mould = self._new(cluster, name, path, export, now)
+            mould["metadata"]["managedFields"] = [managed(API_BINDING, mould, now)]
+            if len(self._moulds) >= MOULDS:
+                self._moulds.clear()
+            self._moulds[path, export] = (offer, now, mould)
+        metadata = {**mould["metadata"], "name": name, "annotations": dict(mould["metadata"].get("annotations") or {})}
+        return written(API_BINDING, cluster, {**mould, "metadata": metadata}, uid=self._new_uid(), now=now)
 
     def binding(self, cluster: str, name: str, path: str, export: str, now: str) -> Written:
         """One APIBinding as it is to be written, bound if its export's schemas are known."""
+        made = self._new(cluster, name, path, export, now)
+        return written(API_BINDING, cluster, made, uid=self._new_uid(), now=now)
+
+    def _new(self, cluster: str, name: str, path: str, export: str, now: str) -> Obj:
         metadata: Obj = {"name": name, "generation": 1, "creationTimestamp": now}
         reference = {"export": {"name": export, "path": path}}
         obj: Obj = {
@@ -215,9 +242,7 @@ class Binder:
             "spec": {"reference": reference},
         }
         self.admit_binding(cluster, obj)
-        offer = self.offer(cluster, obj)
-        settled = self.settled(cluster, obj, offer, now)
-        return written(API_BINDING, cluster, settled, uid=self._new_uid(), now=now)
+        return self.settled(cluster, obj, self.offer(cluster, obj), now)
 
     async def keep_offers(self, wanted: Iterable[Wanted]) -> None:
         """Before their first bindings: keep the schemas of exports."""
