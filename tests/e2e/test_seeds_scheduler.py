@@ -94,8 +94,51 @@ No resources found
 """
 
 
+#: as the scheduler will make it
+SLICE = """
+$ kubectl create -f - <<EOF
+apiVersion: edge.kcp.io/v1alpha1
+kind: SinglePlacementSlice
+metadata:
+  name: dev
+  ownerReferences:
+  - apiVersion: edge.kcp.io/v1alpha1
+    kind: EdgePlacement
+    name: dev
+    uid: $(kubectl get edgeplacement dev -o jsonpath={.metadata.uid})
+destinations:
+- cluster: 1yotsgod0d2p3xa5
+  locationName: dev
+  syncTargetName: dev
+  syncTargetUID: ea5492ec-44af-4173-a4ca-9c5cd59afcb1
+EOF
+singleplacementslice.edge.kcp.io/dev created
+$ kubectl get sps dev -oyaml
+apiVersion: edge.kcp.io/v1alpha1
+destinations:
+- cluster: 1yotsgod0d2p3xa5
+  locationName: dev
+  syncTargetName: dev
+  syncTargetUID: ea5492ec-44af-4173-a4ca-9c5cd59afcb1
+kind: SinglePlacementSlice
+metadata:
+  annotations:
+    kcp.io/cluster: kvdk2spgmbix
+  creationTimestamp: "2023-06-05T14:57:00Z"
+  generation: 1
+  name: dev
+  ownerReferences:
+  - apiVersion: edge.kcp.io/v1alpha1
+    kind: EdgePlacement
+    name: dev
+    uid: 1ac4b7f5-5521-4b5a-a0fa-cc2ec87b458b
+  resourceVersion: "877"
+  uid: c9c0c2fc-d721-4c73-9788-e10711bad23a
+"""
+
+
 def test_a_new_hub_has_the_provider_and_needs_the_rest(start: Callable[..., Session]) -> None:
-    start().type(AT_HOME + INVENTORY + ALL_TO_ALL)
+    start().type(AT_HOME + INVENTORY + ALL_TO_ALL + SLICE)
 
 
 def test_on_a_bare_hub_the_provider_is_made_by_hand(start: Callable[..., Session]) -> None:

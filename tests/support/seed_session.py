@@ -1,7 +1,7 @@
 """Sessions at a terminal, typed again: `$ command` lines, each followed by what it prints.
 
 A command with `<<EOF` goes on to the line `EOF`.  What is different at every run does not count: ids of workspaces and
-objects, ages, addresses, and the widths of columns that follow from them.
+objects, times and ages, addresses, and the widths of columns that follow from them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ VOLATILE = [
     (re.compile(r"https://[\w.]+:\d+"), "https://HUB"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{13,16}\b"), "CLUSTER"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"(?<=resourceVersion: )\"\d+\""), "VERSION"),
     (re.compile(r"\bv1alpha1-[0-9a-f]{8}(?=\.)"), "SCHEMA"),
     (re.compile(r"(?<=\s)(\d+[smhd])+$", re.MULTILINE), "AGE"),
     (re.compile(r" {2,}"), "  "),
