@@ -110,6 +110,21 @@ def phase(local: Following, cluster: str = "c-cons", name: str = "w") -> str:
     return str(local.read(API_BINDING, cluster, name)["status"]["phase"])
 
 
+async def test_nobody_looks_at_bindings_when_an_export_changes_in_what_does_not_concern_them() -> None:
+    local = await exporting()
+    async with local.running():
+        await local.quiet()
+        export = local.read(EXPORT, "c-prov", "ex.test")
+        export["status"]["virtualWorkspaces"] = [{"url": "https://elsewhere"}]
+        await local.write(EXPORT, "c-prov", export)
+        assert not local.parts.work.is_busy
+        export["metadata"].setdefault("annotations", {})["extra.apis.kcp.io/foo"] = "bar"
+        await local.write(EXPORT, "c-prov", export)
+        assert local.parts.work.is_busy
+        await local.quiet()
+    assert local.read(API_BINDING, "c-cons", "w")["metadata"]["annotations"]["extra.apis.kcp.io/foo"] == "bar"
+
+
 # --- following ----------------------------------------------------------------------------------------
 
 

@@ -20,12 +20,12 @@ from farflung.hub.housekeeping.inside import Inside, collection_path
 from farflung.hub.housekeeping.work import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in, name_in
-from farflung.hub.workspaces import bindings
+from farflung.hub.workspaces import bindings, claims
 from farflung.hub.workspaces.binder import Binder, is_for_all
 from farflung.hub.workspaces.bindings import BINDINGS, FINALIZER
 from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, copy_key
 from farflung.hub.workspaces.exporter import Exporter
-from farflung.hub.workspaces.exports import EXPORTS, SCHEMAS, identity_secret, schema_names
+from farflung.hub.workspaces.exports import EXPORTS, SCHEMAS, extras, identity_secret, schema_names
 from farflung.hub.workspaces.writing import rewritten
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -105,6 +105,8 @@ class Bindings:
     def _hear_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._follow_identity(change.previous, change.entry)
+            if change.entry and change.previous and offering(change.entry) == offering(change.previous):
+                continue
             name = name_in(change.key)[1]
             self._look_at_bindings(Export(cluster_in(change.key), name))
             if change.entry is not None and change.previous is None:
@@ -282,3 +284,11 @@ def bound_groups(entry: Entry | None) -> set[str]:
         return set()
     status = objects.decode(entry).get("status") or {}
     return {one.get("group", "") for one in status.get("boundResources") or ()}
+
+
+def offering(entry: Entry) -> tuple[object, ...]:
+    """Of an export: what its bindings depend on."""
+    export = objects.decode(entry)
+    annotations = export["metadata"].get("annotations") or {}
+    identity = (export.get("status") or {}).get("identityHash", "")
+    return identity, schema_names(export), claims.wishes(export), extras(annotations)
