@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 import uvloop
@@ -114,8 +115,8 @@ class Bench:
     def _server(self) -> Server:
         return Server(self._hub.url, self._hub.token, self._hub.certificate_authority)
 
-    def _started(self, figure: str) -> HubProcess:
-        hub = HubProcess(self._directory / "hub", command="start")
+    def _started(self, figure: str, port: int = 0) -> HubProcess:
+        hub = HubProcess(self._directory / "hub", command="start", port=port)
         self._figures.compare(figure, f"{hub.seconds_to_ready:.2f} s", "", "", f"{hub.cpu_seconds():.2f} s CPU")
         return hub
 
@@ -191,8 +192,10 @@ class Bench:
         return revision
 
     def _restart(self) -> None:
+        """At the same address, because exports tell theirs."""
+        port = urlsplit(self._hub.url).port or 0
         self._hub.stop()
-        self._hub = self._started(f"restart with {self._count:,} workspaces")
+        self._hub = self._started(f"restart with {self._count:,} workspaces", port)
 
     def _tree(self) -> None:
         uvloop.run(load(self._server, 1, [creation(parent, name) for parent, name in tree()]))
