@@ -50,6 +50,15 @@ async def test_a_workspace_is_ready_when_it_is_there(local: LocalTenancy) -> Non
     }
 
 
+async def test_its_namespace_has_its_account_when_housekeeping_hears_of_it(local: LocalTenancy) -> None:
+    heard: list[str] = []
+    for kind in ("namespaces", "serviceaccounts", "configmaps"):
+        local.store.subscribe(f"/core/{kind}/", lambda changes, kind=kind: heard.append(kind))
+    await local.create("root", "g1")
+    assert heard[-1] == "namespaces"
+    assert "serviceaccounts" in heard
+
+
 async def test_its_logical_cluster_says_whose_it_is(local: LocalTenancy) -> None:
     parent = (await local.create("root", "g1"))["spec"]["cluster"]
     workspace = await local.create(parent, "c1")

@@ -308,15 +308,16 @@ class Tenancy:
         return obj
 
     def _furnishing(self, founding: Founding, logical_cluster: Obj) -> Iterator[Written]:
-        """Everything in a new cluster, the LogicalCluster last."""
+        """Everything in a new cluster, the LogicalCluster last.  The namespace comes after what it has from its first
+        moment, or housekeeping, which hears of it, would ask for that in a cluster that is not there yet."""
         cluster, now, uid = founding.cluster, self.now(), self._new_uid
         if UNIVERSAL in founding.initializers:
-            yield written(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
             yield written(
                 ACCOUNT, cluster, {"metadata": {"name": "default", "namespace": "default"}}, uid=uid(), now=now
             )
             if self._authority:
                 yield written(CONFIG_MAP, cluster, authority(self._authority), uid=uid(), now=now)
+            yield written(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
         if founding.admin:
             yield written(ROLE_BINDING, cluster, admin_binding(founding.admin), uid=uid(), now=now)
         if founding.bindings:
