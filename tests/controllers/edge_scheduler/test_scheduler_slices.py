@@ -1,0 +1,273 @@
+"""Slices say all destinations, are short, stay mostly as they are, and never lose on the way what stays wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farflung.controllers.edge_scheduler.slices import (
+    LIMIT,
+    SOURCE,
+    destinations_of,
+    placements_of,
+    plan,
+    previous,
+    sliced,
+    source_label,
+)
+from farflung.controllers.edge_scheduler.values import Destination, Key, Placement
+from farflung.machinery import names
+from farflung.runtime.plan import Create, Delete, Update, Write
+
+Obj = dict[str, Any]
+
+PLACEMENT = Placement(Key("wmw", "all2all"), "uid-1")
+DESTINATIONS = st.builds(
+    Destination,
+    st.sampled_from(["imw-1", "imw-2"]),
+    st.integers(0, 30).map(lambda number: f"l{number}"),
+    st.sampled_from(["t1", "t2"]),
+    st.just("u"),
+)
+SETS = st.sets(DESTINATIONS, max_size=40)
+LIMITS = st.integers(1, 9)
+
+
+def many(count: int, start: int = 0) -> list[Destination]:
+    return [Destination("imw", f"location-{number:06}", "t", f"uid-{number}") for number in range(start, start + count)]
+
+
+class World:
+    """Slices as a server has them."""
+
+    def __init__(self, slices: Iterable[Obj] = ()) -> None:
+        self.slices: dict[str, Obj] = {}
+        self.version = 0
+        for one in slices:
+            self._store(one)
+
+    def _store(self, obj: Any) -> None:
+        self.version += 1
+        name = obj["metadata"]["name"]
+        metadata = {**obj["metadata"], "uid": f"uid-of-{name}", "resourceVersion": str(self.version)}
+        self.slices[name] = {**obj, "metadata": metadata}
+
+    def apply(self, write: Write) -> None:
+        match write:
+            case Create():
+                assert write.name not in self.slices
+                self._store(write.object)
+            case Update():
+                stored = self.slices[write.name]
+                assert stored["metadata"]["resourceVersion"] == write.object["metadata"]["resourceVersion"]
+                self._store(write.object)
+            case Delete():
+                assert self.slices.pop(write.name)["metadata"]["uid"] == write.uid
+            case _:
+                raise AssertionError(write)
+
+    def union(self) -> set[Destination]:
+        return {destination for obj in self.slices.values() for destination in destinations_of(obj)}
+
+    def converge(self, desired: list[Obj]) -> int:
+        """Rounds of plans until nothing is left to do; nothing that stays wanted is away in between."""
+        wanted = {destination for obj in desired for destination in destinations_of(obj)}
+        stays = self.union() & wanted
+        for rounds in range(20):
+            writes = plan(PLACEMENT, desired, list(self.slices.values()))
+            if not writes:
+                return rounds
+            for write in writes:
+                self.apply(write)
+                assert stays <= self.union()
+        raise AssertionError("no end")
+
+
+def stripped(world: World) -> dict[str, Obj]:
+    server = ("uid", "resourceVersion")
+    return {
+        name: {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key not in server}}
+        for name, obj in world.slices.items()
+    }
+
+
+def named(slices: list[Obj]) -> dict[str, Obj]:
+    return {obj["metadata"]["name"]: obj for obj in slices}
+
+
+# --- what should be there -------------------------------------------------------------------------
+
+
+@given(SETS, LIMITS)
+def test_all_destinations_are_said_once_in_order_in_slices_that_are_short(found: set[Destination], limit: int) -> None:
+    slices = sliced(PLACEMENT, sorted(found), limit)
+    assert [destination for obj in slices for destination in destinations_of(obj)] == sorted(found)
+    assert all(len(obj["destinations"]) <= limit for obj in slices)
+    assert slices[0]["metadata"]["name"] == "all2all"
+    assert len(named(slices)) == len(slices)
+    assert len(slices) == 1 or all(obj["destinations"] for obj in slices)
+
+
+def test_one_slice_is_what_the_original_makes() -> None:
+    found = [Destination("2vh6tnanyw60negt", "dev", "dev", "5a0f-1")]
+    owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement", "name": "all2all", "uid": "uid-1"}
+    entry = {
+        "cluster": "2vh6tnanyw60negt",
+        "locationName": "dev",
+        "syncTargetName": "dev",
+        "syncTargetUID": "5a0f-1",
+    }
+    assert sliced(PLACEMENT, found) == [
+        {
+            "apiVersion": "edge.kcp.io/v1alpha1",
+            "kind": "SinglePlacementSlice",
+            "metadata": {"name": "all2all", "ownerReferences": [owner]},
+            "destinations": [entry],
+        }
+    ]
+    assert sliced(PLACEMENT, [])[0]["destinations"] == []
+
+
+def test_several_slices_have_the_label_of_their_placement_and_one_has_none() -> None:
+    assert [SOURCE in obj["metadata"].get("labels", {}) for obj in sliced(PLACEMENT, many(LIMIT))] == [False]
+    several = sliced(PLACEMENT, many(LIMIT + 1))
+    assert len(several) > 1
+    assert {obj["metadata"]["labels"][SOURCE] for obj in several} == {"all2all"}
+
+
+def test_names_and_labels_fit_however_long_the_name_of_the_placement_is() -> None:
+    for name in ("a" * 253, "a" * 50 + "." + "b" * 189 + "." + "c" * 12, ("x" * 49 + ".") * 5 + "yyy"):
+        placement = Placement(Key("wmw", name), "uid")
+        slices = sliced(placement, many(50), 5)
+        assert not any(names.dns_subdomain(obj["metadata"]["name"]) for obj in slices)
+        assert not names.label_value(source_label(name))
+        assert len(named(slices)) == len(slices)
+
+
+def test_one_change_among_many_touches_few_slices() -> None:
+    found = many(40_000)
+    before = named(sliced(PLACEMENT, found))
+    assert 9 <= len(before) <= 40
+    for at in range(0, 40_000, 1_999):
+        for changed in (found[:at] + found[at + 1 :], [*found[:at], found[at]._replace(uid="new"), *found[at + 1 :]]):
+            after = named(sliced(PLACEMENT, changed))
+            touched = [name for name in before | after if before.get(name) != after.get(name)]
+            assert len(touched) <= 4
+
+
+# --- from the one to the other --------------------------------------------------------------------
+
+
+@given(SETS, SETS, LIMITS)
+def test_a_plan_leads_from_any_slices_to_any_others_at_once(
+    before: set[Destination], after: set[Destination], limit: int
+) -> None:
+    world = World(sliced(PLACEMENT, sorted(before), limit))
+    desired = sliced(PLACEMENT, sorted(after), limit)
+    assert world.converge(desired) <= 1
+    assert stripped(world) == named(desired)
+
+
+@given(SETS, SETS, LIMITS, LIMITS, st.data())
+def test_a_plan_leads_from_slices_that_somebody_has_shuffled(
+    before: set[Destination], after: set[Destination], limit: int, other: int, data: st.DataObject
+) -> None:
+    slices = sliced(PLACEMENT, sorted(before), limit)
+    names = [obj["metadata"]["name"] for obj in sliced(PLACEMENT, sorted(after), other)]
+    for obj in slices:
+        obj["destinations"] = data.draw(st.permutations([one for part in slices for one in part["destinations"]]))[:9]
+        obj["metadata"]["name"] = data.draw(st.sampled_from([obj["metadata"]["name"], *names]))
+    world = World(slices)
+    desired = sliced(PLACEMENT, sorted(after), other)
+    world.converge(desired)
+    assert stripped(world).keys() >= named(desired).keys()
+    assert world.union() >= after
+
+
+def test_slices_that_exchange_destinations_are_written_so_that_none_is_lost() -> None:
+    desired = sliced(PLACEMENT, many(6), 3)
+    shuffled = [
+        {**obj, "destinations": other["destinations"]}
+        for obj, other in zip(desired, [*desired[1:], desired[0]], strict=True)
+    ]
+    world = World(shuffled)
+    assert world.converge(desired) == 2
+    assert stripped(world) == named(desired)
+
+
+def test_a_plan_ends_in_deletions() -> None:
+    world = World(sliced(PLACEMENT, many(20), 3))
+    writes = plan(PLACEMENT, sliced(PLACEMENT, many(3), 3), world.slices.values())
+    kinds = [type(write) for write in writes]
+    assert kinds == sorted(kinds, key=lambda kind: kind is Delete)
+    assert kinds.count(Delete) == len(world.slices) - 1
+
+
+def test_nothing_is_written_if_nothing_changed() -> None:
+    for limit in (5, 50):
+        desired = sliced(PLACEMENT, many(20), limit)
+        assert plan(PLACEMENT, desired, World(desired).slices.values()) == []
+
+
+def test_what_others_say_of_a_slice_stays_and_what_is_ours_is_repaired() -> None:
+    desired = sliced(PLACEMENT, many(2))
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u", "controller": True}
+    stale = {**desired[0]["metadata"]["ownerReferences"][0], "uid": "uid-0"}
+    edited = {
+        **desired[0],
+        "metadata": {
+            "name": "all2all",
+            "labels": {"mine": "yes", SOURCE: "all2all"},
+            "annotations": {"note": "hi"},
+            "ownerReferences": [stale, stranger],
+            "managedFields": [{"manager": "kubectl"}],
+        },
+        "destinations": desired[0]["destinations"][::-1],
+    }
+    world = World([edited])
+    assert world.converge(desired) == 1
+    metadata = stripped(world)["all2all"]["metadata"]
+    assert metadata["labels"] == {"mine": "yes"}
+    assert metadata["annotations"] == {"note": "hi"}
+    assert metadata["ownerReferences"] == [stranger, desired[0]["metadata"]["ownerReferences"][0]]
+    assert world.slices["all2all"]["destinations"] == desired[0]["destinations"]
+
+
+def test_slices_of_others_are_left_alone() -> None:
+    other = sliced(Placement(Key("wmw", "other"), "uid-2"), many(20), 3)
+    unowned = {"metadata": {"name": "x", "uid": "x", "labels": {SOURCE: "all2all"}}, "destinations": []}
+    desired = sliced(PLACEMENT, many(2))
+    assert [type(write) for write in plan(PLACEMENT, desired, [*other, unowned])] == [Create]
+
+
+def test_a_placement_that_is_made_again_takes_over_the_slices_of_its_name_but_not_what_they_say() -> None:
+    old = Placement(PLACEMENT.key, "uid-0")
+    world = World(sliced(old, many(20), 3))
+    observed = list(world.slices.values())
+    assert previous(PLACEMENT, observed) == frozenset()
+    assert previous(old, observed) == frozenset(many(20))
+    desired = sliced(PLACEMENT, many(20), 3)
+    assert world.converge(desired) == 1
+    assert stripped(world) == named(desired)
+
+
+@settings(max_examples=30)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text() | st.integers(),
+        lambda some: st.lists(some) | st.dictionaries(st.text(), some),
+    )
+)
+def test_destinations_that_make_no_sense_are_left_out(nonsense: Any) -> None:
+    entry = sliced(PLACEMENT, many(1))[0]["destinations"][0]
+    obj = {"metadata": {"name": "all2all"}, "destinations": [nonsense, entry, {**entry, "cluster": 7}]}
+    assert destinations_of(obj) == tuple(many(1))
+
+
+def test_a_slice_concerns_its_owner_and_the_placement_of_its_name() -> None:
+    first, second = sliced(PLACEMENT, many(6), 3)[:2]
+    assert placements_of(first) == {"all2all"}
+    assert placements_of(second) == {"all2all", second["metadata"]["name"]}

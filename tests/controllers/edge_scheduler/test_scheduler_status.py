@@ -1,0 +1,75 @@
+"""The status of a placement: written when it differs, and its times kept when it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farflung.controllers.edge_scheduler.decide import desired, plan, plan_status, status
+from farflung.controllers.edge_scheduler.values import Key, Placement, Resolution
+from farflung.runtime.plan import Create, UpdateStatus
+
+PLACEMENT = Placement(Key("wmw", "all2all"), "uid", 2)
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+
+
+def written(placement: Placement, resolution: Resolution, before: Any, now: str = NOW) -> Any:
+    after = status(placement, resolution, before, now)
+    assert after is not None
+    assert status(placement, resolution, after, LATER) is None
+    return after
+
+
+def test_a_placement_that_is_understood_is_ready() -> None:
+    assert written(PLACEMENT, Resolution(matching=3), None) == {
+        "specGeneration": 2,
+        "matchingLocationCount": 3,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Resolved", "lastTransitionTime": NOW}],
+    }
+
+
+def test_a_problem_is_said_and_the_last_count_kept() -> None:
+    before = written(PLACEMENT, Resolution(matching=3), None)
+    after = written(PLACEMENT, Resolution(problem="spec.where: bad"), before, LATER)
+    assert after["matchingLocationCount"] == 3
+    assert after["conditions"] == [
+        {
+            "type": "Ready",
+            "status": "False",
+            "severity": "Error",
+            "reason": "InvalidSpec",
+            "message": "spec.where: bad",
+            "lastTransitionTime": LATER,
+        }
+    ]
+
+
+def test_fewer_locations_than_wanted_are_a_warning() -> None:
+    few = Placement(PLACEMENT.key, number=5)
+    (condition,) = written(few, Resolution(matching=4, chosen=3), None)["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "NotEnoughLocations")
+    assert condition["message"] == "3 of 5 Locations can be used; 4 match"
+    (condition,) = written(few, Resolution(matching=9, chosen=5), None)["conditions"]
+    assert condition["status"] == "True"
+
+
+def test_the_time_of_a_condition_stays_when_only_the_count_changes_and_conditions_of_others_stay() -> None:
+    other = {"type": "Other", "status": "True", "lastTransitionTime": NOW}
+    before = written(PLACEMENT, Resolution(matching=3), {"conditions": [other]})
+    after = written(PLACEMENT, Resolution(matching=4), before, LATER)
+    assert after == {**before, "matchingLocationCount": 4}
+    assert after["conditions"][0] == other
+
+
+def test_a_status_is_written_for_the_object_that_was_read() -> None:
+    obj = {"metadata": {"name": "all2all", "resourceVersion": "7"}, "spec": {}}
+    (write,) = plan_status(PLACEMENT, obj, Resolution(), NOW)
+    assert isinstance(write, UpdateStatus)
+    assert (write.cluster, write.name, write.object["metadata"]) == ("wmw", "all2all", obj["metadata"])
+    assert plan_status(PLACEMENT, write.object, Resolution(), LATER) == []
+
+
+def test_a_problem_leaves_the_slices_alone() -> None:
+    problem = Resolution(problem="spec.where: bad")
+    assert desired(PLACEMENT, problem) is None
+    assert plan(PLACEMENT, desired(PLACEMENT, problem), []) == []
+    assert [type(write) for write in plan(PLACEMENT, desired(PLACEMENT, Resolution()), [])] == [Create]
