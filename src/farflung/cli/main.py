@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -109,6 +110,106 @@ def start(
     run(
         Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True, bare=bare)
     )
+
+
+def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`--NAME-kubeconfig`, `--NAME-context`, `--NAME-user` and `--NAME-cluster` of each: how such commands are told the
+    way to a server elsewhere."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for name in names:
+            for part in ("kubeconfig", "context", "user", "cluster"):
+                command = click.option(f"--{name}-{part}", default="", hidden=True)(command)
+        return command
+
+    return decorate
+
+
+def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What every controller has to be told."""
+    options = (
+        click.option(
+            "--kubeconfig",
+            "--kcp-kubeconfig",
+            "kubeconfig",
+            metavar="FILE",
+            default="",
+            help="Where the server is and who we are; by default as kubectl finds it.",
+        ),
+        click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
+        click.option(
+            "--provider-path",
+            "--espw-path",
+            "provider",
+            metavar="PATH",
+            default="",
+            help="The workspace that has the edge API; by default the one that the kubeconfig leads to.",
+        ),
+        click.option("--concurrency", type=click.IntRange(1), default=4, show_default=True, help="Workers at a time."),
+        click.option(
+            "--server-bind-address",
+            "bind_address",
+            metavar="HOST:PORT",
+            default="",
+            help="Where to serve /healthz, /readyz and /metrics; by default nowhere.",
+        ),
+        click.option("--leader-elect", is_flag=True, help="Work only while no other process of this kind does."),
+        click.option(
+            "-v",
+            "--verbosity",
+            type=int,
+            default=verbosity,
+            show_default=True,
+            metavar="LEVEL",
+            help="How much to log.",
+        ),
+    )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@main.command()
+@controlling_options(verbosity=2)
+@click.option("--controller-name", "name", default="edge-scheduler", show_default=True, help="What log lines call it.")
+@click.option("--log-only", is_flag=True, help="Only log the EdgePlacements that are seen.")
+@click.option("--feature-gates", default="", hidden=True)
+@ways("espw", "root", "sysadm", "base")
+def scheduler(**options: Any) -> None:
+    """Run the edge scheduler, until SIGTERM or ^C.
+
+    It keeps for every EdgePlacement the SinglePlacementSlices that say where it leads.  `farflung start` runs it, too.
+    """
+    from farflung.cli.controllers import SCHEDULER, run, settings_of
+
+    run(settings_of("farflung scheduler", (SCHEDULER,), options))
+
+
+@main.command("mailbox-controller")
+@controlling_options(verbosity=0)
+@ways("inventory", "workload", "mbws", "espw", "root")
+def mailbox_controller(**options: Any) -> None:
+    """Run the mailbox controller, until SIGTERM or ^C.
+
+    It keeps a mailbox workspace for every SyncTarget.  `farflung start` runs it, too.
+    """
+    from farflung.cli.controllers import MAILBOXES, run, settings_of
+
+    run(settings_of("farflung mailbox-controller", (MAILBOXES,), options))
+
+
+@main.command()
+@controlling_options(verbosity=1)
+@click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
+def controllers(**options: Any) -> None:
+    """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
+    from farflung.cli.controllers import ALL, run, settings_of
+
+    run(settings_of("farflung controllers", ALL, options))
 
 
 @main.group()

@@ -72,6 +72,11 @@ class Cache(Mapping[Key, T], Generic[T]):
         """What was written.  If that version was heard of already, so was what became of it since."""
         return self._put(written) if written.version > self._heard else None
 
+    def forget(self, key: Key) -> Change[T] | None:
+        """What was deleted.  If it is still there, with something to finish first, that is still to be heard of."""
+        known = self._known.pop(key, None)
+        return None if known is None else Change(key, known.value, None)
+
     def remove(self, gone: Known[T]) -> Change[T] | None:
         """None if it is not there, or there again."""
         self.hear(gone.version)

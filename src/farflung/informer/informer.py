@@ -54,6 +54,10 @@ class Informer(Generic[T]):
         key, version = where(raw)
         self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
 
+    def forget(self, key: Key) -> None:
+        """What we deleted ourselves."""
+        self._tell(self.cache.forget(key))
+
     # --- what the reflector says ------------------------------------------------------------------
 
     def replace(self, everything: list[Known[T]], version: int) -> None:

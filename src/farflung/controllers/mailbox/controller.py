@@ -48,7 +48,8 @@ CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerC
 class Setting:
     """Where the controller finds and puts things."""
 
-    server: Client  #: any workspace of the server
+    server: Client  #: any workspace of the server, by the way to the provider's
+    root: Client  #: the root workspace, by the way to what it exports
     provider: str  #: the path of the workspace that has the edge API, and the mailboxes below it
     edge_view: str  #: the URL of the view of the edge API
     workload_view: str  #: the URL of the view that shows SyncTargets
@@ -66,7 +67,7 @@ class MailboxController:
         def informer(client: Client, collection: Collection, kind: type[T]) -> Informer[T]:
             return Informer(client, collection, msgspec.json.Decoder(kind).decode, outside, self._trouble)
 
-        self._targets = informer(server.view(setting.workload_view), SYNC_TARGETS, Target)
+        self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, Target)
         self._workspaces = informer(self._provider, WORKSPACES, Workspace)
         self._bindings = informer(edge, BINDINGS, Binding)
         self._configs = informer(edge, CONFIGS, Config)
@@ -135,7 +136,7 @@ class MailboxController:
 
     async def _still_there(self, name: str, target: str) -> bool:
         """Whoever may not see the workspace of a SyncTarget is told the same as if it were not there."""
-        view = self._setting.server.view(self._setting.workload_view, cluster_of(name))
+        view = self._setting.root.view(self._setting.workload_view, cluster_of(name))
         try:
             found = await view.get(SYNC_TARGETS, target)
         except (NotFound, Forbidden):

@@ -1,0 +1,68 @@
+"""Keep another process running beside this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from farflung.lib.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+GRACE: Final = 10.0  #: seconds that it gets to end in order
+SETTLED: Final = 60.0  #: seconds after which an end is no consequence of the start
+
+
+@contextlib.asynccontextmanager
+async def kept_running(name: str, command: Sequence[str]) -> AsyncIterator[None]:
+    """It is started again whenever it ends, as long as the block lasts, and ended with it.  It gets a pipe as standard
+    input that closes when this process is gone, however that happened."""
+    keeping = asyncio.create_task(_keep(name, command), name=name)
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+
+
+async def _keep(name: str, command: Sequence[str]) -> None:
+    backoff = Backoff(first=0.5, longest=30.0, random=random.random)
+    failures = 0
+    while True:
+        began = time.monotonic()
+        code = await _once(command)
+        failures = 1 if time.monotonic() - began > SETTLED else failures + 1
+        pause = backoff.delay(failures)
+        log.warning("%s ended with exit code %d; it is started again in %.1f s", name, code, pause)
+        await asyncio.sleep(pause)
+
+
+async def _once(command: Sequence[str]) -> int:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        start_new_session=True,  # ^C in a terminal is for us; we end it when the time has come
+    )
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(GRACE):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

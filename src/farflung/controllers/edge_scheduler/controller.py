@@ -1,0 +1,194 @@
+"""The edge scheduler at work: one key is one placement, whatever it was that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+import orjson
+
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler import decide
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
+from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
+from farflung.controllers.edge_scheduler.values import Destination, Key, Location, Placement, Target
+from farflung.informer import cache
+from farflung.informer.cache import Change
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Bare, Logger
+from farflung.machinery.errors import Obj
+from farflung.runtime.apply import apply
+from farflung.runtime.controller import Controller
+from farflung.runtime.manager import Manager
+from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
+
+T = TypeVar("T")
+
+LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+#: Seconds for each destination before slices are written again: many changes in a row become few writes.
+PACE: Final = 20e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the scheduler finds and puts things."""
+
+    provider: Client  #: any workspace of the server, by the way to the provider's
+    root: Client  #: any workspace of the server, by the way to what the root exports
+    edge_view: str  #: the URL of the view of the edge API
+    scheduling_view: str  #: of the one that shows Locations
+    workload_view: str  #: of the one that shows SyncTargets
+    now: Callable[[], datetime]
+
+
+class EdgeScheduler:
+    def __init__(self, setting: Setting, name: str, outside: Surroundings, log: Logger, *, workers: int = 4) -> None:
+        self._setting = setting
+        self._name = name
+        self._monotonic = outside.monotonic
+        self._log = log
+        self._triggers = Triggers()
+        self._decided: dict[Key, tuple[str, tuple[Destination, ...]]] = {}  #: uid, and where it led last
+        self._not_before: dict[Key, float] = {}
+
+        def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
+            return Informer(client, collection, decode, outside, self._trouble)
+
+        edge = setting.provider.view(setting.edge_view)
+        self._placements = informer(edge, PLACEMENTS, seen_placement)
+        self._slices = informer(edge, SLICES, seen_slice)
+        self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
+        self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
+        self.controller: Controller[Key] = Controller(
+            name, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        )
+        self._placements.subscribe(self._adding("EdgePlacement", self._triggers.on_placement))
+        self._locations.subscribe(self._adding("Location", self._triggers.on_location))
+        self._targets.subscribe(self._adding("SyncTarget", self._triggers.on_target))
+        self._slices.subscribe(self._adding("SinglePlacementSlice", self._triggers.on_slice))
+
+    def join(self, manager: Manager) -> None:
+        manager.add(self.controller, [self._placements, self._slices, self._locations, self._targets])
+
+    def _adding(self, kind: str, trigger: Callable[[Change[T]], Iterable[Key]]) -> Callable[[Change[T]], None]:
+        def listener(change: Change[T]) -> None:
+            self._log.info(f"queueing {kind}", v=3, controller=self._name, key=change.key)
+            for key in trigger(change):
+                self.controller.queue.add(key)
+
+        return listener
+
+    def _trouble(self, what: str, error: Exception) -> None:
+        self._log.error(error, what, controller=self._name)
+
+    # --- one placement ----------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key, worker: int) -> float | None:
+        seen = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
+        if seen is None:
+            self._log.info("EdgePlacement not found", v=1, controller=self._name, edgePlacement=key.name)
+            self._decided.pop(key, None)
+            self._not_before.pop(key, None)
+            return None
+        if not seen.alive:
+            return None
+        wait = self._not_before.get(key, 0.0) - self._monotonic()
+        if wait > 0:
+            return wait
+        placement, trigger = seen.value, self._triggers.last(key)
+        observed = self._observed(key)
+        resolution = self._triggers.engine.resolve(key, self._previous(placement, observed))
+        wanted = decide.desired(placement, resolution)
+        while writes := decide.plan(placement, wanted, observed):
+            self._not_before[key] = self._monotonic() + PACE * len(resolution.destinations)
+            await self._apply(writes, trigger)
+            observed = self._observed(key)
+        if not resolution.problem:
+            self._decided[key] = placement.uid, resolution.destinations
+        document = orjson.loads(seen.document)
+        await self._apply(decide.plan_status(placement, document, resolution, self._timestamp()), trigger)
+        return None
+
+    def _observed(self, key: Key) -> list[Obj]:
+        found = (self._slices.cache.get(one) for one in self._triggers.slices(key))
+        return [orjson.loads(one.document) for one in found if one is not None]
+
+    def _previous(self, placement: Placement, observed: list[Obj]) -> frozenset[Destination]:
+        """What we decided ourselves; after a restart, what the slices say."""
+        uid, destinations = self._decided.get(placement.key, ("", ()))
+        return frozenset(destinations) if uid == placement.uid else decide.previous(placement, observed)
+
+    def _timestamp(self) -> str:
+        return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def _apply(self, writes: list[Write], trigger: Trigger) -> None:
+        def client_of(cluster: str) -> Client:
+            return self._setting.provider.view(self._setting.edge_view, cluster)
+
+        def written(write: Write, answer: Obj | None) -> None:
+            self._tell(write, trigger)
+            if answer is None:
+                self._slices.forget(cache.Key(write.cluster, write.namespace, write.name))
+            elif isinstance(write, UpdateStatus):
+                self._placements.assume(answer)
+            else:
+                self._slices.assume(answer)
+
+        await apply(client_of, writes, written)
+
+    def _tell(self, write: Write, trigger: Trigger) -> None:
+        done = {Create: "created", Update: "updated", Delete: "deleted"}.get(type(write))
+        if done is None:
+            self._log.info("updated status", v=3, controller=self._name, edgePlacement=write.name)
+            return
+        values = {"triggeringKind": Bare(trigger.kind), "key": trigger.key}
+        if trigger.kind in WORDS:
+            cluster, _, name = trigger.key.partition("|")
+            workspace, what = WORDS[trigger.kind]
+            values |= {workspace: cluster, what: name}
+        values |= {"workloadWorkspace": write.cluster, "singlePlacementSlice": write.name}
+        self._log.info(f"{done} SinglePlacementSlice", v=1, controller=self._name, **values)
+
+
+#: what log lines call the object that changed, and the workspace it is in
+WORDS: Final = {
+    "EdgePlacement": ("workspace", "edgePlacement"),
+    "Location": ("locationWorkspace", "location"),
+    "SyncTarget": ("syncTargetWorkspace", "syncTarget"),
+}
+
+
+class _Deletable(msgspec.Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _Headed(msgspec.Struct, frozen=True):
+    metadata: _Deletable
+
+
+_headed: Final = msgspec.json.Decoder(_Headed)
+
+
+def seen_placement(document: bytes) -> SeenPlacement:
+    alive = _headed.decode(document).metadata.deletion_timestamp is None
+    return SeenPlacement(decide.parse_placement(document), document, alive)
+
+
+def seen_slice(document: bytes) -> SeenSlice:
+    return SeenSlice(document, decide.placements_of(orjson.loads(document)))
+
+
+def _location(document: bytes) -> Location:
+    return decide.parse_location(document)
+
+
+def _target(document: bytes) -> Target:
+    return decide.parse_target(document)

@@ -1,0 +1,153 @@
+"""Only look, and log what is seen: the first thing the edge scheduler could do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.informer.cache import Change
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Bare, Logger
+from farflung.machinery.errors import Obj
+
+EDGE_PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
+
+
+async def observe(view: Client, outside: Surroundings, log: Logger) -> None:
+    """Until cancelled."""
+
+    def listener(change: Change[Obj]) -> None:
+        if change.old is None and change.new is not None:
+            log.info("Observed add", obj=Bare(go_struct(change.new)))
+        elif change.new is None and change.old is not None:
+            log.info("Observed delete", obj=Bare(go_struct(change.old)))
+        elif change.old is not None and change.new is not None:
+            log.info("Observed update", oldObj=Bare(go_struct(change.old)), newObj=Bare(go_struct(change.new)))
+
+    def trouble(what: str, error: Exception) -> None:
+        log.error(error, what)
+
+    informer: Informer[Obj] = Informer(view, EDGE_PLACEMENTS, orjson.loads, outside, trouble)
+    informer.subscribe(listener)
+    await informer.run()
+
+
+def go_struct(placement: Obj) -> str:
+    """An EdgePlacement as Go prints a pointer to one with %+v."""
+    metadata, spec, status = placement["metadata"], placement.get("spec") or {}, placement.get("status") or {}
+    kind = _fields(Kind=placement.get("kind", ""), APIVersion=placement.get("apiVersion", ""))
+    selectors = (_selector(one) for one in spec.get("locationSelectors") or ())
+    shown = _fields(
+        TypeMeta=kind,
+        ObjectMeta=_metadata(metadata),
+        Spec=_fields(
+            LocationSelectors=_listed(selectors),
+            NamespaceSelector=_selector(spec.get("namespaceSelector") or {}),
+            NonNamespacedObjects=_listed(_non_namespaced(one) for one in spec.get("nonNamespacedObjects") or ()),
+            Upsync=_listed(_upsync(one) for one in spec.get("upsync") or ()),
+        ),
+        Status=_fields(
+            SpecGeneration=status.get("specGeneration", 0),
+            MatchingLocationCount=status.get("matchingLocationCount", 0),
+        ),
+    )
+    return f"&{shown}"
+
+
+def _metadata(metadata: Obj) -> str:
+    return _fields(
+        Name=metadata.get("name", ""),
+        GenerateName=metadata.get("generateName", ""),
+        Namespace="",
+        SelfLink="",
+        UID=metadata.get("uid", ""),
+        ResourceVersion=metadata.get("resourceVersion", ""),
+        Generation=metadata.get("generation", 0),
+        CreationTimestamp=_time(metadata.get("creationTimestamp")),
+        DeletionTimestamp=_time(metadata.get("deletionTimestamp")),
+        DeletionGracePeriodSeconds=metadata.get("deletionGracePeriodSeconds", "<nil>"),
+        Labels=_map(metadata.get("labels") or {}),
+        Annotations=_map(metadata.get("annotations") or {}),
+        OwnerReferences=_listed(_owner(one) for one in metadata.get("ownerReferences") or ()),
+        Finalizers=_listed(metadata.get("finalizers") or ()),
+        ZZZ_DeprecatedClusterName="",
+        ManagedFields=_listed(_managed(one) for one in metadata.get("managedFields") or ()),
+    )
+
+
+def _managed(entry: Obj) -> str:
+    return _fields(
+        Manager=entry.get("manager", ""),
+        Operation=entry.get("operation", ""),
+        APIVersion=entry.get("apiVersion", ""),
+        Time=_time(entry.get("time")),
+        FieldsType=entry.get("fieldsType", ""),
+        FieldsV1=orjson.dumps(entry.get("fieldsV1") or {}).decode(),
+        Subresource=entry.get("subresource", ""),
+    )
+
+
+def _owner(reference: Obj) -> str:
+    return _fields(
+        APIVersion=reference.get("apiVersion", ""),
+        Kind=reference.get("kind", ""),
+        Name=reference.get("name", ""),
+        UID=reference.get("uid", ""),
+        Controller=_truth(reference.get("controller")),
+        BlockOwnerDeletion=_truth(reference.get("blockOwnerDeletion")),
+    )
+
+
+def _selector(selector: Obj) -> str:
+    expressions = (
+        _fields(Key=one.get("key", ""), Operator=one.get("operator", ""), Values=_listed(one.get("values") or ()))
+        for one in selector.get("matchExpressions") or ()
+    )
+    return _fields(MatchLabels=_map(selector.get("matchLabels") or {}), MatchExpressions=_listed(expressions))
+
+
+def _non_namespaced(objects: Obj) -> str:
+    return _fields(
+        APIGroup=objects.get("apiGroup", ""),
+        Resources=_listed(objects.get("resources") or ()),
+        ResourceNames=_listed(objects.get("resourceNames") or ()),
+        LabelSelectors=_listed(_selector(one) for one in objects.get("labelSelectors") or ()),
+    )
+
+
+def _upsync(objects: Obj) -> str:
+    return _fields(
+        APIGroup=objects.get("apiGroup", ""),
+        Resources=_listed(objects.get("resources") or ()),
+        Namespaces=_listed(objects.get("namespaces") or ()),
+        Names=_listed(objects.get("names") or ()),
+    )
+
+
+def _fields(**fields: object) -> str:
+    return "{" + " ".join(f"{name}:{value}" for name, value in fields.items()) + "}"
+
+
+def _listed(items: Any) -> str:
+    return f"[{' '.join(map(str, items))}]"
+
+
+def _map(items: Mapping[str, str]) -> str:
+    return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(items.items()))}]"
+
+
+def _truth(value: bool | None) -> str:
+    return "<nil>" if value is None else str(value).lower()
+
+
+def _time(text: str | None) -> str:
+    """In the zone of this machine, as Go does."""
+    if text is None:
+        return "<nil>"
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S %z %Z")

@@ -1,0 +1,96 @@
+"""Which placements to look at when something changes.  Pure.
+
+The engine knows who is concerned by what; slices name their placements.  What triggered a placement last is kept for
+the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from farflung.controllers.edge_scheduler.engine import Engine
+from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
+from farflung.informer import cache
+from farflung.informer.cache import Change
+
+
+class SeenPlacement(msgspec.Struct, frozen=True):
+    """An EdgePlacement, understood and as it is."""
+
+    value: Placement
+    document: bytes
+    alive: bool = True
+
+
+class SeenSlice(msgspec.Struct, frozen=True):
+    """A SinglePlacementSlice as it is, and whose it is."""
+
+    document: bytes
+    placements: frozenset[str]  #: names
+
+
+class Trigger(NamedTuple):
+    kind: str
+    key: str
+
+
+class Triggers:
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self._last: dict[Key, Trigger] = {}
+        self._slices: dict[Key, set[cache.Key]] = {}  #: the slices of a placement, or of one that could be there
+
+    def last(self, key: Key) -> Trigger:
+        return self._last.get(key, Trigger("EdgePlacement", text(key)))
+
+    def slices(self, key: Key) -> Iterable[cache.Key]:
+        return sorted(self._slices.get(key, ()))
+
+    def on_placement(self, change: Change[SeenPlacement]) -> Iterator[Key]:
+        key = Key(change.key.cluster, change.key.name)
+        if change.new is not None:
+            self.engine.put_placement(change.new.value)
+        else:
+            self.engine.remove_placement(key)
+        yield from self._because("EdgePlacement", key, (key,))
+
+    def on_location(self, change: Change[Location]) -> Iterator[Key]:
+        key = Key(change.key.cluster, change.key.name)
+        new = change.new
+        concerned = self.engine.remove_location(key) if new is None else self.engine.put_location(new)
+        yield from self._because("Location", key, concerned)
+
+    def on_target(self, change: Change[Target]) -> Iterator[Key]:
+        key = Key(change.key.cluster, change.key.name)
+        new = change.new
+        concerned = self.engine.remove_target(key) if new is None else self.engine.put_target(new)
+        yield from self._because("SyncTarget", key, concerned)
+
+    def on_slice(self, change: Change[SeenSlice]) -> Iterator[Key]:
+        cluster = change.key.cluster
+        before = change.old.placements if change.old is not None else frozenset()
+        after = change.new.placements if change.new is not None else frozenset()
+        for name in before - after:
+            self._slices[Key(cluster, name)].discard(change.key)
+            if not self._slices[Key(cluster, name)]:
+                del self._slices[Key(cluster, name)]
+        for name in after - before:
+            self._slices.setdefault(Key(cluster, name), set()).add(change.key)
+        concerned = sorted(Key(cluster, name) for name in before | after)
+        yield from self._because("SinglePlacementSlice", Key(cluster, change.key.name), concerned)
+
+    def _because(self, kind: str, key: Key, concerned: Iterable[Key]) -> Iterator[Key]:
+        trigger = Trigger(kind, text(key))
+        for placement in concerned:
+            if self.engine.placement(placement) is None:
+                self._last.pop(placement, None)
+            else:
+                self._last[placement] = trigger
+            yield placement
+
+
+def text(key: Key) -> str:
+    return f"{key.cluster}|{key.name}"
