@@ -153,6 +153,11 @@ class Watch:
         return [json.loads(line) for line in self._sink.data.splitlines()]
 
     @property
+    def lines(self) -> list[bytes]:
+        """Events as they came."""
+        return self._sink.data.splitlines()
+
+    @property
     def changes(self) -> list[tuple[str, str]]:
         """(type, name) of every event; of a bookmark, its resourceVersion instead of a name."""
         return [

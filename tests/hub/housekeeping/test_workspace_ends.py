@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tenancy_harness import ADMIN, LocalTenancy, housekeeping
 
 from farflung.hub import objects
+from farflung.hub.workspaces.clearance import clearance
 from farflung.hub.workspaces.home import Homes
 from farflung.hub.workspaces.paths import logical_cluster_key, workspace_key
 from farflung.hub.workspaces.writing import WORKSPACE_TYPE, kind, rewritten
@@ -358,3 +359,21 @@ async def test_a_cluster_that_nobody_can_reach_is_removed_at_a_start(cluster: st
     async with housekeeping(local) as part:
         await part.work.finished()
     assert local.stored() == before | kept
+
+
+async def test_namespaces_go_before_what_is_in_them() -> None:
+    """Or else the hub would bring back what a namespace lacks, and complain that there is no workspace any more."""
+    local = await LocalTenancy.in_memory()
+    cluster = await universal(local, "root", "a")
+    await local.config_map(cluster, "cm")
+    assert clearance(local.store, cluster).free[0].key == f"/core/namespaces/{cluster}/default"
+    gone: list[str] = []
+    for home in ("/core/namespaces/", "/core/configmaps/", "/core/serviceaccounts/"):
+        local.store.subscribe(home, lambda changes: gone.extend(change.key for change in changes if not change.entry))
+    entry = local.store.get(logical_cluster_key(cluster))
+    assert entry is not None
+    async with housekeeping(local) as part:
+        await local.store.delete(entry.key, expect=entry.revision)
+        await part.work.finished()
+    assert gone[0] == f"/core/namespaces/{cluster}/default"
+    assert len(gone) >= 3

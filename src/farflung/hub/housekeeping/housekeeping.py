@@ -99,6 +99,7 @@ class Housekeeping:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
         Events stay; `clusters`: which have the namespaces that are always there; `roles_in`: where the default roles
         are; `further`: parts that only some hubs have."""
+        self._clusters = clusters
         kept = KeptKinds(kinds.builtin.catalog)
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
@@ -138,7 +139,8 @@ class Housekeeping:
                 await self._system.work.finished()
                 await self._roles.work.finished()
                 await self._aggregation.work.finished()
-                await self._accounts.work.finished()
+                if self._clusters:
+                    await self._accounts.work.finished()
         except TimeoutError:
             log.warning("the first namespaces are not complete yet")
 

@@ -19,7 +19,7 @@ from farflung.hub.housekeeping.work import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.workspaces import states
-from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content
+from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content, rank
 from farflung.hub.workspaces.hashes import NAME_LENGTH
 from farflung.hub.workspaces.paths import (
     LOGICAL_CLUSTERS,
@@ -284,8 +284,8 @@ class Workspaces:
 
     async def _sweep(self, cluster: str) -> None:
         """Nobody can reach it: whatever is there goes, also what came at the last moment."""
-        while found := [entry for _, entries in content(self._store, cluster) for entry in entries]:
-            await self._delete(found)
+        while found := sorted(content(self._store, cluster), key=lambda part: rank(part[0])):
+            await self._delete([entry for _, entries in found for entry in entries])
         self._abandoned.discard(cluster)
         self._let_go(cluster)
         owner = self._owners.pop(cluster, "")

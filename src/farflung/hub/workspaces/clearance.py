@@ -46,12 +46,12 @@ _FINALIZERS: Final = b'"finalizers":['
 
 
 def rank(home: str) -> int:
-    """What goes later has the higher one."""
+    """What goes later has the higher one.  Namespaces go first: while one is there, it is given what it lacks."""
     if home == NAMESPACES:
-        return 1
+        return 0
     if home == DEFINITIONS or home.startswith(APIS):
         return 2
-    return 3 if home in ROLES else 0
+    return 3 if home in ROLES else 1
 
 
 def is_held(entry: Entry) -> bool:
@@ -111,8 +111,7 @@ def clearance(store: Store, cluster: str) -> Clearance:
     if found.workspaces:
         return Clearance(found.workspaces)
     if found.held:
-        found.namespaces = free[1]
-        found.free = free[0]
+        found.namespaces, found.free = free[0], free[1]
     else:
         found.free = [entry for entries in free for entry in entries]
     return found
