@@ -82,6 +82,7 @@ class Settings:
     event_seconds: int = 3600
     workspaces: bool = False
     bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
+    controllers: bool = False  #: with workspaces: run the controllers beside it
 
     @property
     def command(self) -> str:
@@ -128,8 +129,9 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        await stopped.wait()
-        print("farflung hub is stopping", flush=True)
+        async with start.controllers(kubeconfig) if settings.controllers else contextlib.nullcontext():
+            await stopped.wait()
+            print("farflung hub is stopping", flush=True)
 
 
 def _stop(stopped: asyncio.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,11 @@ def hub(
 @main.command()
 @serving_options
 @click.option("--bare", is_flag=True, help="Leave out of the first workspaces what can be made by hand.")
+@click.option(
+    "--controllers/--no-controllers",
+    default=None,
+    help="Whether to run the controllers beside the hub; by default so, unless --bare is given.",
+)
 def start(
     root_directory: Path,
     bind_address: str,
@@ -97,6 +103,7 @@ def start(
     event_ttl: int,
     verbose: bool,
     bare: bool,
+    controllers: bool | None,
 ) -> None:
     """Run a hub with workspaces in the foreground until SIGTERM or ^C.
 
@@ -107,9 +114,8 @@ def start(
     """
     from farflung.cli.hub import Settings, run
 
-    run(
-        Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True, bare=bare)
-    )
+    settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl)
+    run(replace(settings, workspaces=True, bare=bare, controllers=not bare if controllers is None else controllers))
 
 
 def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

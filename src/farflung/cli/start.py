@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
+from farflung.cli.supervisor import kept_running
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.housekeeping.bindings import Bindings
 from farflung.hub.housekeeping.collector import Collector
@@ -16,12 +19,14 @@ from farflung.hub.housekeeping.housekeeping import Part
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.inventory import Inventory
 from farflung.hub.housekeeping.workspaces import Workspaces
+from farflung.hub.workspaces import bootstrap
 from farflung.hub.workspaces.access import OPERATORS, SHARED
 from farflung.hub.workspaces.platform import Platform
 from farflung.hub.workspaces.writing import kind
 from farflung.lib.files import write_private
 from farflung.store.base import Store
 
+PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
 ADMINISTRATORS_OF_ALL: Final = (OPERATOR, SHARD_ADMINISTRATOR)
@@ -38,6 +43,12 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     """`url`: where the hub is, without a workspace; `tokens`: by the administrators' names."""
     clusters = {"base": cluster_at(url, ca_pem), "root": cluster_at(f"{url}/clusters/root", ca_pem)}
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
+
+
+def controllers(kubeconfig: Path) -> AbstractAsyncContextManager[None]:
+    """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
+    options = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
+    return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *options])
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")

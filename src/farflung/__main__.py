@@ -1,0 +1,5 @@
+"""`python -m farflung` is `farflung`."""
+
+from farflung.cli.main import main
+
+main()
