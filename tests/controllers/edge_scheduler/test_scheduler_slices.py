@@ -148,14 +148,17 @@ def test_names_and_labels_fit_however_long_the_name_of_the_placement_is() -> Non
 
 
 def test_one_change_among_many_touches_few_slices() -> None:
-    found = many(40_000)
-    before = named(sliced(PLACEMENT, found))
-    assert 9 <= len(before) <= 40
-    for at in range(0, 40_000, 1_999):
+    found = many(4_000)
+    before = named(sliced(PLACEMENT, found, 400))
+    assert 10 <= len(before) <= 40
+    counts = []
+    for at in range(0, 4_000, 199):
         for changed in (found[:at] + found[at + 1 :], [*found[:at], found[at]._replace(uid="new"), *found[at + 1 :]]):
-            after = named(sliced(PLACEMENT, changed))
+            after = named(sliced(PLACEMENT, changed, 400))
             touched = [name for name in before | after if before.get(name) != after.get(name)]
-            assert len(touched) <= 4
+            counts.append(len(touched))
+    assert max(counts) <= 4
+    assert sum(counts) <= 1.2 * len(counts)
 
 
 # --- from the one to the other --------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Destinations as SinglePlacementSlices, and what is to be written so that the slices that are there become those.
 
-Up to `limit` destinations are one slice, named like its placement.  More are sorted and cut where a hash of a
-destination says so, and where a slice would become longer than the limit: what is cut does not depend on what is far
-away, so a change touches one slice or two.  A slice is named after the destination that it begins with, but the first
+Up to `limit` destinations are one slice, named like its placement.  More are sorted and cut: each slice ends before the
+destination with the least hash among those that could be next.  Where it is cut hardly depends on what else there is,
+so a change touches one slice, seldom more.  A slice is named after the destination that it begins with, but the first
 one keeps the name of the placement.
 """
 
@@ -55,12 +55,12 @@ def _cut(destinations: Sequence[Destination], limit: int) -> Iterator[Sequence[D
     if len(destinations) <= limit:
         yield destinations
         return
-    usual = max(limit // 2, 1)
+    hashes = list(map(_hash, destinations))
     start = 0
-    for at, destination in enumerate(destinations):
-        if at > start and (at - start == limit or _hash(destination) % usual == 0):
-            yield destinations[start:at]
-            start = at
+    while len(destinations) - start > limit:
+        end = min(range(start + max(limit // 4, 1), start + limit + 1), key=hashes.__getitem__)
+        yield destinations[start:end]
+        start = end
     yield destinations[start:]
 
 
@@ -159,22 +159,27 @@ def plan(placement: Placement, desired: Sequence[Obj], observed: Iterable[Mappin
 
 
 class _Plan:
+    """Only slices that are to change are looked at: what another one says is there all the time."""
+
     def __init__(self, placement: Placement, desired: Sequence[Obj], observed: Iterable[Mapping[str, Any]]) -> None:
         self._placement = placement
         self._desired = {obj["metadata"]["name"]: obj for obj in desired}
-        seen = {obj["metadata"]["name"]: obj for obj in observed}
-        self._observed = {name: obj for name, obj in seen.items() if name in self._desired or is_extra(placement, obj)}
-        self._new = {name: destinations_of(obj) for name, obj in self._desired.items()}
-        self._old = {name: destinations_of(obj) for name, obj in self._observed.items()}
+        self._observed = {obj["metadata"]["name"]: obj for obj in observed}
+        self._missing = [name for name in self._desired if name not in self._observed]
+        self._changed = [name for name in self._desired if name in self._observed and self._differs(name)]
+        self._gone = [
+            name for name, obj in self._observed.items() if name not in self._desired and is_extra(placement, obj)
+        ]
+        self._new = {name: destinations_of(self._desired[name]) for name in (*self._missing, *self._changed)}
+        self._old = {name: destinations_of(self._observed[name]) for name in (*self._changed, *self._gone)}
         self._wanted = {destination for part in self._new.values() for destination in part}
         self._held = Counter(destination for part in self._old.values() for destination in set(part))
 
     def writes(self) -> list[Write]:
-        missing = [name for name in self._desired if name not in self._observed]
-        writes: list[Write] = [self._create(name) for name in missing]
-        for name in missing:
+        writes: list[Write] = [self._create(name) for name in self._missing]
+        for name in self._missing:
             self._held.update(self._new[name])
-        waiting = [name for name in self._desired if name in self._observed and self._differs(name)]
+        waiting = self._changed
         while waiting:
             safe = [name for name in waiting if self._pass(name)]
             writes += [self._update(name, self._desired[name]["destinations"]) for name in safe]
@@ -182,8 +187,7 @@ class _Plan:
             if waiting and not safe:
                 writes.append(self._update(waiting[0], list(map(_entry, self._both(waiting[0])))))
                 return writes
-        gone = sorted(name for name in self._observed if name not in self._desired)
-        return [*writes, *map(self._delete, reversed(gone))]
+        return [*writes, *map(self._delete, sorted(self._gone, reverse=True))]
 
     def _pass(self, name: str) -> bool:
         """Count a slice as written, unless something would be lost."""

@@ -18,7 +18,7 @@ from farflung.machinery.cel.values import EvaluationError
 
 LONGEST: Final = 10_240  #: characters of an expression
 MOST_COST: Final = 100_000  #: of asking about one pair
-MOST_COST_OF_ALL: Final = 20_000_000  #: of asking about all pairs of a placement
+MOST_COST_OF_ALL: Final = 10_000_000  #: of asking about all pairs of a placement
 PAIR_WORK: Final = 1 << 20  #: bytes that one answer may make on its way
 
 _GIVEN: Final = {"location": DYN, "target": DYN}
