@@ -31,6 +31,7 @@ check: setup  ## format, lint, types, import rules, fast tests
 
 conformance: setup  ## replay the recordings of a real kube-apiserver in ../shared
 	$(BIN)/python tests/conformance/replay.py
+	$(BIN)/python tests/conformance/prefixed.py
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py

@@ -1,13 +1,57 @@
 """The recordings of a real kube-apiserver, where this clone has them beside it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import prefixed
 import pytest
 import replay
 
 
 def test_every_known_difference_has_a_reason() -> None:
     assert replay.Known.read().since
+
+
+def test_nothing_but_the_cluster_of_the_workspace_is_left_out_of_a_comparison() -> None:
+    told = {"kcp.io/cluster": "abc"}
+    quoted = r"{\"name\":\"a\",\"annotations\":{\"kcp.io/cluster\":\"abc\"},\"labels\":{}}"
+    answer = {
+        "items": [
+            {"metadata": {"name": "a", "annotations": told}},
+            {"metadata": {"annotations": {**told, "b": "c"}}},
+            {"metadata": {"annotations": {"kcp.io/cluster": "another"}}},
+            {"metadata": {"annotations": {}}},
+        ],
+        "message": quoted,
+    }
+    assert prefixed.without_cluster(answer, "abc") == {
+        "items": [
+            {"metadata": {"name": "a"}},
+            {"metadata": {"annotations": {"b": "c"}}},
+            {"metadata": {"annotations": {"kcp.io/cluster": "another"}}},
+            {"metadata": {"annotations": {}}},
+        ],
+        "message": r"{\"name\":\"a\",\"labels\":{}}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "elsewhere"),
+    [
+        ("/api/v1/namespaces/x-${run}/configmaps/a", False),
+        ("/apis/things-${run}.example.com/v1/namespaces/x/things", False),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles", False),
+        ("/api/v1", False),
+        ("/apis/nosuch.io/v1", False),
+        ("/api/v1/namespaces/x/pods", True),
+        ("/apis/apps/v1/namespaces/x/deployments/a/status", True),
+        ("/apis/apps", True),
+        ("/apis/batch/v1", True),
+    ],
+)
+def test_what_a_workspace_does_not_serve_is_known_by_its_path(path: str, elsewhere: bool) -> None:
+    assert prefixed.is_elsewhere(path) == elsewhere
 
 
 if replay.GOLDEN.is_dir():
@@ -18,6 +62,13 @@ if replay.GOLDEN.is_dir():
         with replay.fresh_hub() as hub:
             outcome = replay.replay_http(hub, replay.recordings("kubernetes", "*.jsonl"))
         assert outcome.differing == replay.Known.read().of_http()
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(600)
+    def test_exactly_the_known_http_exchanges_differ_in_a_workspace() -> None:
+        command = [sys.executable, str(prefixed.__file__)]  # beside, because the recordings' tool leaves files open
+        replayed = subprocess.run(command, capture_output=True, text=True)
+        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
     @pytest.mark.slow
     @pytest.mark.timeout(900)
