@@ -78,7 +78,7 @@ class Bench:
         return Server(self._hub.url, self._hub.token, self._hub.certificate_authority)
 
     def _started(self, figure: str, target: str) -> HubProcess:
-        hub = HubProcess(self._directory / "hub")
+        hub = HubProcess(self._directory / "hub", "hub")
         self._figures.show(figure, f"{hub.seconds_to_ready:.2f} s", target, f"{hub.cpu_seconds():.2f} s CPU")
         return hub
 
