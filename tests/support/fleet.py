@@ -1,0 +1,167 @@
+"""A hub with the edge API, workspaces with Locations and placements, and controllers that talk to it by a line that
+can fail in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from local_transport import LocalTransport
+from platform_harness import OPERATOR, PlatformHub
+
+from farflung.client.errors import Unreachable
+from farflung.client.rest import Client
+from farflung.client.transport import Reply, Request
+from farflung.controllers.edge_scheduler.controller import EdgeScheduler
+from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
+from farflung.controllers.mailbox.controller import MailboxController
+from farflung.controllers.mailbox.controller import Setting as MailboxSetting
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.runtime.exports import find_view
+from farflung.runtime.manager import Manager
+
+EDGE = "/apis/edge.kcp.io/v1alpha1"
+SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"
+WORKLOAD = "/apis/workload.kcp.io/v1alpha1"
+TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
+PROVIDER = "root:espw"
+PATIENCE = 20.0
+
+
+@dataclass
+class FaultyTransport(LocalTransport):
+    """Fails the next requests: before they are sent, or after they were done, when only the answer is lost."""
+
+    before: int = 0
+    after: int = 0
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Reply]:
+        if self.before > 0:
+            self.before -= 1
+            raise Unreachable("the line broke")
+        async with super().open(request) as reply:
+            if self.after > 0 and "watch=" not in request.target:
+                self.after -= 1
+                raise Unreachable("the answer was lost")
+            yield reply
+
+
+@dataclass
+class Fleet:
+    hub: PlatformHub
+    transport: FaultyTransport
+    log: io.StringIO = field(default_factory=io.StringIO)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    manager: Manager | None = None
+    verbosity: int = 3
+
+    @property
+    def outside(self) -> Surroundings:
+        backoff = Backoff(0.001, 0.01, lambda: 0.5)
+
+        async def sleep(seconds: float) -> None:
+            await asyncio.sleep(min(seconds, 0.01))
+
+        return Surroundings(time.monotonic, sleep, lambda: 0.5, backoff)
+
+    def client(self, prefix: str = "") -> Client:
+        return Client(self.transport, prefix, "test")
+
+    # --- controllers ------------------------------------------------------------------------------
+
+    async def start(self, *, scheduler: bool = True, mailboxes: bool = False) -> None:
+        """Controllers that know nothing yet."""
+        log = Logger(self.log, self.verbosity)
+        self.manager = Manager(log)
+        espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
+        edge, scheduling, workload = [
+            await find_view(client, name, self.outside, log)
+            for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
+        ]
+        if scheduler:
+            setting = SchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
+            EdgeScheduler(setting, "edge-scheduler", self.outside, log).join(self.manager)
+        if mailboxes:
+            mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
+            MailboxController(mailbox, self.outside, log).join(self.manager)
+        self._tasks.append(asyncio.create_task(self.manager.run()))
+
+    async def crash(self) -> None:
+        """At once, whatever they are doing."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    async def do(self, method: str, path: str, body: Any = None, **headers: str) -> Obj | None:
+        """None if it was refused."""
+        answer = await self.hub.of(OPERATOR, method, path, body, **headers)
+        return answer.json if answer.status < 300 else None
+
+    async def put(self, path: str, kind: str, name: str, labels: dict[str, str] | None = None, **parts: Any) -> Obj:
+        """Made, or put in the place of what is there."""
+        group_version = "/".join(path.split("/apis/")[1].split("/")[:2])
+        metadata: Obj = {"name": name, **({"labels": labels} if labels else {})}
+        obj = {"apiVersion": group_version, "kind": kind, "metadata": metadata, **parts}
+        before = await self.do("GET", f"{path}/{name}")
+        if before is None:
+            made = await self.do("POST", path, obj)
+        else:
+            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+            made = await self.do("PUT", f"{path}/{name}", obj)
+        assert made is not None
+        return made
+
+    async def location(self, cluster: str, name: str, labels: dict[str, str], selector: Obj) -> Obj:
+        spec = {"resource": {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}}
+        where = f"/clusters/{cluster}{SCHEDULING}/locations"
+        return await self.put(where, "Location", name, labels, spec=spec | {"instanceSelector": selector})
+
+    async def target(self, cluster: str, name: str, labels: dict[str, str], **spec: Any) -> Obj:
+        return await self.put(f"/clusters/{cluster}{WORKLOAD}/synctargets", "SyncTarget", name, labels, spec=spec)
+
+    async def placement(self, cluster: str, name: str, *selectors: Obj, **spec: Any) -> Obj:
+        where = f"/clusters/{cluster}{EDGE}/edgeplacements"
+        return await self.put(where, "EdgePlacement", name, spec={"locationSelectors": list(selectors), **spec})
+
+    async def items(self, path: str) -> list[Obj]:
+        found = await self.do("GET", path)
+        assert found is not None, path
+        items: list[Obj] = found["items"]
+        return items
+
+    async def eventually(self, condition: Callable[[], Any], what: str = "the condition") -> None:
+        """`condition` may be a coroutine function."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = condition()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return
+            assert time.monotonic() < deadline, f"{what} did not come true\n{self.log.getvalue()[-5000:]}"
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def fleet() -> AsyncIterator[Fleet]:
+    """With `root:espw`, and housekeeping at work."""
+    hub = PlatformHub()
+    await hub.platform.bootstrap.start(bare=False)
+    async with hub.kept():
+        one = Fleet(hub, FaultyTransport(hub.function, OPERATOR))
+        try:
+            yield one
+        finally:
+            await one.crash()
