@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from farflung.controllers.mailbox.decide import (
+    Binding,
+    Step,
+    Target,
+    Workspace,
+    about_binding,
+    about_workspace,
+    cluster_of,
+    is_mailbox_name,
+    made,
+    mailbox_name,
+)
+from farflung.informer.cache import Key
+
+UID = "31e5fa4d-a84e-4397-a523-63fa62d16dad"
+NAME = f"2rp1gztc6m5b8b7r-mb-{UID}"
+ALIVE = msgspec.convert({"metadata": {"name": "florin", "uid": UID}}, Target)
+DYING = msgspec.convert({"metadata": {"name": "florin", "deletionTimestamp": "2023-04-18T00:06:34Z"}}, Target)
+
+
+def workspace(target: str = "florin", phase: str = "Ready", cluster: str = "c", **metadata: str) -> Workspace:
+    annotations = {"edge.kcp.io/sync-target-name": target} if target else {}
+    said = {
+        "metadata": {"name": NAME, "annotations": annotations, **metadata},
+        "spec": {"cluster": cluster},
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(said, Workspace)
+
+
+GOING = {"deletionTimestamp": "2023-04-18T00:06:34Z"}
+
+
+def test_a_mailbox_is_named_after_the_cluster_and_the_uid_of_its_target() -> None:
+    assert mailbox_name(Key("2rp1gztc6m5b8b7r", "", "florin"), UID) == NAME
+    assert is_mailbox_name(NAME)
+    assert cluster_of(NAME) == "2rp1gztc6m5b8b7r"
+
+
+@pytest.mark.parametrize("name", ["", "shop", "a-mb-b", f"-mb-{UID}", f"a-mb-{UID}-mb-{UID}x", f"a-mb-{UID.upper()}"])
+def test_other_names_are_no_mailboxes(name: str) -> None:
+    assert not is_mailbox_name(name)
+    assert cluster_of(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "there", "step"),
+    [
+        (None, None, Step.NOTHING),
+        (None, workspace(**GOING), Step.NOTHING),
+        (None, workspace(), Step.DELETE),
+        (DYING, workspace(), Step.DELETE),
+        (DYING, None, Step.NOTHING),
+        (ALIVE, None, Step.CREATE),
+        (ALIVE, workspace(**GOING), Step.WAIT),
+        (ALIVE, workspace(phase="Scheduling"), Step.WAIT),
+        (ALIVE, workspace(cluster=""), Step.WAIT),
+        (ALIVE, workspace(), Step.NOTHING),
+        (ALIVE, workspace(target="guilder"), Step.MARK),
+        (ALIVE, workspace(target=""), Step.MARK),
+        (None, workspace(target=""), Step.LEAVE),
+    ],
+)
+def test_what_is_done_follows_from_the_target_and_the_workspace(
+    target: Target | None, there: Workspace | None, step: Step
+) -> None:
+    assert about_workspace(target, there) is step
+
+
+def binding(path: str = "root:espw", name: str = "edge.kcp.io", phase: str = "Bound", **metadata: str) -> Binding:
+    said = {
+        "metadata": {"name": "bind-edge", **metadata},
+        "spec": {"reference": {"export": {"path": path, "name": name}}},
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(said, Binding)
+
+
+@pytest.mark.parametrize(
+    ("there", "step"),
+    [
+        (None, Step.CREATE),
+        (binding(), Step.NOTHING),
+        (binding(phase="Binding"), Step.WAIT),
+        (binding(path="root:other"), Step.DELETE),
+        (binding(name="other"), Step.DELETE),
+        (binding(path="root:other", **GOING), Step.WAIT),
+        (msgspec.convert({"metadata": {"name": "bind-edge"}, "spec": None}, Binding), Step.DELETE),
+    ],
+)
+def test_a_binding_of_something_else_is_replaced(there: Binding | None, step: Step) -> None:
+    assert about_binding(there, "root:espw") is step
+
+
+def test_a_mailbox_is_marked_bound_and_has_an_empty_configuration() -> None:
+    objects = made(NAME, "florin", "root:edge")
+    assert objects.workspace["metadata"] == {
+        "name": NAME,
+        "annotations": {"edge.kcp.io/sync-target-name": "florin"},
+    }
+    assert objects.binding["spec"] == {"reference": {"export": {"path": "root:edge", "name": "edge.kcp.io"}}}
+    assert (objects.config["metadata"]["name"], objects.config["spec"]) == ("the-one", {})
