@@ -56,6 +56,8 @@ async def _list_past(
     call: Call, representation: Representation, options: ListOptions, selection: Selection, pinned: Pin
 ) -> Answer:
     limit = 0 if selection else options.limit
+    if pinned.revision < call.steady_since():
+        raise _too_old(pinned, call)  # what is seen now was perhaps not to be seen then
     try:
         page = await call.store.list_at(call.prefix, pinned.revision, after=pinned.after, limit=limit)
     except Compacted:
