@@ -192,6 +192,8 @@ class SelectorIndex:
             self._unfile(filed)
 
     def matching(self, labels: Labels) -> BitMap:
+        if not self._filed:
+            return BitMap()
         found = [filed.ids for filed in self._anywhere if filed.selector.matches(labels)]
         for key, value in labels.items():
             by_value = self._by_label.get(key)
@@ -211,14 +213,13 @@ class SelectorIndex:
         if not selector.wanted:
             self._anywhere.add(filed)
             return
-        filed.places = min((_places(key, wanted) for key, wanted in selector.wanted), key=self._crowd)
-        only = selector.wanted[0][1]
-        filed.alone = (
-            len(selector.wanted) == 1
-            and not selector.barred
-            and not selector.unwanted
-            and (only.above is None and only.below is None)
-        )
+        key, wanted = selector.wanted[0]
+        if len(selector.wanted) == 1:
+            filed.places = _places(key, wanted)
+            further = selector.barred or selector.unwanted or wanted.above is not None or wanted.below is not None
+            filed.alone = not further
+        else:
+            filed.places = min((_places(key, wanted) for key, wanted in selector.wanted), key=self._crowd)
         for key, value in filed.places:
             if value is None:
                 self._by_key.setdefault(key, set()).add(filed)
@@ -255,4 +256,4 @@ class SelectorIndex:
 def _places(key: str, wanted: Wanted) -> tuple[tuple[str, str | None], ...]:
     if wanted.among is None:
         return ((key, None),)
-    return tuple((key, value) for value in sorted(wanted.among))
+    return tuple([(key, value) for value in sorted(wanted.among)])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from pyroaring import BitMap
@@ -62,7 +63,9 @@ class Engine:
         self._inventories: dict[str, _Inventory] = {}
         self._spreading = BitMap()  #: placements that look at other labels of locations than they select by
         self._asking = BitMap()  #: placements with an expression
-        self._pairs: dict[int, Pairs] = {}  #: location → its pairs, if known
+        self._pairs: list[Pairs | None] = []  #: location → its pairs, if known
+        self._tainted = BitMap()  #: locations whose known pairs need to be looked at one by one
+        self._vacant = BitMap()  #: locations that are known to have none
         self._known: dict[int, Known] = {}  #: placement → what its expression said
 
     # --- what there is ----------------------------------------------------------------------------
@@ -140,13 +143,15 @@ class Engine:
             return NOBODY
         number = self._locations.put(location)
         self._select_targets(number, location)
+        if number == len(self._pairs):
+            self._pairs.append(None)
         if before is None:
             came = self._selecting(location.labels)
             self._labels.put(number, location.labels)
             for placement in came:
                 self._matched[placement].add(number)
             return self._keys(came)
-        self._pairs.pop(number, None)
+        self._pairs[number] = None
         everybody = before.instances != location.instances or before.taints != location.taints
         return self._keys(self._relabel(number, before, location, everybody=everybody))
 
@@ -172,7 +177,7 @@ class Engine:
             return NOBODY
         number, location = found
         self._labels.remove(number)
-        self._pairs.pop(number, None)
+        self._pairs[number] = None
         self._inventories[key.cluster].selectors.remove(number)
         self._forget_empty(key.cluster)
         concerned = self._selecting(location.labels)
@@ -226,14 +231,16 @@ class Engine:
     def _renew(self, locations: BitMap) -> BitMap:
         """Forget the pairs of these locations."""
         for number in locations:
-            self._pairs.pop(number, None)
+            self._pairs[number] = None
         return locations
 
     def _placements_at(self, locations: BitMap) -> BitMap:
+        if not self._matched or not locations:
+            return BitMap()
         if len(locations) > FEW:
             return BitMap([number for number, matched in self._matched.items() if matched.intersect(locations)])
         found = [self._selectors.matching(self._locations[number].labels) for number in locations]
-        return self._owning(BitMap.union(*found)) if found else BitMap()
+        return self._owning(BitMap.union(*found))
 
     # --- who is concerned -------------------------------------------------------------------------
 
@@ -272,9 +279,10 @@ class Engine:
             return Resolution(problem=placement.problem)
         matched = self._matched[number]
         pairs = self._sorted_pairs(matched)
-        if placement.number is None and placement.where is None and not any(one.tainted for one in pairs):
+        if placement.number is None and placement.where is None and not matched.intersect(self._tainted):
             destinations = tuple(chain.from_iterable([one.destinations for one in pairs]))
-            return Resolution(destinations, len(matched), sum(1 for one in pairs if one.destinations))
+            matching = len(matched)
+            return Resolution(destinations, matching, matching - matched.intersection_cardinality(self._vacant))
         resolver = self._resolver(number, placement, previous)
         resolution = resolver.resolve(pairs)
         if placement.where is not None:
@@ -309,8 +317,8 @@ class Engine:
 
     def _sorted_pairs(self, locations: Iterable[int]) -> list[Pairs]:
         known = self._pairs
-        found = [known.get(number) or self._pair(number) for number in locations]
-        found.sort(key=_order)
+        found = [known[number] or self._pair(number) for number in locations]
+        found.sort(key=attrgetter("order"))
         return found
 
     def _pair(self, number: int) -> Pairs:
@@ -321,11 +329,9 @@ class Engine:
             targets = [self._targets[target] for target in inventory.targets.select(location.instances)]
             targets.sort(key=lambda target: target.key.name)
         pairs = self._pairs[number] = Pairs(location, tuple(targets))
+        _mark(self._tainted, number, pairs.tainted)
+        _mark(self._vacant, number, not targets)
         return pairs
-
-
-def _order(pairs: Pairs) -> str:
-    return pairs.order
 
 
 def _mark(numbers: BitMap, number: int, marked: bool) -> None:

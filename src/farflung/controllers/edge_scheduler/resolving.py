@@ -76,6 +76,8 @@ class Resolver:
 
     def resolve(self, matched: Sequence[Pairs]) -> Resolution:
         """`matched` is sorted."""
+        if self._placement.number is None and self._placement.where is None:
+            return self._all(matched)
         try:
             found = [one for one in map(self._usable, matched) if one.destinations]
         except _TooDearError:
@@ -85,6 +87,17 @@ class Resolver:
             destination for one in found if one.pairs.location.key in chosen for destination in one.destinations
         ]
         return Resolution(tuple(destinations), len(matched), len(chosen))
+
+    def _all(self, matched: Sequence[Pairs]) -> Resolution:
+        """If only taints matter."""
+        destinations: list[Destination] = []
+        chosen = 0
+        for pairs in matched:
+            usable = self._usable(pairs).destinations if pairs.tainted else pairs.destinations
+            if usable:
+                chosen += 1
+                destinations += usable
+        return Resolution(tuple(destinations), len(matched), chosen)
 
     def explain(self, matched: Sequence[Pairs]) -> Iterator[Explanation]:
         try:
