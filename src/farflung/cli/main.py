@@ -218,6 +218,129 @@ def controllers(**options: Any) -> None:
     run(settings_of("farflung controllers", ALL, options))
 
 
+def asking_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Whom commands ask that change nothing, and how they answer."""
+    for option in reversed(ASKING):
+        command = option(command)
+    return command
+
+
+ASKING = (
+    click.option(
+        "--workspace",
+        metavar="PATH",
+        default="",
+        help="The workspace with the placements; by default the one that the kubeconfig leads to.",
+    ),
+    click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["table", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="What to print.",
+    ),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="Where the server is and who we are; by default as kubectl finds it.",
+    ),
+    click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
+    click.option(
+        "--provider-path",
+        "provider",
+        metavar="PATH",
+        default="root:espw",
+        show_default=True,
+        help="The workspace that provides the API of placements.",
+    ),
+)
+
+
+@main.group()
+def explain() -> None:
+    """Say why things are as they are, changing nothing."""
+
+
+@explain.command("placement")
+@click.argument("name")
+@click.option(
+    "--location",
+    default="",
+    metavar="[CLUSTER:]NAME",
+    help="Only this Location, or those of this name, in more detail.",
+)
+@asking_options
+def explain_placement(
+    name: str, location: str, workspace: str, output: str, kubeconfig: str, context: str, provider: str
+) -> None:
+    """Say where the EdgePlacement NAME leads: for each Location and SyncTarget whether it is chosen, or why not.
+
+    It also says whether the status and the slices of the placement agree with that; the scheduler may be behind.
+    """
+    from farflung.cli import explain
+    from farflung.cli.connection import Asking, ask
+
+    asking = Asking(kubeconfig, context, workspace, provider)
+    answer = ask(asking, lambda hub: explain.explain(hub, name, location))
+    click.echo(explain.printed(answer, output, detailed=bool(location)))
+
+
+class WrongWords(click.UsageError):
+    exit_code = 1
+
+
+class OneForErrors(click.Command):
+    """A command for which exit code 2 means something else than a wrong option."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        try:
+            return super().make_context(*arguments, **named)
+        except click.UsageError as error:
+            raise WrongWords(error.format_message(), error.ctx) from None
+
+
+@main.command(cls=OneForErrors)
+@click.option(
+    "--filename",
+    "-f",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A file or a directory with EdgePlacements, or - for standard input; may be given several times.",
+)
+@click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
+@click.option("--verbose", "-v", is_flag=True, help="Print destinations that stay, too.")
+@asking_options
+def plan(
+    names: tuple[str, ...],
+    detailed: bool,
+    verbose: bool,
+    workspace: str,
+    output: str,
+    kubeconfig: str,
+    context: str,
+    provider: str,
+) -> None:
+    """Say what `kubectl apply` of EdgePlacements would change: the destinations that it adds and removes.
+
+    The server checks the placements; nothing is changed.
+    """
+    from farflung.cli import plan
+    from farflung.cli.connection import Asking, ask
+    from farflung.cli.manifests import manifests
+
+    wanted = plan.check(manifests(names))
+    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: plan.plan(hub, wanted))
+    click.echo(plan.printed(answer, output, verbose=verbose))
+    if answer["summary"]["errors"]:
+        raise click.ClickException("not every EdgePlacement can be planned")
+    if detailed and plan.is_change(answer):
+        raise click.exceptions.Exit(2)
+
+
 @main.group()
 def token() -> None:
     """Hand out tokens to users, and take them back.
@@ -259,9 +382,9 @@ def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output
 @root_directory
 def list_tokens(root_directory: Path) -> None:
     """List whose tokens there are, by an id that says nothing about the token."""
-    from farflung.cli import tokens
+    from farflung.cli import printing, tokens
 
-    click.echo(tokens.table(tokens.listed(root_directory)))
+    click.echo(printing.table(tokens.listed(root_directory)))
 
 
 @token.command("revoke")

@@ -117,10 +117,3 @@ def revoke(directory: Path, which: Sequence[str]) -> int:
             doomed |= found
         write_tokens(path, {hashed: token for hashed, token in tokens.items() if hashed not in doomed})
     return len(doomed)
-
-
-def table(rows: Iterator[list[str]]) -> str:
-    kept = list(rows)
-    widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
-    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in kept)
-    return "\n".join(lines)

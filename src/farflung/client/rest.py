@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 import orjson
 
 from farflung import __version__
-from farflung.client.errors import Garbled, refusal
+from farflung.client.errors import NONSENSE, Garbled, refusal
 from farflung.client.resource import Collection
 from farflung.client.transport import Reply, Request, Transport
 from farflung.machinery.errors import Obj
@@ -78,6 +78,11 @@ class Client:
     transport: Transport
     prefix: str = ""
     manager: str = ""  #: who writes, in managedFields
+    rehearses: bool = False  #: writes are checked and answered as if they had been done, and are not done
+
+    def rehearsing(self) -> Client:
+        """The same, and nothing that it writes is kept.  What the server would only warn of, it refuses."""
+        return replace(self, rehearses=True)
 
     def at(self, prefix: str) -> Client:
         """Another API of the same server."""
@@ -85,11 +90,11 @@ class Client:
 
     def workspace(self, cluster: str) -> Client:
         """`cluster`: a name, a path, or `*` for all of them."""
-        return self.at(f"/clusters/{cluster}")
+        return self.at(f"/clusters/{_segment(cluster)}")
 
     def view(self, url: str, cluster: str = "*") -> Client:
         """What a view shows of a workspace, or of all that it shows.  The server is the one we talk to already."""
-        return self.at(f"{urlsplit(url).path.rstrip('/')}/clusters/{cluster}")
+        return self.at(f"{urlsplit(url).path.rstrip('/')}/clusters/{_segment(cluster)}")
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -106,17 +111,20 @@ class Client:
     async def pages(
         self, collection: Collection, selection: Selection = EVERYTHING, *, size: int = PAGE
     ) -> AsyncIterator[Page]:
+        """As they come.  Who stops at the first that fails has seen a part of the list."""
         query = {**selection.query(), "limit": str(size)}
         path = collection.path(selection.namespace)
         while True:
             body = await self._send("GET", path, query)
             try:
                 page = _page.decode(body)
-            except msgspec.MsgspecError as error:
+            except NONSENSE as error:
                 raise Garbled(f"{path} is not a list: {error}") from None
             yield page
             if not page.metadata.continue_:
                 return
+            if page.metadata.continue_ == query.get("continue"):
+                raise Garbled(f"{path} is a list without an end")
             query["continue"] = page.metadata.continue_
 
     async def watch(
@@ -134,18 +142,14 @@ class Client:
         request = self._request("GET", collection.path(selection.namespace), query, patience=WATCH_PATIENCE)
         async with self.transport.open(request) as reply:
             await _check(reply)
-            rest = b""
+            lines = _Lines()
             async for chunk in reply.chunks():
-                *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > LONGEST_EVENT:
-                    raise Garbled("an event without an end")
-                events, nonsense = _events_of(lines)
+                events, nonsense = _events_of(lines.of(chunk))
                 if events:
                     yield events
                 if nonsense is not None:
                     raise nonsense
-            if rest.strip():
-                raise Garbled("a watch that ends in the middle of an event")
+            lines.end()
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -192,6 +196,8 @@ class Client:
         propagation: str = "",
     ) -> None:
         """Raises Conflict if it is another one by now than `uid` or `version` say."""
+        if not name:
+            raise ValueError("nothing is named, which would delete everything")
         preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
         options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions:
@@ -199,6 +205,10 @@ class Client:
         if propagation:
             options["propagationPolicy"] = propagation
         await self._send("DELETE", collection.path(namespace, name), body=options)
+
+    async def delete_collection(self, collection: Collection, selection: Selection = EVERYTHING) -> None:
+        """All that are selected, of those that are there now."""
+        await self._send("DELETE", collection.path(selection.namespace), selection.query())
 
     # --- the wire ---------------------------------------------------------------------------------
 
@@ -214,6 +224,10 @@ class Client:
         said = dict(query or {})
         if self.manager and method in ("POST", "PUT", "PATCH"):
             said["fieldManager"] = self.manager
+        if self.rehearses and method != "GET":
+            said["dryRun"] = "All"
+            if method != "DELETE":
+                said["fieldValidation"] = "Strict"
         target = f"{self.prefix}{path}?{urlencode(said)}" if said else f"{self.prefix}{path}"
         headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
         data = b""
@@ -231,6 +245,10 @@ class Client:
         return _decoded(await self._send(method, path, query, **how))
 
 
+def _segment(cluster: str) -> str:
+    return quote(cluster, safe=":*")
+
+
 async def _check(reply: Reply) -> None:
     if not 200 <= reply.status < 300:
         raise refusal(reply.status, await reply.read(), reply.header("Retry-After"))
@@ -246,6 +264,33 @@ def _decoded(data: bytes | msgspec.Raw) -> Obj:
     return obj
 
 
+class _Lines:
+    """Lines out of chunks.  What is not a whole line yet is kept in pieces, so that a long line costs no more than its
+    bytes."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def of(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk ends.  Raises Garbled if there is no end to be seen."""
+        *lines, rest = chunk.split(b"\n")
+        if lines and self._pieces:
+            lines[0] = b"".join([*self._pieces, lines[0]])
+        if lines:
+            self._pieces, self._size = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+        if self._size > LONGEST_EVENT:
+            raise Garbled("an event without an end")
+        return lines
+
+    def end(self) -> None:
+        if b"".join(self._pieces).strip():
+            raise Garbled("a watch that ends in the middle of an event")
+
+
 def _events_of(lines: Sequence[bytes]) -> tuple[Events, Garbled | None]:
     """The events up to the first line that is none, and what is wrong with that one."""
     events: Events = []
@@ -253,6 +298,6 @@ def _events_of(lines: Sequence[bytes]) -> tuple[Events, Garbled | None]:
         if line.strip():
             try:
                 events.append(_event.decode(line))
-            except msgspec.MsgspecError as error:
+            except NONSENSE as error:
                 return events, Garbled(f"not an event of a watch: {error}")
     return events, None

@@ -43,7 +43,7 @@ def mismatch(placement: Placement, labels: Labels) -> str:
     if not placement.selectors:
         return "spec.locationSelectors is empty"
     reasons = [
-        f"spec.locationSelectors[{at}]: {_unmet(selector, labels)}"
+        f"spec.locationSelectors[{at}]: {unmet(selector, labels)}"
         for at, selector in enumerate(placement.selectors[:MOST_SELECTORS])
     ]
     if (more := len(placement.selectors) - MOST_SELECTORS) > 0:
@@ -51,9 +51,12 @@ def mismatch(placement: Placement, labels: Labels) -> str:
     return "; ".join(reasons)
 
 
-def _unmet(selector: LabelSelector, labels: Labels) -> str:
-    unmet = next(one for one in selector.requirements if not LabelSelector((one,)).matches(labels))
-    return _words(unmet, labels.get(unmet.key))
+def unmet(selector: LabelSelector, labels: Labels) -> str:
+    """Why a selector does not match the labels of a Location; empty if it does."""
+    for one in selector.requirements:
+        if not LabelSelector((one,)).matches(labels):
+            return _words(one, labels.get(one.key))
+    return ""
 
 
 def _words(requirement: Requirement, value: str | None) -> str:

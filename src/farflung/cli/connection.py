@@ -1,0 +1,106 @@
+"""The way to a hub for commands that ask it something: whom they talk to, and what goes wrong, in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import click
+
+from farflung.client.errors import ClientError, NotFound, Unauthorized, Unreachable
+from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.machinery.errors import Obj
+
+T = TypeVar("T")
+
+PROVIDER: Final = "root:espw"
+CLUSTERS: Final = "/clusters/"  #: what the path of a workspace begins with, at a server
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which hub, which workspace of it, and who asks; nothing said: as kubectl finds it."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    workspace: str = ""
+    provider: str = PROVIDER
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Nothing that is done with these clients changes anything."""
+
+    workspace: Client  #: the one with the placements
+    root: Client  #: the one that exports Locations and SyncTargets
+    provider: str  #: the path of the workspace that provides the API of placements
+
+
+def hub_of(client: Client, provider: str = PROVIDER) -> Hub:
+    """`client`: of the workspace with the placements."""
+    client = client.rehearsing()
+    return Hub(client, client.workspace("root"), provider)
+
+
+def ask(asking: Asking, question: Callable[[Hub], Coroutine[None, None, T]]) -> T:
+    """The answer; what went wrong is a click.ClickException."""
+
+    async def answer() -> T:
+        async with _opened(asking) as hub:
+            try:
+                return await question(hub)
+            except ClientError as error:
+                raise click.ClickException(_sentence(error)) from None
+
+    try:
+        return asyncio.run(answer())
+    except KubeconfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@asynccontextmanager
+async def _opened(asking: Asking) -> AsyncIterator[Hub]:
+    access = load(asking.kubeconfig or None, context=asking.context)
+    async with access.transport() as transport:
+        client = Client(transport, access.prefix, "farflung")
+        if asking.workspace:
+            client = client.workspace(asking.workspace)
+        elif CLUSTERS not in f"{access.prefix}/":
+            raise click.ClickException(
+                f"{access.server}{access.prefix} is the address of no workspace: give one with --workspace, or go to "
+                "one with `kubectl ws`"
+            )
+        yield hub_of(client, asking.provider)
+
+
+def _sentence(error: ClientError) -> str:
+    match error:
+        case Unreachable():
+            return f"cannot reach the server: {error}"
+        case Unauthorized():
+            return f"the server does not know who you are: {error}"
+        case _:
+            return str(error)
+
+
+async def placement_of(hub: Hub, name: str) -> Obj | None:
+    """The EdgePlacement; None if there is none of that name.  click.ClickException if there can be none."""
+    try:
+        return await hub.workspace.get(PLACEMENTS, name)
+    except NotFound as error:
+        if error.details:
+            return None
+    raise click.ClickException(
+        f"the workspace {workspace_name(hub)} does not have the API of placements: in that workspace, "
+        f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` binds it"
+    )
+
+
+def workspace_name(hub: Hub) -> str:
+    """As it was said: by its path or by its cluster."""
+    return hub.workspace.prefix.rpartition("/")[2]

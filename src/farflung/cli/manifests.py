@@ -1,0 +1,71 @@
+"""Objects from files, as `kubectl -f` finds them: files, the files of a directory, standard input; several documents in
+each, and lists."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from farflung.machinery.codec import yaml
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Obj
+
+STDIN: Final = "-"
+SUFFIXES: Final = (".json", ".yaml", ".yml")
+SEPARATOR: Final = re.compile(rb"^---(?=\s|$)[^\n]*(?:\n|\Z)", re.MULTILINE)
+
+
+class Manifest(NamedTuple):
+    source: str  #: where it stands, for people
+    obj: Obj
+
+
+def manifests(names: Iterable[str]) -> list[Manifest]:
+    """click.ClickException if one cannot be read."""
+    return [manifest for name in names for source, data in _contents(name) for manifest in _documents(source, data)]
+
+
+def _contents(name: str) -> Iterator[tuple[str, bytes]]:
+    if name == STDIN:
+        yield "standard input", sys.stdin.buffer.read()
+        return
+    path = Path(name)
+    paths = [path]
+    try:
+        if path.is_dir():
+            paths = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
+            if not paths:
+                raise click.ClickException(f"there is no {', '.join(SUFFIXES)} file in {name}")
+        for one in paths:
+            yield str(one), one.read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"cannot read {name}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _documents(source: str, data: bytes) -> Iterator[Manifest]:
+    found = [part for part in SEPARATOR.split(data.removeprefix(b"\xef\xbb\xbf")) if part.strip()]
+    for number, part in enumerate(found, 1):
+        where = source if len(found) == 1 else f"{source}, document {number}"
+        try:
+            parsed = yaml.parse(part)
+        except Malformed as error:
+            raise click.ClickException(f"{where}: {error.why}") from None
+        if parsed.problems:
+            raise click.ClickException(f"{where}: {parsed.problems[0]}")
+        if parsed.value is not None:
+            yield from _objects(where, parsed.value)
+
+
+def _objects(where: str, value: object) -> Iterator[Manifest]:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or "apiVersion" not in value:
+        raise click.ClickException(f"{where}: this is no object of an API: it has no apiVersion and kind")
+    if not value["kind"].endswith("List") or not isinstance(value.get("items"), list):
+        yield Manifest(where, value)
+        return
+    for at, item in enumerate(value["items"]):
+        yield from _objects(f"{where}, items[{at}]", item)

@@ -1,0 +1,114 @@
+"""What the scheduler sees, read once: for those who want to ask the engine something, and change nothing.
+
+inventory = await read(root)                the Locations and SyncTargets of all workspaces
+engine = inventory.engine()
+observed = await slices_of(workspace, name) the slices that one placement has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client, Selection
+from farflung.controllers.edge_scheduler import decide
+from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
+from farflung.controllers.edge_scheduler.decide import SLICES
+from farflung.controllers.edge_scheduler.engine import Engine
+from farflung.controllers.edge_scheduler.slices import SOURCE, is_extra, source_label
+from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
+from farflung.machinery.errors import Obj
+from farflung.runtime.exports import API_EXPORTS, url_of
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3  #: to read a list that takes longer than the server remembers
+EXPORTING: Final = "root"  #: the workspace whose exports show Locations and SyncTargets
+
+
+class HiddenError(ClientError):
+    """A sentence that says what cannot be seen, and what it takes to see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All Locations and SyncTargets."""
+
+    locations: tuple[Location, ...]
+    targets: tuple[Target, ...]
+
+    def engine(self) -> Engine:
+        engine = Engine()
+        for target in self.targets:
+            engine.put_target(target)
+        for location in self.locations:
+            engine.put_location(location)
+        return engine
+
+    def targets_of(self, cluster: str) -> list[Target]:
+        """Sorted by name."""
+        return sorted((one for one in self.targets if one.key.cluster == cluster), key=lambda one: one.key.name)
+
+
+async def read(root: Client) -> Inventory:
+    """`root`: of the workspace that exports both kinds.  Raises HiddenError to those who may not see them."""
+    locations = await _everywhere(root, LOCATIONS, decide.parse_location)
+    return Inventory(locations, await _everywhere(root, SYNC_TARGETS, decide.parse_target))
+
+
+async def _everywhere(root: Client, collection: Collection, parse: Callable[[bytes], T]) -> tuple[T, ...]:
+    """The objects of all workspaces, through the view of the export that is called like their group."""
+    view = root.view(await _view_of(root, collection))
+    for attempt in range(ATTEMPTS):
+        try:
+            return tuple(
+                [parse(bytes(raw)) async for page in view.pages(collection) for raw in page.items or ()],
+            )
+        except Expired:
+            if attempt == ATTEMPTS - 1:
+                raise
+        except Forbidden as error:
+            raise _hidden(collection, "list", "apiexports/content", error) from None
+        except msgspec.MsgspecError as error:
+            raise Garbled(f"a {collection.kind} that is none: {error}") from None
+    raise AssertionError("unreachable")
+
+
+async def _view_of(root: Client, collection: Collection) -> str:
+    name = collection.group
+    try:
+        url, missing = url_of(await root.get(API_EXPORTS, name))
+    except NotFound:
+        missing = f"there is no APIExport {name} in the workspace {EXPORTING}"
+        raise HiddenError(f"{missing}, which shows the {collection.kind}s of all workspaces") from None
+    except Forbidden as error:
+        raise _hidden(collection, "get", "apiexports", error) from None
+    if not url:
+        raise HiddenError(f"the APIExport {name} in the workspace {EXPORTING} has no view yet: {missing}")
+    return url
+
+
+def _hidden(collection: Collection, verb: str, resource: str, error: Forbidden) -> HiddenError:
+    right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {collection.group}'
+    return HiddenError(
+        f"you may not see the {collection.kind}s of all workspaces: what is missing is {right}, in the workspace "
+        f"{EXPORTING}. The server says: {error}"
+    )
+
+
+async def slices_of(workspace: Client, name: str) -> list[Obj]:
+    """The slices of one placement, or of one that would be called so: the one of its name, and those that are labelled
+    as further ones."""
+    labelled = await workspace.list(SLICES, Selection(labels=f"{SOURCE}={source_label(name)}"))
+    placement = Placement(Key("", name))
+    found = {obj["metadata"]["name"]: obj for obj in labelled if is_extra(placement, obj)}
+    if name not in found:
+        with suppress(NotFound):
+            found[name] = await workspace.get(SLICES, name)
+    return [found[one] for one in sorted(found)]
