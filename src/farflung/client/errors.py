@@ -3,6 +3,7 @@
 ClientError
 ├── Unreachable        no answer: refused, reset, timed out, TLS
 ├── Garbled            an answer, but not one that a Kubernetes API gives
+├── KubeconfigError    nobody says where the server is, or who we are there
 └── Refused            a failure Status
     ├── Unauthorized   401
     ├── Forbidden      403
@@ -19,11 +20,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 import orjson
 
 from farflung.machinery.errors import Obj
 
 LONGEST: Final = 300  #: characters of an answer that is not a Status
+
+#: what decoders raise for bytes that make no sense to them: also for text that is none, and for what is nested too deep
+NONSENSE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class ClientError(Exception):
@@ -38,6 +43,10 @@ class Unreachable(ClientError):
 
 class Garbled(ClientError):
     pass
+
+
+class KubeconfigError(ClientError):
+    """A sentence that says what to mend, and where.  Files and programs are asked while clients run, too."""
 
 
 class Refused(ClientError):

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import os
 import ssl
-import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-import orjson
 import yaml
+from multidict import CIMultiDict
 
-from farflung.client.errors import ClientError
-from farflung.client.transport import Credentials, HttpTransport, nobody
+from farflung.client import tls
+from farflung.client.credentials import (
+    EXEC_VERSION,
+    NOBODY,
+    Command,
+    Fixed,
+    Identity,
+    Impersonating,
+    Program,
+    TokenFile,
+    basic,
+    bearer,
+)
+from farflung.client.errors import KubeconfigError
+from farflung.client.proxies import proxy_to
+from farflung.client.transport import Credentials, HttpTransport, nothing
+
+__all__ = ["Access", "KubeconfigError", "load"]
 
 Section = dict[str, Any]
 
 DEFAULT_FILE: Final = Path("~/.kube/config")
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_SECONDS: Final = 60.0  #: how long a token that was read from a file counts; clusters rotate them
-EXEC_SECONDS: Final = 60.0  #: how long a program may take that finds out who we are
-
-
-class KubeconfigError(ClientError):
-    """A sentence that says what to mend, and where.  Files and programs are asked while clients run, too."""
+SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+EXTENSION: Final = "client.authentication.k8s.io/exec"  #: what a kubeconfig says to programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class Access:
     server_name: str | None
     credentials: Credentials
     proxy: str | None
+    forget: Callable[[], None] = nothing  #: what is remembered of the credentials
 
     def transport(self) -> HttpTransport:
         """Must be called inside a running loop."""
@@ -54,6 +64,7 @@ class Access:
             server_name=self.server_name,
             credentials=self.credentials,
             proxy=self.proxy,
+            on_unauthorized=self.forget,
         )
 
 
@@ -61,15 +72,19 @@ def load(path: str | None = None, *, context: str = "", cluster: str = "", user:
     """From this file, or those of $KUBECONFIG, or ~/.kube/config, or what a Pod is told.  `context`, `cluster` and
     `user` count instead of what the file says.  Raises KubeconfigError."""
     files = [Path(path)] if path else files_of_environment(os.environ)
-    if not path and not any(file.exists() for file in files) and (ACCOUNT / "token").exists():
-        return of_service_account(os.environ)
-    merged = merge(files, must_exist=bool(path))
-    return access(merged, context=context, cluster=cluster, user=user)
+    if not any(file.exists() for file in files):
+        if not path and (ACCOUNT / "token").exists():
+            return of_service_account(os.environ)
+        raise KubeconfigError(f"there is no {os.pathsep.join(map(str, files))}")
+    return access(merge(files), context=context, cluster=cluster, user=user)
 
 
 def files_of_environment(environment: Mapping[str, str]) -> list[Path]:
     named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
     return named or [DEFAULT_FILE.expanduser()]
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +98,18 @@ class Merged:
     users: Mapping[str, Section]
 
 
-def merge(files: list[Path], *, must_exist: bool = False) -> Merged:
+def merge(files: list[Path]) -> Merged:
+    """Those that do not exist say nothing."""
     current = ""
-    found: dict[str, dict[str, Section]] = {"clusters": {}, "contexts": {}, "users": {}}
+    found: dict[str, dict[str, Section]] = {section: {} for section, _ in SECTIONS}
     for file in files:
         if not file.exists():
-            if must_exist:
-                raise KubeconfigError(f"there is no {file}")
             continue
         content = _content(file)
-        current = current or str(content.get("current-context") or "")
-        for section, inner in (("clusters", "cluster"), ("contexts", "context"), ("users", "user")):
-            for entry in content.get(section) or ():
-                if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                    raise KubeconfigError(f"{file}: an entry of {section} has no name")
-                one = entry.get(inner) or {}
-                if not isinstance(one, dict):
-                    raise KubeconfigError(f"{file}: {section} {entry['name']} is not an object")
-                found[section].setdefault(entry["name"], {**one, "": file.parent})
+        current = current or _text(content, "current-context")
+        for section, inner in SECTIONS:
+            for name, one in _entries(file, content, section, inner):
+                found[section].setdefault(name, {**one, "": file.parent})
     source = os.pathsep.join(map(str, files))
     return Merged(source, current, found["clusters"], found["contexts"], found["users"])
 
@@ -109,12 +118,43 @@ def _content(file: Path) -> Section:
     try:
         content = yaml.safe_load(file.read_bytes()) or {}
     except OSError as error:
-        raise KubeconfigError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
-    except (yaml.YAMLError, ValueError) as error:
+        raise KubeconfigError(f"cannot read {file}: {_reason(error)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise KubeconfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise KubeconfigError(f"{file} is not a kubeconfig")
     return content
+
+
+def _entries(file: Path, content: Section, section: str, inner: str) -> list[tuple[str, Section]]:
+    entries = content.get(section) or []
+    if not isinstance(entries, list):
+        raise KubeconfigError(f"{file}: {section} is not a list")
+    found = []
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise KubeconfigError(f"{file}: an entry of {section} has no name")
+        one = entry.get(inner) or {}
+        if not isinstance(one, dict):
+            raise KubeconfigError(f"{file}: {section} {entry['name']} is not an object")
+        found.append((entry["name"], one))
+    return found
+
+
+def _text(section: Section, name: str) -> str:
+    value = section.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        raise KubeconfigError(f"{name} is not a text")
+    return str(value)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+# --- one context ----------------------------------------------------------------------------------
 
 
 def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = "") -> Access:
@@ -123,10 +163,12 @@ def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = 
         chosen = _named(merged.contexts, name, "context", merged.source)
     elif not cluster:
         raise KubeconfigError(f"no context is chosen in {merged.source}; `kubectl config use-context` chooses one")
-    where = _named(merged.clusters, cluster or str(chosen.get("cluster") or ""), "cluster", merged.source)
-    who_name = user or str(chosen.get("user") or "")
+    where_name, who_name = cluster or _text(chosen, "cluster"), user or _text(chosen, "user")
+    if not where_name:
+        raise KubeconfigError(f"context {name!r} in {merged.source} does not name a cluster")
+    where = _named(merged.clusters, where_name, "cluster", merged.source)
     who = _named(merged.users, who_name, "user", merged.source) if who_name else {}
-    return _access(where, who, str(chosen.get("namespace") or "default"))
+    return _access(where, who, _text(chosen, "namespace") or "default")
 
 
 def _named(entries: Mapping[str, Section], name: str, what: str, source: str) -> Section:
@@ -136,70 +178,64 @@ def _named(entries: Mapping[str, Section], name: str, what: str, source: str) ->
 
 
 def _access(where: Section, who: Section, namespace: str) -> Access:
-    parts = urlsplit(str(where.get("server") or ""))
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise KubeconfigError(f"{where.get('server')!r} is not the URL of a server")
-    tls = None
-    if parts.scheme == "https":
-        tls = _tls(where, who)
+    parts = _url(_text(where, "server"))
+    context = _tls(where, who) if parts.scheme == "https" else None
+    identity = _identity(where, who, context)
     return Access(
         f"{parts.scheme}://{parts.netloc}",
         parts.path.rstrip("/"),
         namespace,
-        tls,
-        where.get("tls-server-name"),
-        _credentials(who),
-        where.get("proxy-url"),
+        context,
+        _text(where, "tls-server-name") or None,
+        identity.headers,
+        proxy_to(parts, _text(where, "proxy-url")),
+        identity.forget,
     )
+
+
+def _url(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or parts.username is not None:
+        raise KubeconfigError(f"{text!r} is not the URL of a server")
+    return parts
 
 
 # --- TLS ------------------------------------------------------------------------------------------
 
 
 def _tls(where: Section, who: Section) -> ssl.SSLContext:
-    authority = _data(where, "certificate-authority")
-    try:
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    except (ssl.SSLError, ValueError) as error:
-        raise KubeconfigError(f"the certificate-authority is no certificate: {error}") from None
-    if where.get("insecure-skip-tls-verify"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    context = tls.context(_data(where, "certificate-authority"), insecure=where.get("insecure-skip-tls-verify") is True)
     certificate, key = _data(who, "client-certificate"), _data(who, "client-key")
-    if certificate and key:
-        _present(context, certificate, key)
+    if bool(certificate) != bool(key):
+        raise KubeconfigError("a client-certificate and a client-key are only of use together")
+    if certificate:
+        tls.present(context, certificate, key)
     return context
-
-
-def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL reads them from a file, that only we can read and that is gone at once."""
-    descriptor, name = tempfile.mkstemp()
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(certificate + b"\n" + key)
-        context.load_cert_chain(name)
-    except ssl.SSLError as error:
-        raise KubeconfigError(f"the client certificate and its key cannot be used: {error}") from None
-    finally:
-        Path(name).unlink()
 
 
 def _data(section: Section, name: str) -> bytes:
     """What `name-data` says, or the file that `name` names."""
-    if data := section.get(f"{name}-data"):
+    if data := _text(section, f"{name}-data"):
         try:
             return base64.b64decode(data, validate=True)
-        except (binascii.Error, TypeError, ValueError):
+        except (binascii.Error, ValueError):
             raise KubeconfigError(f"{name}-data is not base64") from None
-    return _file(section, name) if section.get(name) else b""
+    return _file(section, name) if _text(section, name) else b""
 
 
 def _file(section: Section, name: str) -> bytes:
-    path = _beside(section, str(section[name]))
+    path = _beside(section, _text(section, name))
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise KubeconfigError(f"cannot read {name} {path}: {(error.strerror or str(error)).lower()}") from None
+        raise KubeconfigError(f"cannot read {name} {path}: {_reason(error)}") from None
+    if not content:
+        raise KubeconfigError(f"{name} {path} is empty")
+    return content
 
 
 def _beside(section: Section, path: str) -> Path:
@@ -210,87 +246,79 @@ def _beside(section: Section, path: str) -> Path:
 # --- who we are -----------------------------------------------------------------------------------
 
 
-def _credentials(who: Section) -> Credentials:
-    if program := who.get("exec"):
-        return _Program(program, _beside(who, ".")).headers
-    if file := who.get("tokenFile"):
-        return TokenFile(_beside(who, str(file))).headers
-    if token := who.get("token"):
-        return _always({"Authorization": f"Bearer {token}"})
-    if who.get("username"):
-        pair = f"{who['username']}:{who.get('password') or ''}".encode()
-        return _always({"Authorization": f"Basic {base64.b64encode(pair).decode()}"})
-    return nobody
+def _identity(where: Section, who: Section, context: ssl.SSLContext | None) -> Identity:
+    identity = _own_identity(where, who, context)
+    acting = _acting(who)
+    return Impersonating(identity, acting) if acting else identity
 
 
-def _always(headers: Mapping[str, str]) -> Credentials:
-    async def same() -> Mapping[str, str]:
-        return headers
-
-    return same
-
-
-class TokenFile:
-    """A token that somebody else renews."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = float("-inf")
-        self._headers: Mapping[str, str] = {}
-
-    async def headers(self) -> Mapping[str, str]:
-        if time.monotonic() - self._read > TOKEN_SECONDS:
-            try:
-                token = self._path.read_text().strip()
-            except OSError as error:
-                if not self._headers:
-                    reason = (error.strerror or str(error)).lower()
-                    raise KubeconfigError(f"cannot read tokenFile {self._path}: {reason}") from None
-            else:
-                self._headers = {"Authorization": f"Bearer {token}"}
-            self._read = time.monotonic()
-        return self._headers
+def _own_identity(where: Section, who: Section, context: ssl.SSLContext | None) -> Identity:
+    if who.get("exec"):
+        present = None if context is None else partial(tls.present, context)
+        return Program(_command(where, who), present)
+    if file := _text(who, "tokenFile"):
+        return TokenFile(_beside(who, file))
+    if token := _text(who, "token"):
+        return Fixed(bearer(token, "what the user has as its token"))
+    if name := _text(who, "username"):
+        return Fixed(basic(name, _text(who, "password")))
+    if who.get("auth-provider"):
+        raise KubeconfigError("an auth-provider is not supported; an exec plugin does the same")
+    return NOBODY
 
 
-class _Program:
-    """A program that prints an ExecCredential."""
+def _acting(who: Section) -> CIMultiDict[str]:
+    """`as` and what belongs to it.  Whoever is asked to act as another must not act as itself."""
+    said: CIMultiDict[str] = CIMultiDict()
+    groups, extra = who.get("as-groups") or [], who.get("as-user-extra") or {}
+    if not isinstance(groups, list) or not isinstance(extra, dict):
+        raise KubeconfigError("as-groups is not a list, or as-user-extra is not an object")
+    for header, name in (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid")):
+        if value := _text(who, name):
+            said.add(header, value)
+    for group in groups:
+        said.add("Impersonate-Group", str(group))
+    for name, values in extra.items():
+        for value in values if isinstance(values, list) else [values]:
+            said.add(f"Impersonate-Extra-{name}", str(value))
+    if said and "Impersonate-User" not in said:
+        raise KubeconfigError("as-uid, as-groups and as-user-extra are of no use without as")
+    if not all(text.isprintable() and text.isascii() for pair in said.items() for text in pair):
+        raise KubeconfigError("whom to act as is not a text that can be sent")
+    return said
 
-    def __init__(self, said: Section, directory: Path) -> None:
-        self._said = said
-        self._directory = directory
-        self._headers: Mapping[str, str] = {}
-        self._until: datetime | None = None
-        self._running = asyncio.Lock()
 
-    async def headers(self) -> Mapping[str, str]:
-        async with self._running:
-            if not self._headers or (self._until is not None and datetime.now(UTC) >= self._until):
-                await self._ask()
-        return self._headers
+def _command(where: Section, who: Section) -> Command:
+    said = who["exec"]
+    if not isinstance(said, dict) or not _text(said, "command"):
+        raise KubeconfigError("exec does not name a command")
+    program, arguments, environment = _text(said, "command"), said.get("args") or [], said.get("env") or []
+    if not isinstance(arguments, list) or not isinstance(environment, list):
+        raise KubeconfigError("args and env of exec are not lists")
+    if not all(isinstance(one, dict) and _text(one, "name") for one in environment):
+        raise KubeconfigError("an entry of env of exec has no name")
+    if said.get("interactiveMode") == "Always":
+        raise KubeconfigError(f"{program} wants to ask somebody, and there is nobody to ask")
+    return Command(
+        str(_beside(who, program)) if os.sep in program else program,
+        [str(argument) for argument in arguments],
+        {_text(one, "name"): _text(one, "value") for one in environment},
+        _text(said, "apiVersion") or EXEC_VERSION,
+        _text(said, "installHint"),
+        _told(where) if said.get("provideClusterInfo") is True else None,
+    )
 
-    async def _ask(self) -> None:
-        command = str(self._said.get("command") or "")
-        if os.sep in command:
-            command = str(self._directory / command)
-        added = {str(one.get("name")): str(one.get("value")) for one in self._said.get("env") or ()}
-        version = str(self._said.get("apiVersion") or "client.authentication.k8s.io/v1")
-        info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        environment = {**os.environ, **added, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
-        arguments = [str(argument) for argument in self._said.get("args") or ()]
-        try:
-            process = await asyncio.create_subprocess_exec(
-                command, *arguments, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-            )
-            async with asyncio.timeout(EXEC_SECONDS):
-                output, _ = await process.communicate()
-            status = orjson.loads(output)["status"]
-            token, until = str(status["token"]), status.get("expirationTimestamp")
-            self._until = datetime.fromisoformat(until) if until else None
-        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-            hint = self._said.get("installHint")
-            told = f"{command} does not say who we are: {type(error).__name__}"
-            raise KubeconfigError(f"{told}; {hint}" if hint else told) from None
-        self._headers = {"Authorization": f"Bearer {token}"}
+
+def _told(where: Section) -> Mapping[str, Any]:
+    """What a program hears of the server."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    told = {name: where[name] for name in names if where.get(name)}
+    if authority := _data(where, "certificate-authority"):
+        told["certificate-authority-data"] = base64.b64encode(authority).decode()
+    for one in where.get("extensions") or ():
+        if isinstance(one, dict) and one.get("name") == EXTENSION:
+            told["config"] = one.get("extension")
+    return told
 
 
 def of_service_account(environment: Mapping[str, str], directory: Path = ACCOUNT) -> Access:
@@ -298,14 +326,16 @@ def of_service_account(environment: Mapping[str, str], directory: Path = ACCOUNT
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise KubeconfigError("there is no kubeconfig, and KUBERNETES_SERVICE_HOST is not set")
-    address = f"[{host}]" if ":" in host else host
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = directory / "namespace"
+    identity = TokenFile(directory / "token")
     return Access(
-        f"https://{address}:{port}",
+        server,
         "",
         namespace.read_text().strip() if namespace.exists() else "default",
         _tls({"certificate-authority": str(directory / "ca.crt")}, {}),
         None,
-        TokenFile(directory / "token").headers,
-        None,
+        identity.headers,
+        proxy_to(_url(server)),
+        identity.forget,
     )

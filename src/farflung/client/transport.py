@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import yarl
+from multidict import CIMultiDict
 
 from farflung.client.errors import Garbled, Unreachable
 
 MOST_CONNECTIONS: Final = 256
 CONNECT_SECONDS: Final = 10.0
+WHOLE: Final = 10  #: times its patience, all of an answer may take
 LONGEST_REPLY: Final = 512 * 1024 * 1024  #: bytes; more than any list should be
 
 
@@ -26,7 +28,7 @@ class Request:
     target: str  #: path and query, percent-encoded
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    patience: float = 60.0  #: seconds without a byte after which nobody waits any longer
+    patience: float = 60.0  #: seconds until an answer begins, and without a byte of it, after which nobody waits
 
 
 class Reply(Protocol):
@@ -57,6 +59,10 @@ async def nobody() -> Mapping[str, str]:
     return {}
 
 
+def nothing() -> None:
+    pass
+
+
 class HttpTransport:
     """HTTP/1.1 to one server.  `close` it, or use it as a context."""
 
@@ -68,14 +74,19 @@ class HttpTransport:
         server_name: str | None = None,
         credentials: Credentials = nobody,
         proxy: str | None = None,
+        on_unauthorized: Callable[[], None] = nothing,
+        longest: int = LONGEST_REPLY,
     ) -> None:
-        """`server`: scheme, host and port.  Must be made inside a running loop."""
+        """`server`: scheme, host and port; `on_unauthorized` hears of each 401; `longest`: bytes of an answer that is
+        read as a whole.  Must be made inside a running loop."""
         parts = urlsplit(server)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._tls = tls
         self._server_name = server_name
         self._credentials = credentials
         self._proxy = proxy
+        self._on_unauthorized = on_unauthorized
+        self._longest = longest
         connector = aiohttp.TCPConnector(limit=MOST_CONNECTIONS, keepalive_timeout=30)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -97,33 +108,40 @@ class HttpTransport:
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Reply]:
-        timeout = aiohttp.ClientTimeout(
-            total=None, connect=None, sock_connect=CONNECT_SECONDS, sock_read=request.patience
-        )
-        headers = {"Accept-Encoding": "identity", **await self._credentials(), **request.headers}
+        headers = CIMultiDict({"Accept-Encoding": "identity"})
+        headers.extend(await self._credentials())
+        headers.update(request.headers)
         try:
-            response = await self._session.request(
-                request.method,
-                yarl.URL(self._origin + request.target, encoded=True),
-                headers=headers,
-                data=request.body or None,
-                timeout=timeout,
-                ssl=self._tls if self._tls is not None else True,
-                server_hostname=self._server_name,
-                proxy=self._proxy,
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            async with asyncio.timeout(request.patience):
+                response = await self._answer(request, headers)
+        except FAILURES as error:
             raise _without_answer(error) from error
+        if response.status == 401:
+            self._on_unauthorized()
         try:
-            yield _HttpReply(response)
+            yield _HttpReply(response, request.patience * WHOLE, self._longest)
         finally:
             response.release() if response.content.at_eof() else response.close()
 
+    async def _answer(self, request: Request, headers: CIMultiDict[str]) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            request.method,
+            yarl.URL(self._origin + request.target, encoded=True),
+            headers=headers,
+            data=request.body or None,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=request.patience),
+            ssl=self._tls if self._tls is not None else True,
+            server_hostname=self._server_name,
+            proxy=self._proxy,
+            allow_redirects=False,
+        )
+
 
 class _HttpReply:
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, seconds: float, longest: int) -> None:
         self._response = response
+        self._seconds = seconds
+        self._longest = longest
 
     @property
     def status(self) -> int:
@@ -134,23 +152,31 @@ class _HttpReply:
 
     async def read(self) -> bytes:
         pieces, size = [], 0
-        async for chunk in self.chunks():
-            size += len(chunk)
-            if size > LONGEST_REPLY:
-                raise Garbled(f"an answer of more than {LONGEST_REPLY} bytes")
-            pieces.append(chunk)
+        try:
+            async with asyncio.timeout(self._seconds):
+                async for chunk in self.chunks():
+                    size += len(chunk)
+                    if size > self._longest:
+                        raise Garbled(f"an answer of more than {self._longest} bytes")
+                    pieces.append(chunk)
+        except TimeoutError as error:
+            raise _without_answer(error) from error
         return b"".join(pieces)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except FAILURES as error:
             raise _without_answer(error) from error
 
 
+#: what aiohttp raises when a server, or what is between, does not do as it should
+FAILURES: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
 def _without_answer(error: Exception) -> Unreachable | Garbled:
-    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+    if isinstance(error, TimeoutError):
         return Unreachable("no answer in time")
     if isinstance(error, aiohttp.ClientResponseError):
         return Garbled(f"not an answer of HTTP: {error.message}")
