@@ -72,12 +72,20 @@ show kubectl apply -f config/imports
 show kubectl create -f config/samples/edgeplacement_all2all.yaml
 show kubectl get edgeplacements
 show kubectl get edgeplacement all2all -o 'jsonpath={.spec}{"\n"}'
-show kubectl explain edgeplacement.spec.locationSelectors
+
+say "The scheduler says where that is, and each cluster has a mailbox workspace below root:espw"
+destinations() { kubectl get sps all2all -o 'jsonpath={.destinations[*].locationName}' 2>/dev/null | wc -w; }
+eventually 4 destinations
+show kubectl get sps all2all -o 'jsonpath={range .destinations[*]}{.locationName} on {.syncTargetName}{"\n"}{end}'
+show kubectl ws root:espw
+mailboxes() { kubectl get workspaces -o name | wc -l; }
+eventually 2 mailboxes
+show kubectl get workspaces
 echo
-echo "Nothing is delivered yet: what acts on EdgePlacements comes later."
+echo "Nothing is delivered yet: what fills the mailboxes comes later."
 
 say "Workspaces know nothing of each other"
-show kubectl ws ..
+show kubectl ws root:my-org
 show kubectl ws create other --enter
 show kubectl get namespaces
 show kubectl ws root
