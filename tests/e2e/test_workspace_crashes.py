@@ -58,6 +58,25 @@ def make(client: Client, parent: str, name: str) -> str:
     return cluster
 
 
+def provide(client: Client, cluster: str) -> None:
+    """An API that a workspace exports."""
+    at = f"/clusters/{cluster}{APIS}"
+    schema = {**named("APIResourceSchema", "apis.kcp.io", ""), **widget_schema()}
+    client.create(f"{at}/apiresourceschemas", schema)
+    export = named("APIExport", "apis.kcp.io", "ex", latestResourceSchemas=["v1.widgets.ex.test"])
+    client.create(f"{at}/apiexports", export)
+
+
+def bind(client: Client, consumer: str, provider: str) -> None:
+    """Such an API, and an object of it."""
+    reference = {"export": {"path": provider, "name": "ex"}}
+    client.create(
+        f"/clusters/{consumer}{APIS}/apibindings", named("APIBinding", "apis.kcp.io", "b", reference=reference)
+    )
+    widget = {"apiVersion": "ex.test/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    client.create(f"/clusters/{consumer}/apis/ex.test/v1/widgets", widget)
+
+
 def grow(hub: HubProcess, parent: str, count: int) -> None:
     """So many workspaces below one, in two layers."""
     branches = max(count // 20, 1)
@@ -70,6 +89,8 @@ def grow(hub: HubProcess, parent: str, count: int) -> None:
                 if not leaf % 5:
                     path = f"/clusters/{made}/api/v1/namespaces/default/configmaps"
                     client.create(path, {"metadata": {"name": "content"}})
+                    provide(client, made)
+                    bind(client, made, made)
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(branch, range(branches)))
@@ -156,23 +177,11 @@ class Founder(threading.Thread):
     def _found(self, client: Client, name: str) -> None:
         provider = make(client, "root", f"{name}-p")
         self.acknowledged += [f"{WORKSPACES}root/{name}-p", logical_cluster_key(provider)]
-        at = f"/clusters/{provider}{APIS}"
-        schema = {**named("APIResourceSchema", "apis.kcp.io", ""), **widget_schema()}
-        client.create(f"{at}/apiresourceschemas", schema)
-        client.create(
-            f"{at}/apiexports", named("APIExport", "apis.kcp.io", "ex", latestResourceSchemas=["v1.widgets.ex.test"])
-        )
+        provide(client, provider)
         self.acknowledged.append(f"/apis.kcp.io/apiexports/{provider}/ex")
         consumer = make(client, "root", f"{name}-c")
-        reference = {"export": {"path": f"root:{name}-p", "name": "ex"}}
-        client.create(
-            f"/clusters/{consumer}{APIS}/apibindings", named("APIBinding", "apis.kcp.io", "b", reference=reference)
-        )
+        bind(client, consumer, provider)
         self.acknowledged.append(f"/apis.kcp.io/apibindings/{consumer}/b")
-        client.create(
-            f"/clusters/{consumer}/apis/ex.test/v1/widgets",
-            {"apiVersion": "ex.test/v1", "kind": "Widget", "metadata": {"name": "w"}},
-        )
         self.writes += 1
 
 

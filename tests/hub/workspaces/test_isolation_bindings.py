@@ -13,6 +13,7 @@ from hub_harness import APPLY_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, BOB, OPERATOR, TENANCY, PlatformHub, api_binding, platform_hub
 
 from farflung.machinery.errors import Obj
+from farflung.store.base import ABSENT
 
 WIDGETS = "/apis/ex.test/v1/widgets"
 LOGICAL_CLUSTER = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
@@ -278,3 +279,32 @@ async def test_a_workspace_cannot_be_made_of_a_cluster_that_is_there(neighbours:
         content_type=APPLY_PATCH,
     )
     assert applied.status == 403
+
+
+async def test_of_what_nobody_has_bound_any_more_nothing_is_kept(neighbours: Neighbours) -> None:
+    hub, copies = neighbours.hub, f"/apis.kcp.io/apiresourceschemas:bound/{neighbours.identity}/"
+    assert len(hub.store.list(copies).entries) == 1
+    async with hub.kept() as housekeeping:
+        await hub.of(BOB, "DELETE", f"/clusters/{neighbours.bobs}{APIS}/apibindings/own")
+        await housekeeping.finished()
+        assert hub.store.list(copies).entries == []
+        await hub.bind(neighbours.bobs, "again", "root:org:bobs", "bobs-api", by=BOB)
+        await hub.made(BOB, f"/clusters/{neighbours.bobs}{WIDGETS}", {"metadata": {"name": "w"}})
+        await housekeeping.finished()
+        assert len(hub.store.list(copies).entries) == 1
+        await hub.of(OPERATOR, "DELETE", f"/clusters/root:org{TENANCY}/workspaces/bobs")
+        await housekeeping.finished()
+    assert hub.store.list(copies).entries == []
+    assert not [key for key in hub.stored() if neighbours.bobs in key or neighbours.identity in key]
+
+
+async def test_a_copy_of_a_schema_whose_binding_never_came_goes_at_the_next_start(neighbours: Neighbours) -> None:
+    hub = neighbours.hub
+    held = hub.store.list("/apis.kcp.io/apiresourceschemas:bound/").entries
+    key = f"/apis.kcp.io/apiresourceschemas:bound/{'0' * 64}/some-uid"
+    await hub.store.put(key, held[0].value, expect=ABSENT)
+    async with hub.kept() as housekeeping:
+        await housekeeping.finished()
+    assert [entry.key for entry in hub.store.list("/apis.kcp.io/apiresourceschemas:bound/").entries] == [
+        entry.key for entry in held
+    ]

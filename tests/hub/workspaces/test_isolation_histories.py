@@ -59,7 +59,15 @@ class Tenants:
             {"verbs": ["access"], "nonResourceURLs": ["/"]},
         )
         await hub.grant(self.mine, "binders", "bob", *rules)
+        for path in ("/api/v1/configmaps", "/api/v1/namespaces", f"{APIS}/apibindings"):
+            await self._watch(ALICE, ALICE, f"/clusters/{self.mine}{path}")
+        for path in ("/api/v1/configmaps", WIDGETS, f"{APIS}/apibindings"):
+            await self._watch(ALICE, ALICE, f"{self.view}*{path}")
         return self
+
+    @property
+    def view(self) -> str:
+        return f"/services/apiexport/{self.mine}/mine/clusters/"
 
     def _said(self, value: Any, who: str) -> Any:
         """Bob's words are his own."""
@@ -76,23 +84,22 @@ class Tenants:
         who = self.tokens.get(step.who, step.who)
         path, body = self._said(step.path, step.who), self._said(step.body, step.who)
         if "watch=1" in step.query:
-            await self._watch(step, who, path)
+            await self._watch(step.who, who, path, step.query.partition("resourceVersion=")[2])
             return
         headers = {"content_type": MERGE_PATCH} if step.method == "PATCH" else {}
         answer = await self.hub.of(who, step.method, path, body, self._said(step.query, step.who), **headers)
         if step.who in (ALICE, ROBOT):
             self.heard.append((answer.status, COUNTS.sub(b"", answer.body), answer.headers))
 
-    async def _watch(self, step: Step, who: str, path: str) -> None:
-        if step.who not in (ALICE, ROBOT):
+    async def _watch(self, who: str, token: str, path: str, since: str = "") -> None:
+        if who not in (ALICE, ROBOT):
             return
-        self.hub.token = who
+        self.hub.token = token
         try:
-            query = {"resourceVersion": step.query.partition("resourceVersion=")[2] or "0"}
-            self.watches.append(await self.hub.watch(path, query))
+            self.watches.append(await self.hub.watch(path, {"resourceVersion": since or "0"}))
         except AssertionError as refused:
             answer = refused.args[0]
-            self.heard.append((answer.status, COUNTS.sub(b"", b"".join([answer.body]))))
+            self.heard.append((answer.status, COUNTS.sub(b"", answer.body)))
         finally:
             self.hub.token = OPERATOR
 
@@ -103,23 +110,22 @@ class Tenants:
         return [*self.heard, *told, *await self._finally()]
 
     async def _finally(self) -> list[bytes]:
-        """All that Alice has in the end."""
-        return [
-            COUNTS.sub(b"", (await self.hub.of(ALICE, "GET", f"/clusters/{self.mine}{path}")).body)
-            for path in (
-                "/api/v1/configmaps",
-                "/api/v1/events",
-                "/api/v1/namespaces",
-                "/api/v1/secrets",
-                "/apis",
-                "/openapi/v2",
-                f"{APIS}/apibindings",
-                f"{APIS}/apiexports",
-                f"{TENANCY}/workspaces",
-                "/apis/core.kcp.io/v1alpha1/logicalclusters",
-                WIDGETS,
-            )
+        """All that Alice has in the end, and can see of others."""
+        paths = [
+            "/api/v1/configmaps",
+            "/api/v1/events",
+            "/api/v1/namespaces",
+            "/api/v1/secrets",
+            "/apis",
+            f"{APIS}/apibindings",
+            f"{APIS}/apiexports",
+            f"{TENANCY}/workspaces",
+            "/apis/core.kcp.io/v1alpha1/logicalclusters",
+            WIDGETS,
         ]
+        places = (f"/clusters/{self.mine}", f"/clusters/{self.bobs}", f"{self.view}*", f"{self.view}{self.bobs}")
+        asked = [*(place + path for place in places for path in paths), f"/clusters/{self.mine}/openapi/v2"]
+        return [COUNTS.sub(b"", (await self.hub.of(ALICE, "GET", path)).body) for path in asked]
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
     an export     that a crash left without identity gets it; whether its Secret still has it is told
     a binding     follows its export: its schemas, claims and annotations, its coming and going; it gets names that
                   become free
-    its deletion  deletes the objects of what it bound, in its workspace, and then lets it go
+    its deletion  deletes the objects of what it bound, in its workspace, and then lets it go; copies of schemas that
+                  nobody has bound any more go too
 
 At the start everything is looked at that is not certainly as it should be.
 """
@@ -23,7 +24,16 @@ from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.workspaces import bindings, claims
 from farflung.hub.workspaces.binder import Binder, is_for_all
 from farflung.hub.workspaces.bindings import BINDINGS, FINALIZER
-from farflung.hub.workspaces.bound import BoundApis, BoundResource, Export, Facts, copy_key
+from farflung.hub.workspaces.bound import (
+    COPIES,
+    BoundApis,
+    BoundResource,
+    Export,
+    Facts,
+    copy_key,
+    facts_of,
+    identities_of,
+)
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.exports import EXPORTS, SCHEMAS, extras, identity_secret, schema_names
 from farflung.hub.workspaces.writing import rewritten
@@ -83,6 +93,8 @@ class Bindings:
         for entry in self._store.list(EXPORTS).entries:
             self._follow_identity(None, entry)
             self.work.add(entry.key)
+        for entry in self._store.list(COPIES).entries:
+            self._look_at_copies(cluster_in(entry.key))
         for key in self._apis.all_keys():
             if not self._is_current(self._apis.in_cluster(cluster_in(key))[key]):
                 self.work.add(key)
@@ -158,8 +170,16 @@ class Bindings:
                 self._look_at_unbound(cluster)
                 for group in bound_groups(change.previous):
                     self._freed(cluster, group)
+                for identity in identities_of(facts_of(change.previous)) if change.previous is not None else ():
+                    self._look_at_copies(identity)
             elif facts.ends or self._lacks_something(cluster, change.key, facts):
                 self.work.add(change.key)
+
+    def _look_at_copies(self, identity: str) -> None:
+        """Of schemas, once nobody has bound any more what has an identity: nothing is stored by them."""
+        if not self._apis.is_bound(identity):
+            for entry in self._store.list(f"{COPIES}{identity}/").entries:
+                self.work.add(entry.key)
 
     def _lacks_something(self, cluster: str, key: str, facts: Facts) -> bool:
         """Copies of schemas, or its names, which another one got at the same time."""
@@ -180,7 +200,9 @@ class Bindings:
         if entry is None:
             return
         try:
-            if key.startswith(EXPORTS):
+            if key.startswith(COPIES):
+                await self._drop_copy(entry)
+            elif key.startswith(EXPORTS):
                 await self._settle_export(entry)
             elif is_terminating(entry):
                 await self._end(entry, objects.decode(entry))
@@ -188,6 +210,11 @@ class Bindings:
                 await self._settle(entry)
         except Conflict:
             self.work.add(key)  # somebody else was faster
+
+    async def _drop_copy(self, entry: Entry) -> None:
+        """A binding that is under way meanwhile lacks it, and gets it again."""
+        if not self._apis.is_bound(cluster_in(entry.key)):
+            await self._store.delete(entry.key, expect=entry.revision)
 
     async def _settle_export(self, entry: Entry) -> None:
         old, new = objects.decode(entry), objects.decode(entry)

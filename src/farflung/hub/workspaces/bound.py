@@ -7,6 +7,7 @@ bound.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -148,6 +149,10 @@ def facts_of(entry: Entry) -> Facts:
     )
 
 
+def identities_of(facts: Facts) -> set[str]:
+    return {one.identity for one in facts.bound}
+
+
 # --- the schemas of what is bound -------------------------------------------------------------------
 
 
@@ -177,6 +182,7 @@ class BoundApis:
         self._uids: dict[_Copy, set[str]] = {}  #: a resource of an export → its schemas, of all times
         self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
         self._shared: dict[object, object] = {}  #: equal values that many bindings have, once
+        self._uses: Counter[str] = Counter()  #: identity → how many bindings have bound it
         self._departed: dict[tuple[Export, str], Departed] = {}
         self._listeners: list[Listener] = []
 
@@ -209,6 +215,10 @@ class BoundApis:
     def bound_to(self, export: Export, cluster: str) -> Iterator[Facts]:
         """The bindings of a cluster that found an export."""
         return (facts for facts in self.in_cluster(cluster).values() if facts.export == export)
+
+    def is_bound(self, identity: str) -> bool:
+        """Whether any workspace has bound what has an identity."""
+        return identity in self._uses
 
     def departed(self, export: Export, cluster: str) -> Departed | None:
         """A binding that went with the last batch of changes, parts of which others have yet to hear of."""
@@ -266,6 +276,8 @@ class BoundApis:
         for change in changes:
             if change.entry is not None:
                 self._follow_copy(change.entry)
+            else:
+                self._forget_copy(*change.key[len(COPIES) :].split("/"))
 
     def _follow_copy(self, entry: Entry) -> None:
         identity, uid = entry.key[len(COPIES) :].split("/")
@@ -275,6 +287,17 @@ class BoundApis:
         copy = self._copies[identity, uid] = _Copy(identity, resource_name(objects.decode(entry)["spec"]))
         self._uids.setdefault(copy, set()).add(uid)
         return copy
+
+    def _forget_copy(self, identity: str, uid: str) -> None:
+        copy = self._copies.pop((identity, uid), None)
+        if copy is not None:
+            self._uids[copy].discard(uid)
+            if not self._uids[copy]:
+                del self._uids[copy]
+        for place in [
+            place for place, (one, _) in self._identified.items() if (one.identity, one.uid) == (identity, uid)
+        ]:
+            del self._identified[place]
 
     def _hear(self, changes: Sequence[Change]) -> None:
         before = [self._known(change.key) for change in changes]
@@ -314,6 +337,7 @@ class BoundApis:
             self._exports.setdefault(facts.export, {})[key] = facts
             for one in facts.bound:
                 self._identified[one.group, one.resource, one.identity] = (one, facts.export)
+        self._uses.update(identities_of(facts))
         if not facts.valid:
             self._lost.setdefault(facts.reference.name, set()).add(key)
 
@@ -329,6 +353,10 @@ class BoundApis:
             del found[key]
             if not found:
                 del self._exports[facts.export]
+        for identity in identities_of(facts):
+            self._uses[identity] -= 1
+            if not self._uses[identity]:
+                del self._uses[identity]
         lost = self._lost.get(facts.reference.name, set())
         lost.discard(key)
         if not lost:
