@@ -207,8 +207,7 @@ def _now(now: Obj) -> Iterator[str]:
     destinations = sum(one["destinations"] for one in now["slices"])
     slices = f"{count(destinations, 'destination')} in {count(len(now['slices']), 'slice')}"
     yield f"Slices now: {slices if now['slices'] else NONE}{_behind(now['slicesAreCurrent'])}"
-    for sign, what in (("+", "missing"), ("-", "surplus")):
-        yield from lines(sign, now[what])
+    yield from changes(("+", now["missing"]), ("-", now["surplus"]))
 
 
 def _status(status: Mapping[str, Any]) -> str:
@@ -225,10 +224,12 @@ def _behind(current: bool) -> str:
     return "; up to date" if current else f"; {BEHIND}"
 
 
-def lines(sign: str, destinations: Iterable[Obj]) -> Iterator[str]:
-    """`+ cluster location syncTarget`"""
-    for one in destinations:
-        yield f"{sign} {one['cluster']} {one['locationName']} {one['syncTargetName']}"
+def changes(*kinds: tuple[str, Iterable[Obj]]) -> list[str]:
+    """A line for each destination: `+ cluster location syncTarget`.  `kinds`: a sign, and those that it is for."""
+    rows = [
+        [f"{sign} {one['cluster']}", one["locationName"], one["syncTargetName"]] for sign, some in kinds for one in some
+    ]
+    return table(rows).splitlines() if rows else []
 
 
 def _yes(value: bool) -> str:

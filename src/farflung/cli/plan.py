@@ -14,7 +14,7 @@ import click
 import orjson
 
 from farflung.cli.connection import Hub, placement_of, workspace_name
-from farflung.cli.explain import entries, lines
+from farflung.cli.explain import changes, entries
 from farflung.cli.manifests import Manifest
 from farflung.cli.printing import TABLE, count, machine_readable
 from farflung.client.errors import ClientError, Conflict, Refused
@@ -176,10 +176,7 @@ def _placement(one: Obj, verbose: bool) -> Iterator[str]:
         yield f"{head}: error: {error}"
         return
     yield f"{head} ({one['spec']})"
-    yield from lines("+", one["added"])
-    yield from lines("-", one["removed"])
-    if verbose:
-        yield from lines(" ", one["unchanged"])
+    yield from changes(("+", one["added"]), ("-", one["removed"]), (" ", one["unchanged"] if verbose else ()))
     if warning := one.get("warning"):
         yield f"warning: {warning}"
     yield ", ".join(f"{len(one[key])} {key}" for key in ("added", "removed", "unchanged"))

@@ -13,12 +13,12 @@ FORMATS: Final = (TABLE, "json", "yaml")
 NONE: Final = "<none>"
 
 
-def table(rows: Iterable[Sequence[str]], indent: str = "") -> str:
+def table(rows: Iterable[Sequence[str]]) -> str:
     """Rows of the same length, the head first."""
     kept = list(rows)
     widths = [max(map(len, column)) for column in zip(*kept, strict=True)]
     lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in kept)
-    return "\n".join(f"{indent}{line}".rstrip() for line in lines)
+    return "\n".join(lines)
 
 
 def machine_readable(document: Any, output: str) -> str:

@@ -1,0 +1,101 @@
+"""A hub with an inventory and placements, without sockets, and a scheduler that looks when it is told to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hub_harness import USER_TOKEN
+from local_transport import LocalTransport
+from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
+
+from farflung.cli.connection import Hub, hub_of
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler import decide, inventory
+from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.machinery.errors import Obj
+from farflung.runtime.apply import apply
+
+BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
+ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+ROLE_BINDINGS = Collection("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
+INVENTORY, WORKLOAD = "root:places", "root:web"  #: workspaces
+NOW = "2024-05-01T12:00:00Z"
+SOMEBODY = "somebody"  #: whose token USER_TOKEN is
+
+
+def custom(collection: Collection, name: str, labels: dict[str, str] | None = None, **spec: Any) -> Obj:
+    metadata: Obj = {"name": name, **({"labels": labels} if labels else {})}
+    return {"apiVersion": collection.api_version, "kind": collection.kind, "metadata": metadata, "spec": spec}
+
+
+def placement(name: str = "p", *selectors: Obj, **spec: Any) -> Obj:
+    return custom(PLACEMENTS, name, locationSelectors=list(selectors), **spec)
+
+
+@dataclass
+class AskedHub:
+    transport: LocalTransport  #: what was asked
+    client: Client  #: of the administrator, in the workspace of the placements
+    inventory: Client
+    cluster: str  #: of the inventory
+
+    @classmethod
+    async def started(cls) -> AskedHub:
+        hub = await LocalWorkspaces.started(bare=False)
+        client = Client(LocalTransport(hub.function, OPERATOR_TOKEN), "/clusters/root")
+        universal = {"name": "universal"}
+        cluster = (await hub.workspace("root", "places", type=universal))["spec"]["cluster"]
+        await hub.workspace("root", "web", type=universal)
+        export = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
+        await client.workspace(WORKLOAD).create(BINDINGS, custom(BINDINGS, "edge", reference=export))
+        asking = LocalTransport(hub.function, OPERATOR_TOKEN)
+        return cls(asking, client.workspace(WORKLOAD), client.workspace(INVENTORY), cluster)
+
+    @property
+    def asked(self) -> Hub:
+        """For whoever asks as the administrator."""
+        return hub_of(Client(self.transport, self.client.prefix, "farflung"))
+
+    @property
+    def asked_by_somebody(self) -> Hub:
+        """Who may do only what they were granted."""
+        return hub_of(Client(LocalTransport(self.transport.function, USER_TOKEN), self.client.prefix, "farflung"))
+
+    async def grant(self, workspace: str, name: str, *rules: Obj) -> None:
+        at, group = self.client.workspace(workspace), "rbac.authorization.k8s.io"
+        meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+        await at.create(ROLES, {**meta, "kind": "ClusterRole", "rules": list(rules)})
+        reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+        subjects = [{"apiGroup": group, "kind": "User", "name": SOMEBODY}]
+        await at.create(
+            ROLE_BINDINGS, {**meta, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects}
+        )
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    async def location(self, name: str, selected: dict[str, str], /, taints: Any = (), **labels: str) -> None:
+        resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
+        spec = {"resource": resource, "instanceSelector": {"matchLabels": selected}, "taints": list(taints)}
+        await self.inventory.create(LOCATIONS, custom(LOCATIONS, name, labels, **spec))
+
+    async def target(self, name: str, /, taints: Any = (), unschedulable: bool = False, **labels: str) -> Obj:
+        spec = {"taints": list(taints), "unschedulable": unschedulable}
+        return await self.inventory.create(SYNC_TARGETS, custom(SYNC_TARGETS, name, labels, **spec))
+
+    async def place(self, obj: Obj) -> Obj:
+        return await self.client.create(PLACEMENTS, obj)
+
+    async def schedule(self, name: str = "p") -> None:
+        """What the scheduler does about one placement."""
+        document = await self.client.get(PLACEMENTS, name)
+        value = decide.parse_placement(document)
+        observed = await inventory.slices_of(self.client, name)
+        engine = (await inventory.read(self.client.workspace("root"))).engine()
+        engine.put_placement(value)
+        resolution = engine.resolve(value.key, decide.previous(value, observed))
+        writes = decide.plan(value, decide.desired(value, resolution), observed)
+        writes += decide.plan_status(value, document, resolution, NOW)
+        await apply(lambda _: self.client, writes, lambda _write, _answer: None)
