@@ -1,18 +1,22 @@
 """SyncTargets and Locations: which targets are at which location, and what is to be said of a target.
 
-A change of a target costs as much as its workspace has locations, and one of a location as it has targets.
+Both are indexed: a change of one costs about as much as there are others that it concerns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from pyroaring import BitMap
+
 from farflung.hub.workspaces.conditions import READY, Verdict, is_met, merged
 from farflung.hub.workspaces.hashes import sync_target_key
+from farflung.lib.numbers import Numbers
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import LabelSelector, selector_of
 
 HEARTBEAT: Final = "HeartbeatHealthy"
@@ -60,7 +64,12 @@ class Workspace:
 
     def __init__(self) -> None:
         self.targets: dict[str, Target] = {}
+        self._target_numbers = Numbers()
+        self._labels = LabelIndex()  #: of targets
+        self._available = BitMap()  #: targets
+        self._location_numbers = Numbers()
         self._selectors: dict[str, LabelSelector | None] = {}
+        self._index = SelectorIndex()  #: of locations
         self._counts: dict[str, Count] = {}
 
     @property
@@ -77,38 +86,54 @@ class Workspace:
             self.targets[name] = new
         if new == old:
             return []
-        changed = []
-        for location, selector in self._selectors.items():
-            before, after = weight(selector, old), weight(selector, new)
-            if before != after:
-                count = self._counts[location]
-                instances = count.instances - before.instances + after.instances
-                self._counts[location] = Count(instances, count.available - before.available + after.available)
-                changed.append(location)
-        return changed
+        self._note_target(name, new)
+        before = BitMap() if old is None else self._index.matching(old.labels)
+        after = BitMap() if new is None else self._index.matching(new.labels)
+        lost = NONE if old is None else Count(1, int(old.is_available))
+        won = NONE if new is None else Count(1, int(new.is_available))
+        changed = before ^ after if lost == won else before | after
+        for number in changed:
+            location = self._location_numbers.name(number)
+            instances, available = self._counts[location]
+            if number in before:
+                instances, available = instances - lost.instances, available - lost.available
+            if number in after:
+                instances, available = instances + won.instances, available + won.available
+            self._counts[location] = Count(instances, available)
+        return [self._location_numbers.name(number) for number in changed]
+
+    def _note_target(self, name: str, target: Target | None) -> None:
+        if target is None:
+            number = self._target_numbers.forget(name)
+            self._labels.remove(number)
+            self._available.discard(number)
+            return
+        number = self._target_numbers.of(name)
+        self._labels.put(number, target.labels)
+        if target.is_available:
+            self._available.add(number)
+        else:
+            self._available.discard(number)
 
     def set_location(self, name: str, location: Obj | None) -> None:
         """None: it is gone."""
         if location is None:
-            self._selectors.pop(name, None)
-            self._counts.pop(name, None)
+            if name in self._selectors:
+                del self._selectors[name], self._counts[name]
+                self._index.remove(self._location_numbers.forget(name))
             return
         selector = instance_selector(location)
-        if name not in self._selectors or selector != self._selectors[name]:
-            self._selectors[name] = selector
-            self._counts[name] = total(selector, self.targets.values())
-
-
-def weight(selector: LabelSelector | None, target: Target | None) -> Count:
-    """What one target adds to a count."""
-    if selector is None or target is None or not selector.matches(target.labels):
-        return NONE
-    return Count(1, int(target.is_available))
-
-
-def total(selector: LabelSelector | None, targets: Iterable[Target]) -> Count:
-    weights = [weight(selector, target) for target in targets]
-    return Count(sum(one.instances for one in weights), sum(one.available for one in weights))
+        if name in self._selectors and selector == self._selectors[name]:
+            return
+        self._selectors[name] = selector
+        number = self._location_numbers.of(name)
+        if selector is None:
+            self._index.remove(number)
+            self._counts[name] = NONE
+        else:
+            self._index.put(number, selector)
+            found = self._labels.select(selector)
+            self._counts[name] = Count(len(found), found.intersection_cardinality(self._available))
 
 
 # --- what is said of them -------------------------------------------------------------------------
