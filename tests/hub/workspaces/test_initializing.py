@@ -356,6 +356,12 @@ async def test_an_administrator_lends_no_rights_that_reach_beyond_the_workspace(
     assert (answer.status, "privileged" in answer.message) == (403, True)
 
 
+async def test_an_operator_lends_no_rights_that_reach_beyond_the_workspace() -> None:
+    one = await scene(OPERATOR)
+    assert (await one.get(ALICE, one.view(one.cluster, NAMESPACES))).status == 200
+    assert (await one.get(ALICE, one.view(one.cluster, "/metrics"))).status == 403
+
+
 async def test_impersonating_somebody_in_the_waiting_workspace_makes_nobody_an_initializer(waiting: Scene) -> None:
     answer = await waiting.hub.of(BOB, "GET", waiting.view(waiting.cluster, MAPS), impersonate_user="alice")
     assert answer.status == 403

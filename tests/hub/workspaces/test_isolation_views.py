@@ -302,7 +302,7 @@ async def test_claims_of_another_export_need_its_identity_and_a_yes(market: Mark
 async def test_the_policy_of_an_export_is_asked_in_its_own_workspace(market: Market) -> None:
     """What Bob says in his own workspace does not widen what the owner of the API lets its consumers do."""
     hub = market.hub
-    patch = {"spec": {"maximalPermissionPolicy": {"local": {}}}}
+    patch: Obj = {"spec": {"maximalPermissionPolicy": {"local": {}}}}
     at = f"/clusters/{market.alices}{APIS}/apiexports/ex"
     assert (await hub.of(ALICE, "PATCH", at, patch, content_type=MERGE_PATCH)).status == 200
     await market.bind()
@@ -314,7 +314,8 @@ async def test_the_policy_of_an_export_is_asked_in_its_own_workspace(market: Mar
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "all"}
         body = {"metadata": {"name": user.replace(":", ".")}, "roleRef": role, "subjects": [subject]}
         await hub.made(BOB, f"{roles}/clusterrolebindings", body)
-    for headers in ({}, {"impersonate_user": "apis.kcp.io:binding:bob"}):
+    attempts: list[dict[str, str]] = [{}, {"impersonate_user": "apis.kcp.io:binding:bob"}]
+    for headers in attempts:
         assert (await hub.of(BOB, "GET", f"/clusters/{market.bobs}{WIDGETS}", **headers)).status == 403
     assert (await hub.of(await hub.robot(market.bobs), "GET", f"/clusters/{market.bobs}{WIDGETS}")).status == 403
 

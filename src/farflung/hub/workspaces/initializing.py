@@ -20,14 +20,14 @@ import msgspec
 from farflung.apis.resource import Resource
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorize import Authorizer, refusal
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.auth.user import User
 from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.request import target_of
 from farflung.hub.routing import Place, no_access
 from farflung.hub.served import Kinds, Served
 from farflung.hub.verbs.call import Call
 from farflung.hub.workspaces import states
-from farflung.hub.workspaces.access import NOWHERE, OPERATORS, REFUSED, is_operator, is_privileged
+from farflung.hub.workspaces.access import EVERYWHERE, NOWHERE, REFUSED, is_operator, is_privileged
 from farflung.hub.workspaces.definitions import viewed_parts
 from farflung.hub.workspaces.guards import refused
 from farflung.hub.workspaces.paths import SINGLETON, Clusters, is_path, read_cluster
@@ -89,15 +89,15 @@ _read_owner = msgspec.json.Decoder(_Owner).decode
 
 
 def owner_in(text: str) -> User | None:
-    """Who made a workspace, by what was noted.  An administrator of the hub lends what an operator may do: what is
-    beyond that, one could leave the workspace with."""
+    """Who made a workspace, by what was noted, without the groups of those who rule in all of them, with which one could
+    leave it."""
     try:
         noted = _read_owner(text)
     except (msgspec.DecodeError, UnicodeError):
         return None
     if not noted.username:
         return None
-    groups = tuple(OPERATORS if one == ADMINISTRATORS else one for one in noted.groups)
+    groups = tuple(group for group in noted.groups if group not in EVERYWHERE)
     cluster = next(iter(noted.extra.get(CLUSTER_NAME, ())), "")
     return User(noted.username, groups, noted.uid, (), cluster)
 
