@@ -89,8 +89,8 @@ _read_owner = msgspec.json.Decoder(_Owner).decode
 
 
 def owner_in(text: str) -> User | None:
-    """Who made a workspace, by what was noted, without the groups of those who rule in all of them, with which one could
-    leave it."""
+    """Who made a workspace, by what was noted, without the groups of those who rule in all of them: with those one
+    could leave it."""
     try:
         noted = _read_owner(text)
     except (msgspec.DecodeError, UnicodeError):
