@@ -125,7 +125,8 @@ def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for name in names:
             for part in ("kubeconfig", "context", "user", "cluster"):
-                command = click.option(f"--{name}-{part}", default="", hidden=True)(command)
+                told = f"As --{part}, for one of several ways to the server."
+                command = click.option(f"--{name}-{part}", default="", hidden=True, help=told)(command)
         return command
 
     return decorate
@@ -183,7 +184,7 @@ def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Calla
 @controlling_options(verbosity=2)
 @click.option("--controller-name", "name", default="edge-scheduler", show_default=True, help="What log lines call it.")
 @click.option("--log-only", is_flag=True, help="Only log the EdgePlacements that are seen.")
-@click.option("--feature-gates", default="", hidden=True)
+@click.option("--feature-gates", default="", hidden=True, help="Means nothing; scripts give it.")
 @ways("espw", "root", "sysadm", "base")
 def scheduler(**options: Any) -> None:
     """Run the edge scheduler, until SIGTERM or ^C.
