@@ -29,9 +29,11 @@ check: setup  ## format, lint, types, import rules, fast tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-conformance: setup  ## replay the recordings of a real kube-apiserver in ../shared
+conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp in ../shared
 	$(BIN)/python tests/conformance/replay.py
 	$(BIN)/python tests/conformance/prefixed.py
+	$(BIN)/python tests/conformance/kcp.py
+	$(BIN)/python tests/conformance/transcripts.py
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py
