@@ -191,3 +191,15 @@ def test_applying_again_what_was_applied_leads_exactly_to_the_file(last: Obj, wa
     """If nobody else touched it."""
     live = {"metadata": {"annotations": {LAST_APPLIED: orjson.dumps({"spec": last}).decode()}}, "spec": last}
     assert applied(live, {"spec": wanted})["spec"] == wanted
+
+
+async def test_a_client_that_rehearses_writes_nothing_whatever_it_is_asked() -> None:
+    hub = await furnished()
+    await hub.place(placement("p", PROD))
+    before = await hub.client.list(PLACEMENTS)
+    rehearsing = hub.asked.workspace
+    await rehearsing.create(PLACEMENTS, placement("q", PROD))
+    await rehearsing.update(PLACEMENTS, {**before[0], "spec": {}})
+    await rehearsing.patch(PLACEMENTS, "p", {"spec": None})
+    await rehearsing.delete(PLACEMENTS, "p")
+    assert await hub.client.list(PLACEMENTS) == before

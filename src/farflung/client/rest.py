@@ -20,6 +20,7 @@ from farflung.machinery.errors import Obj
 PAGE: Final = 500  #: objects asked for at once
 WATCH_PATIENCE: Final = 150.0  #: seconds of silence; a server sends a bookmark each minute
 LONGEST_EVENT: Final = 64 * 1024 * 1024  #: bytes of one line of a watch
+REHEARSAL: Final = {"dryRun": "All", "fieldValidation": "Strict"}  #: in the query of a write that is not done
 USER_AGENT: Final = f"farflung/{__version__}"
 
 
@@ -204,6 +205,8 @@ class Client:
             options["preconditions"] = preconditions
         if propagation:
             options["propagationPolicy"] = propagation
+        if self.rehearses:
+            options["dryRun"] = ["All"]  # with a body, the query does not count
         await self._send("DELETE", collection.path(namespace, name), body=options)
 
     async def delete_collection(self, collection: Collection, selection: Selection = EVERYTHING) -> None:
@@ -225,9 +228,7 @@ class Client:
         if self.manager and method in ("POST", "PUT", "PATCH"):
             said["fieldManager"] = self.manager
         if self.rehearses and method != "GET":
-            said["dryRun"] = "All"
-            if method != "DELETE":
-                said["fieldValidation"] = "Strict"
+            said |= REHEARSAL
         target = f"{self.prefix}{path}?{urlencode(said)}" if said else f"{self.prefix}{path}"
         headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
         data = b""
