@@ -1,20 +1,27 @@
 """Of several processes that could do the work, the one that holds a Lease does it.
 
-Clocks of different machines need not agree: a Lease is over when nobody was seen to renew it for as long as it lasts,
-by our own clock.  Who cannot renew stops before others may start.
+Clocks of different machines need not agree: a Lease is over when nobody was seen to write it for as long as it lasts,
+by our own clock.  Who cannot renew stops before others may start: it counts from before it asked, they count from
+after they saw.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime
+import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
+import msgspec
+
+from farflung.client.errors import AlreadyExists, ClientError, Conflict, Garbled, NotFound, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
+from farflung.client.transport import Reply, Request, Transport
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -31,11 +38,29 @@ class Terms:
     pause: float = 2.0  #: between two tries
 
 
-class LostLead(Exception):
-    """Somebody else may be at work by now."""
+class Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: Spec | None = None
+
+    @property
+    def holder(self) -> str:
+        return "" if self.spec is None else self.spec.holder_identity or ""
 
 
 class Candidate:
+    """One of those who could do the work.  What its work writes should go through `guarded`."""
+
     def __init__(
         self,
         client: Client,
@@ -47,6 +72,7 @@ class Candidate:
         log: Logger,
         terms: Terms = Terms(),  # noqa: B008
     ) -> None:
+        """`identity`: nobody else's; `now` is only written down, for people to read."""
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -55,46 +81,74 @@ class Candidate:
         self._now = now
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
-        self._seen: Obj | None = None  #: the Lease as it was last seen
-        self._since = 0.0  #: when it was first seen like that
+        self._seen = Lease()  #: as it was last seen
+        self._since = 0.0  #: when it was first seen at that version
+        self._written = datetime.min  #: what was written last
+        self._renewed: float | None = None  #: when we asked for the Lease that we hold
+
+    @property
+    def leads(self) -> bool:
+        """Nobody else can be at work now."""
+        return self._renewed is not None and self._left(self._renewed) > 0
+
+    def guarded(self, client: Client) -> Client:
+        """A client that sends nothing but GETs unless we lead at that moment, so that a process that was stopped and
+        goes on does not finish what it began long ago."""
+        return replace(client, transport=_Guarded(client.transport, lambda: self.leads))
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work while we hold the Lease, again whenever we get it back.  Until cancelled, or the work ends."""
+        """Do the work while we hold the Lease, again whenever we get it back.  Until cancelled, or the work ends: what
+        it raises is raised."""
         while True:
             await self._acquire()
             self._log.info("became leader")
             try:
-                async with asyncio.TaskGroup() as group:
-                    keeping = group.create_task(self._keep(), name="lease")
-                    await group.create_task(_awaited(work), name="work of the leader")
-                    keeping.cancel()
-                return
-            except* LostLead:
+                if await self._term(work):
+                    return
                 self._log.warning("stopped leading")
             finally:
+                self._renewed = None
                 await self._release()
+
+    async def _term(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether the work ended by itself."""
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(_outcome(work), name="work of the leader")
+            keeping = group.create_task(self._keep(), name="lease")
+            await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            self._renewed = None
+            working.cancel()
+            keeping.cancel()
+        if working.cancelled():
+            return False
+        if error := working.result():
+            raise error
+        return True
 
     async def _acquire(self) -> None:
         while not await self._try(self._terms.deadline):
             await self._outside.sleep(self._terms.pause * (0.5 + self._outside.random()))
 
     async def _keep(self) -> None:
-        renewed = self._outside.monotonic()
-        while True:
-            await self._outside.sleep(self._terms.pause)
-            began = self._outside.monotonic()
-            if await self._try(self._terms.deadline - (began - renewed)):
-                renewed = began
-            elif self._taken() or self._outside.monotonic() - renewed >= self._terms.deadline:
-                raise LostLead
+        """Until it is lost."""
+        while self._renewed is not None:
+            renewed = self._renewed
+            await self._outside.sleep(max(0.0, min(self._terms.pause, self._left(renewed))))
+            if self._left(renewed) <= 0:
+                return
+            if not await self._try(self._left(renewed)) and self._seen.holder != self._identity:
+                return
 
-    def _taken(self) -> bool:
-        return self._seen is not None and self._seen["spec"].get("holderIdentity") != self._identity
+    def _left(self, renewed: float) -> float:
+        """Seconds that we may still work."""
+        return renewed + self._terms.deadline - self._outside.monotonic()
+
+    # --- the Lease --------------------------------------------------------------------------------
 
     async def _try(self, seconds: float) -> bool:
         """Take the Lease or renew it.  False if it is another's, or nobody can tell."""
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
+            async with asyncio.timeout(seconds):
                 return await self._take()
         except (ClientError, TimeoutError) as error:
             if not isinstance(error, Conflict | AlreadyExists):
@@ -103,30 +157,45 @@ class Candidate:
 
     async def _take(self) -> bool:
         try:
-            lease = await self._client.get(LEASES, self._name, self._namespace)
+            found = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            self._look(await self._client.create(LEASES, self._lease(), self._namespace))
-            return True
-        if not isinstance(lease.get("spec"), dict):
-            lease["spec"] = {}
-        self._look(lease)
-        holder = lease["spec"].get("holderIdentity")
-        lasting = lease["spec"].get("leaseDurationSeconds")
-        patience = float(lasting) if isinstance(lasting, int) else self._terms.lasting
-        if holder and holder != self._identity and self._outside.monotonic() - self._since < patience:
+            return not self._is_held() and await self._written_as(self._client.create, self._fresh(), self._namespace)
+        self._look(found)
+        return not self._is_held() and await self._written_as(self._client.update, self._mine(found))
+
+    def _is_held(self) -> bool:
+        """By another, as far as can be told; also if somebody deleted it, as its holder may not know yet.  Who works
+        already takes it from nobody, not even if it is free: others may have had it since."""
+        if self._seen.holder == self._identity:
             return False
-        self._look(await self._client.update(LEASES, self._mine(lease)))
+        if self._renewed is not None:
+            return True
+        lasting = self._seen.spec.lease_duration_seconds if self._seen.spec is not None else None
+        patience = self._terms.lasting if lasting is None else float(lasting)
+        return self._seen.holder != "" and self._outside.monotonic() - self._since < patience
+
+    async def _written_as(self, write: Callable[..., Awaitable[Obj]], *arguments: object) -> bool:
+        asked = self._outside.monotonic()
+        self._look(await write(LEASES, *arguments))
+        self._renewed = asked
         return True
 
-    def _look(self, lease: Obj) -> None:
-        if self._seen is None or self._seen["spec"] != lease["spec"]:
-            self._seen, self._since = lease, self._outside.monotonic()
+    def _look(self, found: Obj) -> None:
+        try:
+            lease = msgspec.convert(found, Lease)
+        except msgspec.ValidationError as error:
+            raise Garbled(f"not a Lease: {error}") from None
+        if not lease.metadata.resource_version:
+            raise Garbled("a Lease without a resourceVersion")
+        if self._seen.spec is None or self._seen.metadata != lease.metadata:
+            self._since = self._outside.monotonic()
+        self._seen = lease
 
-    def _lease(self) -> Obj:
+    def _fresh(self) -> Obj:
         now = self._timestamp()
         spec = {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, int(self._terms.lasting)),
+            "leaseDurationSeconds": math.ceil(self._terms.lasting),
             "acquireTime": now,
             "renewTime": now,
             "leaseTransitions": 0,
@@ -134,32 +203,54 @@ class Candidate:
         metadata = {"name": self._name, "namespace": self._namespace}
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
-    def _mine(self, lease: Obj) -> Obj:
-        before, now = lease["spec"], self._timestamp()
-        spec = self._lease()["spec"]
-        if before.get("holderIdentity") == self._identity:
-            spec |= {
-                "acquireTime": before.get("acquireTime", now),
-                "leaseTransitions": before.get("leaseTransitions", 0),
-            }
+    def _mine(self, found: Obj) -> Obj:
+        """It, as we want it; `found` was looked at already."""
+        fresh, before = self._fresh(), self._seen.spec or Spec()
+        transitions = before.lease_transitions or 0
+        if before.holder_identity == self._identity:
+            kept: Obj = {"leaseTransitions": transitions}
+            if before.acquire_time is not None:
+                kept |= {"acquireTime": before.acquire_time}
         else:
-            spec["leaseTransitions"] = int(before.get("leaseTransitions") or 0) + 1
-        return lease | {"spec": spec}
+            kept = {"leaseTransitions": transitions + 1}
+        metadata = {**(found.get("metadata") or {}), **fresh["metadata"]}
+        return {**found, **fresh, "metadata": metadata, "spec": {**fresh["spec"], **kept}}
 
     async def _release(self) -> None:
         """So that others need not wait until it is over.  They will anyway if this fails."""
-        if self._seen is None or self._taken():
-            return
-        spec = self._seen["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._timestamp()}
-        try:
+        with contextlib.suppress(ClientError, TimeoutError):
             async with asyncio.timeout(self._terms.pause):
-                self._seen = await self._client.update(LEASES, self._seen | {"spec": spec})
-        except (ClientError, TimeoutError):
-            self._seen = None
+                found = await self._client.get(LEASES, self._name, self._namespace)
+                self._look(found)
+                if self._seen.holder == self._identity:
+                    free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._timestamp()}
+                    self._look(await self._client.update(LEASES, {**found, "spec": {**found["spec"], **free}}))
 
     def _timestamp(self) -> str:
-        return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        """Never the same as the last, so that every renewal is one, even if the clock stands still."""
+        now = self._now()
+        if now == self._written:
+            now += timedelta(microseconds=1)
+        self._written = now
+        return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
+@dataclass(frozen=True, slots=True)
+class _Guarded:
+    inner: Transport
+    allowed: Callable[[], bool]
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Reply]:
+        if request.method != "GET" and not self.allowed():
+            raise Unreachable("we do not lead any more")
+        async with self.inner.open(request) as reply:
+            yield reply
+
+
+async def _outcome(work: Callable[[], Awaitable[None]]) -> Exception | None:
+    try:
+        await work()
+    except Exception as error:
+        return error
+    return None

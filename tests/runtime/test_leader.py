@@ -1,0 +1,415 @@
+"""However long processes stand still, and whatever becomes of what they send: never two at work at once."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from hub_harness import LocalHub
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from local_transport import LocalReply
+from processes import EPOCH, Link, Process, World, served_by
+from scripted_server import Scripted, ScriptedServer, failure, said
+
+from farflung.client.errors import ClientError
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.client.transport import Request
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.runtime.leader import Candidate, Terms
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
+WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
+JSON = {"Content-Type": "application/json"}
+TERMS = Terms()
+QUIET = Logger(io.StringIO())
+#: after which everybody who can lead has found out
+SETTLED = 2 * TERMS.lasting + TERMS.deadline
+
+
+@dataclass
+class Election:
+    """Some processes that want to lead, and what they did."""
+
+    world: World
+    hub: LocalHub
+    ask: Any
+    acts: list[int] = field(default_factory=list)  #: by which term, in order
+    at_work: dict[int, Process] = field(default_factory=dict)  #: by term
+    terms: Iterator[int] = field(default_factory=itertools.count)
+
+    def join(self, name: str) -> Process:
+        process = self.world.process(name)
+        self.enter(process)
+        return process
+
+    def restart_who_ended(self) -> None:
+        for process in self.world.processes:
+            if process.ended:
+                self.enter(process)
+
+    def enter(self, process: Process) -> None:
+        outside = Surroundings(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+        identity = f"{process.name}-{next(self.terms)}"
+        candidate = Candidate(Client(process), "default", "work", identity, outside, process.clock, QUIET)
+        process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
+
+    async def _work(self, process: Process, candidate: Candidate) -> None:
+        term = next(self.terms)
+        client = candidate.guarded(Client(Ledger(self, term)))
+        self.at_work[term] = process
+        try:
+            while True:
+                with suppress(ClientError):
+                    await client.create(WIDGETS, {})
+                await asyncio.sleep(0.5)
+        finally:
+            del self.at_work[term]
+
+    def check(self) -> None:
+        awake = [term for term, process in self.at_work.items() if not process.paused]
+        assert len(awake) <= 1, f"two are at work: {awake}"
+        spans = [term for term, _ in itertools.groupby(self.acts)]
+        assert len(spans) == len(set(spans)), f"one went on after another had begun: {spans}"
+
+    def pass_time(self, seconds: float) -> None:
+        self.world.pass_time(seconds, self.check)
+
+    @property
+    def leaders(self) -> list[str]:
+        return [process.name for process in self.at_work.values()]
+
+    def lease(self) -> dict[str, Any]:
+        status, body = self.ask(Request("GET", LEASE))
+        return orjson.loads(body) if status == 200 else {}
+
+    def tell(self, method: str, body: Any = None) -> int:
+        data = b"" if body is None else orjson.dumps(body)
+        status, _ = self.ask(Request(method, LEASE, JSON, data))
+        return int(status)
+
+
+@dataclass
+class Ledger:
+    """Where the leaders write; what arrives here was allowed."""
+
+    election: Election
+    term: int
+
+    def open(self, request: Request) -> Any:
+        self.election.acts.append(self.term)
+        return _Answered()
+
+
+class _Answered:
+    async def __aenter__(self) -> LocalReply:
+        return LocalReply(201, {}, _empty)
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+async def _empty() -> Any:
+    yield b"{}"
+
+
+@contextmanager
+def election(*names: str) -> Iterator[Election]:
+    hub = LocalHub.in_memory()
+
+    async def ask(request: Request) -> tuple[int, bytes]:
+        path, _, query = request.target.partition("?")
+        media = {"content_type": request.headers["Content-Type"]} if request.body else {}
+        answer = await hub.request(request.method, path, request.body or None, query=query, **media)
+        return answer.status, answer.body
+
+    server, close = served_by(ask)
+    server(
+        Request("POST", "/api/v1/namespaces", {"Content-Type": "application/json"}, b'{"metadata":{"name":"default"}}')
+    )
+    made = Election(World(server), hub, server)
+    try:
+        for name in names:
+            made.join(name)
+        yield made
+    finally:
+        made.world.close()
+        close()
+
+
+def other(made: Election, name: str) -> Process:
+    return next(process for process in made.world.processes if process.name != name)
+
+
+def named(made: Election, name: str) -> Process:
+    return next(process for process in made.world.processes if process.name == name)
+
+
+# --- plain stories ----------------------------------------------------------------------------------
+
+
+def test_one_of_two_leads_and_stays_leader() -> None:
+    with election("a", "b") as made:
+        made.pass_time(SETTLED)
+        [leader] = made.leaders
+        made.pass_time(SETTLED)
+        assert made.leaders == [leader]
+        assert len(set(made.acts)) == 1
+        spec = made.lease()["spec"]
+        assert spec["holderIdentity"].startswith(leader)
+        assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (15, 0)
+        assert spec["renewTime"] > spec["acquireTime"]
+
+
+def test_who_stops_leaves_the_lease_to_the_next_at_once() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        [leader] = made.leaders
+        named(made, leader).stop()
+        made.pass_time(TERMS.pause * 2)
+        assert made.leaders == [other(made, leader).name]
+        assert made.lease()["spec"]["leaseTransitions"] == 1
+
+
+def test_who_stops_last_leaves_a_lease_that_nobody_holds() -> None:
+    with election("a") as made:
+        made.pass_time(5)
+        named(made, "a").stop()
+        made.pass_time(5)
+        assert named(made, "a").ended
+        assert made.lease()["spec"].get("holderIdentity", "") == ""
+
+
+def test_a_leader_that_stands_still_is_replaced_and_does_nothing_more_when_it_goes_on() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        [leader] = made.leaders
+        sleeper = named(made, leader)
+        sleeper.paused = True
+        made.pass_time(SETTLED)
+        assert set(made.leaders) == {"a", "b"}
+        sleeper.paused = False
+        made.pass_time(SETTLED)
+        assert made.leaders == [other(made, leader).name]
+
+
+def test_a_leader_that_stood_still_for_a_while_but_not_for_too_long_goes_on() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        before = made.leaders
+        named(made, before[0]).paused = True
+        made.pass_time(5)
+        named(made, before[0]).paused = False
+        made.pass_time(SETTLED)
+        assert made.leaders == before
+        assert len(set(made.acts)) == 1
+
+
+def test_without_a_server_nobody_works_and_somebody_does_when_it_is_back() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        for process in made.world.processes:
+            process.link = Link(up=False)
+        made.pass_time(TERMS.deadline + 1)
+        assert made.leaders == []
+        for process in made.world.processes:
+            process.link = Link()
+        made.pass_time(SETTLED)
+        assert len(made.leaders) == 1
+
+
+@pytest.mark.parametrize("link", [Link(there=None), Link(back=None), Link(there=9.0, back=9.0)])
+def test_a_leader_whose_requests_or_answers_get_lost_stops_before_the_other_starts(link: Link) -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        [leader] = made.leaders
+        named(made, leader).link = link
+        made.pass_time(3 * SETTLED)
+        assert made.leaders == [other(made, leader).name]
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-400), timedelta(days=400), timedelta(seconds=-2)])
+def test_clocks_on_the_wall_may_jump(jump: timedelta) -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        before = made.leaders
+        for process in made.world.processes:
+            process.wall += jump
+            made.pass_time(SETTLED)
+        assert made.leaders == before
+
+
+def test_a_clock_that_stands_still_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Process, "clock", lambda self: EPOCH)
+    with election("a", "b") as made:
+        made.pass_time(2 * SETTLED)
+        assert len(set(made.acts)) == 1
+
+
+def test_a_lease_that_somebody_deletes_is_not_taken_while_its_holder_may_be_at_work() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        before = made.leaders
+        for _ in range(20):
+            assert made.tell("DELETE") == 200
+            made.pass_time(3)
+        assert made.leaders == before
+
+
+def test_a_lease_that_somebody_gives_to_another_ends_the_work() -> None:
+    with election("a") as made:
+        made.pass_time(5)
+        lease = made.lease()
+        lease["spec"]["holderIdentity"] = "somebody"
+        assert made.tell("PUT", lease) == 200
+        made.pass_time(TERMS.pause + 1)
+        assert made.leaders == []
+        made.pass_time(SETTLED)
+        assert made.leaders == ["a"]
+
+
+def test_labels_on_the_lease_keep_nobody_from_leaving_it() -> None:
+    with election("a", "b") as made:
+        made.pass_time(5)
+        [leader] = made.leaders
+        lease = made.lease()
+        lease["metadata"]["labels"] = {"a": "b"}
+        assert made.tell("PUT", lease) == 200
+        named(made, leader).stop()
+        made.pass_time(TERMS.pause * 2)
+        assert made.leaders == [other(made, leader).name]
+        assert made.lease()["metadata"]["labels"] == {"a": "b"}
+
+
+# --- any story --------------------------------------------------------------------------------------
+
+DELAYS = st.sampled_from([0.0, 0.5, 3.0, 8.0, 12.0, 20.0, None])
+WHO = st.sampled_from("ab")
+EVENTS = st.one_of(
+    st.tuples(st.just("pause"), WHO, st.none()),
+    st.tuples(st.just("resume"), WHO, st.none()),
+    st.tuples(st.just("link"), WHO, st.builds(Link, DELAYS, DELAYS, st.booleans())),
+    st.tuples(st.just("heal"), WHO, st.none()),
+    st.tuples(st.just("restart"), WHO, st.none()),
+    st.tuples(st.just("wall"), WHO, st.sampled_from([-100.0, -0.25, 100.0])),
+)
+STORIES = st.lists(st.tuples(EVENTS, st.sampled_from([0.25, 1.0, 2.5, 6.0, 11.0, 16.0])), max_size=14)
+
+
+def happen(made: Election, what: str, process: Process, how: Any) -> None:
+    match what:
+        case "pause":
+            process.paused = True
+        case "resume":
+            process.paused = False
+        case "link":
+            process.link = replace(how)
+        case "heal":
+            process.link = Link()
+        case "wall":
+            process.wall += timedelta(seconds=how)
+        case "restart":
+            process.stop()
+
+
+@settings(max_examples=60)
+@given(STORIES)
+def test_whatever_happens_never_two_are_at_work_and_in_the_end_one_is(story: Any) -> None:
+    with election("a", "b") as made:
+        for (what, name, how), seconds in story:
+            happen(made, what, named(made, name), how)
+            made.pass_time(seconds)
+            made.restart_who_ended()
+        for process in made.world.processes:
+            process.paused, process.link = False, Link()
+        made.pass_time(TERMS.pause * 2)
+        made.restart_who_ended()
+        made.pass_time(SETTLED)
+        assert len(made.leaders) == 1
+
+
+# --- the work, and servers that say odd things ------------------------------------------------------
+
+
+async def quickly(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+def candidate(client: Client) -> Candidate:
+    time = itertools.count()
+    outside = Surroundings(lambda: next(time) / 1000, quickly, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    return Candidate(client, "default", "work", "me", outside, lambda: EPOCH, QUIET)
+
+
+def stored(request: Request) -> Scripted:
+    if request.method == "GET":
+        return failure(404, "NotFound")
+    return said({**orjson.loads(request.body), "metadata": {"name": "work", "resourceVersion": "1"}})
+
+
+async def test_work_that_ends_ends_the_lead() -> None:
+    done = []
+
+    async def work() -> None:
+        done.append(1)
+
+    await candidate(Client(ScriptedServer(stored))).lead(work)
+    assert done == [1]
+
+
+async def test_what_the_work_raises_is_raised_as_it_is() -> None:
+    async def work() -> None:
+        raise OSError("the port is in use")
+
+    with pytest.raises(OSError, match="the port is in use"):
+        await candidate(Client(ScriptedServer(stored))).lead(work)
+
+
+ODD = [
+    said([]),
+    said({}),
+    said({"metadata": {"resourceVersion": "1"}, "spec": "x"}),
+    said({"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": 5}}),
+    said({"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "x", "leaseTransitions": "many"}}),
+    said({"metadata": {}, "spec": {"holderIdentity": "x"}}),
+    Scripted(200, [b"<html>"]),
+    failure(500),
+    failure(403, "Forbidden"),
+]
+
+
+@pytest.mark.parametrize("answer", ODD)
+async def test_odd_answers_are_waited_out(answer: Scripted) -> None:
+    odd = 5
+
+    def script(request: Request) -> Scripted:
+        nonlocal odd
+        odd -= 1
+        return answer if odd > 0 else stored(request)
+
+    async def work() -> None:
+        pass
+
+    await candidate(Client(ScriptedServer(script))).lead(work)
+
+
+async def test_who_does_not_lead_may_read_but_not_write() -> None:
+    server = ScriptedServer(lambda request: said({}))
+    client = candidate(Client(server)).guarded(Client(server, "/clusters/x", "me"))
+    assert await client.get(WIDGETS, "a") == {}
+    for writing in (client.create(WIDGETS, {}), client.delete(WIDGETS, "a"), client.patch(WIDGETS, "a", {})):
+        with pytest.raises(ClientError, match="we do not lead any more"):
+            await writing
+    assert [request.method for request in server.requests] == ["GET"]
+    assert client.prefix == "/clusters/x"
