@@ -85,7 +85,7 @@ def newest_and_oldest() -> list[Any]:
 @pytest.fixture(params=newest_and_oldest(), ids=lambda binary: binary.name if binary else "no kubectl")
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Session]]:
     """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, in a directory
-    of its own that is the user's home.  They run no controllers, and have nothing to complain about."""
+    of its own that is the user's home.  They run no controllers unless told so, and have nothing to complain about."""
     if request.param is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     with ExitStack() as hubs:
@@ -94,10 +94,13 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
             directory = Directory(tmp_path)
             place = tmp_path / root_directory
             place.parent.mkdir(exist_ok=True)
-            hub = HubProcess(place, command="start", arguments=[*arguments, "--no-controllers"])
+            hub = HubProcess(place, command="start", arguments=["--no-controllers", *arguments])
             hubs.callback(hub.kill)
             hubs.callback(lambda: end(hub))
-            return Session(directory, request.param, hub)
+            session = Session(directory, request.param, hub)
+            hubs.callback(session.kill)
+            hubs.callback(session.interrupt)
+            return session
 
         yield one
 

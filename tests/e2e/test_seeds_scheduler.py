@@ -1,20 +1,23 @@
-"""The walks that users of the edge scheduler know, through workspaces, exports, bindings and the inventory, as printed.
+"""The walks that users of the edge scheduler know, through workspaces, exports, bindings and the inventory to the
+SinglePlacementSlices, as printed.
 
-`kcp start` is `farflung start`.  Left out are `git clone`, `go run` and what only controllers make
-(SinglePlacementSlices), and the sleeps.  What these walks only include from other pages is typed as the oldest of them
-prints it.
+`kcp start` is `farflung start`, and `go run cmd/scheduler/main.go` is `farflung scheduler`, which has to be told a name
+that is not its own.  Left out are `git clone` and the sleeps.  What these walks only include from other pages is typed
+as the oldest of them prints it.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from executable import ROOT
-from seed_session import Session
+from seed_session import Session, comparable_log
 
 DEFINITIONS = """\
 customresourcedefinition.apiextensions.k8s.io/customizers.edge.kcp.io created
@@ -78,41 +81,55 @@ apibinding.apis.kcp.io/edge.kcp.io created
 $ kubectl ws root:espw
 Current workspace is "root:espw".
 """
+SCHEDULER = """\
+$ farflung scheduler -v=2 --controller-name kubestellar-scheduler
+I0605 10:53:00.156100   29786 scheduler.go:212] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://192.168.1.13:6443/services/apiexport/jxch2kyb3c1h6bac/edge.kcp.io"
+I0605 10:53:00.157874   29786 scheduler.go:212] "Found APIExport view" exportName="scheduling.kcp.io" serverURL="https://192.168.1.13:6443/services/apiexport/root/scheduling.kcp.io"
+I0605 10:53:00.159242   29786 scheduler.go:212] "Found APIExport view" exportName="workload.kcp.io" serverURL="https://192.168.1.13:6443/services/apiexport/root/workload.kcp.io"
+I0605 10:53:00.261128   29786 controller.go:201] "starting controller" controller="kubestellar-scheduler"
+"""
 ALL_TO_ALL = r"""
 $ kubectl ws \~
 Current workspace is "kvdk2spgmbix".
 $ kubectl create -f config/samples/edgeplacement_all2all.yaml
 edgeplacement.edge.kcp.io/all2all created
-$ kubectl create -f config/samples/edgeplacement_dev.yaml
-edgeplacement.edge.kcp.io/dev created
-$ kubectl get edgeplacements
-NAME      AGE
-all2all   1s
-dev       1s
-$ kubectl get sps
-No resources found
-"""
-
-
-#: as the scheduler will make it
-SLICE = """
-$ kubectl create -f - <<EOF
+$ kubectl get sps all2all -oyaml
 apiVersion: edge.kcp.io/v1alpha1
-kind: SinglePlacementSlice
-metadata:
-  name: dev
-  ownerReferences:
-  - apiVersion: edge.kcp.io/v1alpha1
-    kind: EdgePlacement
-    name: dev
-    uid: $(kubectl get edgeplacement dev -o jsonpath={.metadata.uid})
 destinations:
+- cluster: 1yotsgod0d2p3xa5
+  locationName: prod
+  syncTargetName: prod
+  syncTargetUID: 13841ffd-33f2-4cf4-9114-6156f73aa5c8
 - cluster: 1yotsgod0d2p3xa5
   locationName: dev
   syncTargetName: dev
   syncTargetUID: ea5492ec-44af-4173-a4ca-9c5cd59afcb1
-EOF
-singleplacementslice.edge.kcp.io/dev created
+- cluster: 1yotsgod0d2p3xa5
+  locationName: default
+  syncTargetName: dev
+  syncTargetUID: ea5492ec-44af-4173-a4ca-9c5cd59afcb1
+- cluster: 1yotsgod0d2p3xa5
+  locationName: default
+  syncTargetName: prod
+  syncTargetUID: 13841ffd-33f2-4cf4-9114-6156f73aa5c8
+kind: SinglePlacementSlice
+metadata:
+  annotations:
+    kcp.io/cluster: kvdk2spgmbix
+  creationTimestamp: "2023-06-05T14:55:20Z"
+  generation: 1
+  name: all2all
+  ownerReferences:
+  - apiVersion: edge.kcp.io/v1alpha1
+    kind: EdgePlacement
+    name: all2all
+    uid: 31915018-6a25-4f01-943e-b8a0a0ed35ba
+  resourceVersion: "875"
+  uid: a2b8224d-5feb-40a1-adb2-67c07965f13b
+"""
+DEV = """\
+$ kubectl create -f config/samples/edgeplacement_dev.yaml
+edgeplacement.edge.kcp.io/dev created
 $ kubectl get sps dev -oyaml
 apiVersion: edge.kcp.io/v1alpha1
 destinations:
@@ -135,14 +152,55 @@ metadata:
   resourceVersion: "877"
   uid: c9c0c2fc-d721-4c73-9788-e10711bad23a
 """
+LISTED = """\
+$ kubectl get sps
+NAME      AGE
+all2all   6s
+dev       3s
+$ kubectl get edgeplacements
+NAME      AGE
+all2all   6s
+dev       3s
+$ kubectl get edgeplacement all2all -o yaml
+apiVersion: edge.kcp.io/v1alpha1
+kind: EdgePlacement
+metadata:
+  annotations:
+    kcp.io/cluster: kvdk2spgmbix
+  creationTimestamp: "2026-11-15T19:58:17Z"
+  generation: 1
+  name: all2all
+  resourceVersion: "891"
+  uid: 12240fab-88bd-4614-b723-d49eabf02d5a
+spec:
+  locationSelectors:
+  - {}
+  namespaceSelector: {}
+  nonNamespacedObjects:
+  - apiGroup: apis.kcp.io
+    resourceNames:
+    - kubernetes
+    resources:
+    - apibindings
+status:
+  conditions:
+  - lastTransitionTime: "2026-11-15T19:58:17Z"
+    reason: Resolved
+    status: "True"
+    type: Ready
+  matchingLocationCount: 3
+  specGeneration: 1
+"""
 
 
 def test_a_new_hub_has_the_provider_and_needs_the_rest(start: Callable[..., Session]) -> None:
-    start().type(AT_HOME + INVENTORY + ALL_TO_ALL + SLICE)
+    """The status of a placement is ours."""
+    start().type(AT_HOME + SCHEDULER + INVENTORY + ALL_TO_ALL + DEV + LISTED)
 
 
+@pytest.mark.slow
 def test_on_a_bare_hub_the_provider_is_made_by_hand(start: Callable[..., Session]) -> None:
-    start("--bare").type(provider("espw") + AT_HOME + INVENTORY + ALL_TO_ALL)
+    start("--bare").type(provider("espw") + AT_HOME + SCHEDULER + INVENTORY + ALL_TO_ALL + DEV)
 
 
 # --- the same, with another provider, and as it was said first ------------------------------------------------------
@@ -158,13 +216,55 @@ apibinding.apis.kcp.io/edge.kcp.io created
 $ kubectl ws root:edge
 Current workspace is "root:edge".
 """
+EDGE_SCHEDULER = """\
+$ farflung scheduler --kcp-kubeconfig=$KUBECONFIG -v 2
+I0327 17:14:42.222112   51241 scheduler.go:243] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://192.168.1.54:6443/services/apiexport/291lkbsqq181xfng/edge.kcp.io"
+I0327 17:14:42.225075   51241 scheduler.go:243] "Found APIExport view" exportName="scheduling.kcp.io" serverURL="https://192.168.1.54:6443/services/apiexport/root/scheduling.kcp.io"
+I0327 17:14:42.226954   51241 scheduler.go:243] "Found APIExport view" exportName="workload.kcp.io" serverURL="https://192.168.1.54:6443/services/apiexport/root/workload.kcp.io"
+I0327 17:14:42.528573   51241 controller.go:201] "starting controller" controller="edge-scheduler"
+"""
 TEST_1 = """
 $ kubectl ws ~
 Current workspace is "kvdk2spgmbix".
 $ kubectl create -f config/samples/edgeplacement_test-1.yaml
 edgeplacement.edge.kcp.io/test-1 created
-$ kubectl create -f config/samples/edgeplacement_dev.yaml
-edgeplacement.edge.kcp.io/dev created
+"""
+TEST_1_RESOLVED = """\
+$ kubectl get sps test-1 -oyaml
+apiVersion: edge.kcp.io/v1alpha1
+destinations:
+- cluster: f3il38atqno12hfd
+  locationName: prod
+  syncTargetName: prod
+  syncTargetUID: 8c0a7003-ad18-4bf0-90a0-b1d74cda2437
+- cluster: f3il38atqno12hfd
+  locationName: dev
+  syncTargetName: dev
+  syncTargetUID: dc490a42-e8f1-4930-a142-6c0ba8fd39d5
+- cluster: f3il38atqno12hfd
+  locationName: default
+  syncTargetName: prod
+  syncTargetUID: 8c0a7003-ad18-4bf0-90a0-b1d74cda2437
+- cluster: f3il38atqno12hfd
+  locationName: default
+  syncTargetName: dev
+  syncTargetUID: dc490a42-e8f1-4930-a142-6c0ba8fd39d5
+kind: SinglePlacementSlice
+metadata:
+  annotations:
+    kcp.io/cluster: kvdk2spgmbix
+  creationTimestamp: "2023-03-27T21:37:29Z"
+  generation: 1
+  name: test-1
+  ownerReferences:
+  - apiVersion: edge.kcp.io/v1alpha1
+    kind: EdgePlacement
+    name: test-1
+    uid: 0c68724e-6d11-4cff-bd0a-8fa32c86caa9
+  resourceVersion: "877"
+  uid: 45ec86d7-bdf8-4c2d-bc02-087073a1ac17
+"""
+PLACED = """\
 $ kubectl get edgeplacements
 NAME     AGE
 dev      1s
@@ -184,14 +284,14 @@ def manifests_for(provider: str, clone: Path) -> None:
 def test_the_provider_may_be_any_workspace(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start("--bare", root_directory="kcp/.kcp")
     manifests_for("root:edge", tmp_path)
-    walk = provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + INVENTORY + TEST_1
-    session.type(FROM_ANOTHER_TERMINAL + walk)
+    before = provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + EDGE_SCHEDULER + INVENTORY
+    session.type(FROM_ANOTHER_TERMINAL + before + TEST_1 + TEST_1_RESOLVED + DEV + PLACED)
 
 
 def test_two_providers_do_not_get_in_each_others_way(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start()
     manifests_for("root:edge", tmp_path)
-    session.type(provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + TEST_1)
+    session.type(provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + EDGE_SCHEDULER + TEST_1)
     elsewhere = """\
 $ kubectl ws root
 Current workspace is "root".
@@ -224,9 +324,30 @@ edgeplacement.edge.kcp.io/test-placement-1 created
 $ kubectl ws root
 Current workspace is "root".
 """
+OBSERVED = """\
+$ farflung scheduler --log-only
+I0120 16:32:14.882891   48037 main.go:127] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://192.168.58.123:6443/services/apiexport/root/edge.kcp.io"
+I0120 16:32:14.889551   48037 main.go:84] "Observed add" obj=…
+^C
+"""
+#: LocationWorkspaceSelector was in Spec then, and Upsync was not
+OBJECT = """\
+&{TypeMeta:{Kind:EdgePlacement APIVersion:edge.kcp.io/v1alpha1} \
+ObjectMeta:{Name:test-placement-1 GenerateName: Namespace: SelfLink: UID:69f046bc-1868-42b1-9c66-9c4100fe82fa \
+ResourceVersion:703 Generation:1 CreationTimestamp:2023-01-20 16:31:13 -0500 EST DeletionTimestamp:<nil> \
+DeletionGracePeriodSeconds:<nil> Labels:map[] Annotations:map[kcp.io/cluster:kvdk2spgmbix] OwnerReferences:[] \
+Finalizers:[] ZZZ_DeprecatedClusterName: ManagedFields:[{Manager:kubectl-create Operation:Update \
+APIVersion:edge.kcp.io/v1alpha1 Time:2023-01-20 16:31:13 -0500 EST FieldsType:FieldsV1 \
+FieldsV1:{"f:spec":{".":{},"f:locationSelectors":{}}} Subresource:}]} \
+Spec:{LocationSelectors:[{MatchLabels:map[] MatchExpressions:[]}] \
+NamespaceSelector:{MatchLabels:map[] MatchExpressions:[]} NonNamespacedObjects:[] Upsync:[]} \
+Status:{SpecGeneration:0 MatchingLocationCount:0}}"""
+GO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \w+")
 
 
 def test_root_may_be_the_provider(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start("--bare")
     manifests_for("root", tmp_path)
-    session.type(ROOT_PROVIDES)
+    session.type(ROOT_PROVIDES + OBSERVED)
+    observed = session.terminals[0].log().splitlines()[-1].partition("obj=")[2]
+    assert GO_TIME.sub("TIME", comparable_log(observed)) == GO_TIME.sub("TIME", comparable_log(OBJECT))

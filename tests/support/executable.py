@@ -92,6 +92,18 @@ class Directory:
         )
         return ended.returncode, ended.stdout
 
+    def start(self, command: str, log: Path) -> subprocess.Popen[bytes]:
+        """One command in a terminal of its own, which has what was exported so far."""
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                ["bash", "-c", f"source {shlex.quote(str(self._state))}\nexec {command}"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.path,
+                env=self.environment,
+            )
+
 
 class Terminal:
     """A hub in the foreground of a terminal of its own."""

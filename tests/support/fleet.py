@@ -84,7 +84,7 @@ class Fleet:
         self.manager = Manager(log)
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         edge, scheduling, workload = [
-            await find_view(client, name, self.outside, log)
+            (await find_view(client, name, self.outside, log)).url
             for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
         ]
         if scheduler:

@@ -1,13 +1,19 @@
 """Sessions at a terminal, typed again: `$ command` lines, each followed by what it prints.
 
 A command with `<<EOF` goes on to the line `EOF`.  What is different at every run does not count: ids of workspaces and
-objects, times and ages, addresses, and the widths of columns that follow from them.
+objects, times and ages, addresses, and the widths of columns that follow from them; nor does the order of destinations.
+
+A command of ours that goes on until ^C has a terminal of its own.  What follows it is the log that it is waited for:
+`...` are any lines, `…` is anything within one, and where in the code a line comes from does not count.  If the last
+line is `^C`, it is ended then, else when the session ends; always in good order, and without an error in its log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from executable import Directory
-from hub_process import PATIENCE, HubProcess
+from hub_process import PATIENCE, HubProcess, eventually
 
 CONTINUED = re.compile(r"<<(\w+)")
 VOLATILE = [
@@ -28,6 +34,11 @@ VOLATILE = [
     (re.compile(r"(?<=\s)(\d+[smhd])+$", re.MULTILINE), "AGE"),
     (re.compile(r" {2,}"), "  "),
 ]
+DESTINATION = r"(?: *- cluster: .*\n(?: +\w+: .*\n){3})"
+DESTINATIONS = re.compile(rf"^{DESTINATION}{{2,}}", re.MULTILINE)
+ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.]+:\d+\]", re.MULTILINE)
+NUMBERS = re.compile(r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=ResourceVersion:)\d+")
+FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|controllers)\b")
 
 
 class Step(NamedTuple):
@@ -58,7 +69,52 @@ def steps(transcript: str) -> Iterator[Step]:
 def comparable(printed: str) -> str:
     for volatile, placeholder in VOLATILE:
         printed = volatile.sub(placeholder, printed)
-    return printed.strip()
+    return DESTINATIONS.sub(_sorted, f"{printed}\n").strip()
+
+
+def _sorted(found: re.Match[str]) -> str:
+    return "".join(sorted(re.findall(DESTINATION, found[0])))
+
+
+def comparable_log(printed: str) -> str:
+    return comparable(NUMBERS.sub("NUMBER", ORIGIN.sub(r"\1]", printed)))
+
+
+def shows(printed: str, expected: str) -> bool:
+    """Whether a log begins as expected."""
+    lines = comparable_log(expected).splitlines()
+    pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line).replace("…", ".*") + r"\n" for line in lines)
+    return re.match(pattern, f"{comparable_log(printed)}\n") is not None
+
+
+class Terminal:
+    """One of our commands that go on until ^C."""
+
+    def __init__(self, command: str, directory: Directory, log: Path) -> None:
+        self._command = command
+        self._log = log
+        self.process = directory.start(command, log)
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, expected: str) -> None:
+        with contextlib.suppress(AssertionError):  # what it logged tells more
+            eventually(lambda: shows(self.log(), expected) or self.process.poll() is not None)
+        assert shows(self.log(), expected), f"$ {self._command}\n{self.log()}instead of\n{expected}"
+
+    def interrupt(self) -> None:
+        """^C.  It had nothing to complain about, and ends in good order."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(timeout=PATIENCE) == 0, self.log()
+        lines = comparable_log(self.log()).splitlines()
+        assert [line for line in lines if not line.startswith("I] ")] == []
+        if "--log-only" not in self._command:
+            assert lines[-1].startswith('I] "shutting down controller" controller='), lines[-1]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=PATIENCE)
 
 
 class Session:
@@ -72,12 +128,41 @@ class Session:
         directory.environment |= {
             "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "KUBECONFIG": str(hub.kubeconfig),
+            "HUB": f"https://{hub.address.netloc}",
         }
+        self.terminals: list[Terminal] = []
 
     def type(self, transcript: str) -> None:
         """Every command succeeds and prints what the transcript shows, and no complaint."""
         for step in steps(transcript):
-            self._type(step)
+            if FOREGROUND.match(step.command):
+                self._run(step)
+            else:
+                self._type(step)
+
+    def _run(self, step: Step) -> None:
+        log = self._directory.path / f"terminal-{len(self.terminals)}.log"
+        terminal = Terminal(step.command, self._directory, log)
+        self.terminals.append(terminal)
+        terminal.wait_for(step.output.removesuffix("^C"))
+        if step.output.endswith("^C"):
+            terminal.interrupt()
+
+    def interrupt(self) -> None:
+        """^C in all terminals that something runs in."""
+        for terminal in self.terminals:
+            if terminal.process.poll() is None:
+                terminal.interrupt()
+
+    def kill(self) -> None:
+        for terminal in self.terminals:
+            terminal.kill()
+
+    def run(self, command: str) -> str:
+        """What it prints.  It succeeds."""
+        code, printed = self._directory.run(command)
+        assert code == 0, f"$ {command}\n{printed}[exit {code}]"
+        return printed
 
     def _type(self, step: Step) -> None:
         """What the hub counts in its own time is looked at until it is right, as people do it."""

@@ -183,20 +183,17 @@ async def _control(settings: Settings, servers: Servers, outside: Surroundings, 
     manager = Manager(log)
     ready = {"informers": lambda: manager.synced}
     async with served(settings.bind_address, ready, manager.registry()):
-        edge_view = await find_view(servers.provider, EDGE, outside, log)
+        edge = await find_view(servers.provider, EDGE, outside, log)
         if settings.log_only:
-            await observe(servers.provider.view(edge_view), outside, log)
+            await observe(servers.provider.view(edge.url), outside, log)
             return
-        scheduling_view = await find_view(servers.root, SCHEDULING, outside, log)
-        workload_view = await find_view(servers.root, WORKLOAD, outside, log)
-        if SCHEDULER in settings.what:
-            scheduler = SchedulerSetting(
-                servers.provider, servers.root, edge_view, scheduling_view, workload_view, _now
-            )
+        locations = await find_view(servers.root, SCHEDULING, outside, log) if SCHEDULER in settings.what else None
+        targets = await find_view(servers.root, WORKLOAD, outside, log)
+        if locations is not None:
+            scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations.url, targets.url, _now)
             EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers).join(manager)
         if MAILBOXES in settings.what:
-            mailboxes = MailboxSetting(
-                servers.provider, servers.root, settings.provider or PROVIDER, edge_view, workload_view
-            )
+            provider = settings.provider or edge.path or PROVIDER
+            mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets.url)
             MailboxController(mailboxes, outside, log, workers=settings.workers).join(manager)
         await manager.run()

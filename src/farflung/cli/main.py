@@ -132,6 +132,13 @@ def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorate
 
 
+class Level(click.types.IntParamType):
+    """A number; also `-v=2`, as Go's programs are told it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return super().convert(value.removeprefix("=") if isinstance(value, str) else value, param, ctx)
+
+
 def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What every controller has to be told."""
     options = (
@@ -163,8 +170,10 @@ def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Calla
         click.option("--leader-elect", is_flag=True, help="Work only while no other process of this kind does."),
         click.option(
             "-v",
+            "--v",
             "--verbosity",
-            type=int,
+            "verbosity",
+            type=Level(),
             default=verbosity,
             show_default=True,
             metavar="LEVEL",

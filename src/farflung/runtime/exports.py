@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
@@ -14,13 +14,20 @@ from farflung.machinery.errors import Obj
 API_EXPORTS: Final = Collection("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
 PAUSE: Final = 2.0  #: seconds between two looks
 URLS_READY: Final = "VirtualWorkspaceURLsReady"
+PATH: Final = "kcp.io/path"
 
 
-async def find_view(client: Client, name: str, outside: Surroundings, log: Logger, *, v: int = 0) -> str:
-    """Its URL, as soon as there is one.  `client`: of the workspace that has the export; `v`: how much this matters."""
+class View(NamedTuple):
+    url: str
+    path: str  #: of the workspace that has the export
+
+
+async def find_view(client: Client, name: str, outside: Surroundings, log: Logger, *, v: int = 0) -> View:
+    """As soon as there is one.  `client`: of the workspace that has the export; `v`: how much this matters."""
     log = log.bind(exportName=name)
     told = ""
     while True:
+        export: Obj = {}
         try:
             export = await client.get(API_EXPORTS, name)
             url, missing = url_of(export)
@@ -31,11 +38,16 @@ async def find_view(client: Client, name: str, outside: Surroundings, log: Logge
             log.error(error, missing)
         if url:
             log.info("Found APIExport view", v=v, serverURL=url)
-            return url
+            return View(url, path_of(export))
         if missing != told:
             log.info(missing, v=v)
         told = missing
         await outside.sleep(PAUSE * (0.5 + outside.random()))
+
+
+def path_of(export: Obj) -> str:
+    metadata = export.get("metadata") or {}
+    return str((metadata.get("annotations") or {}).get(PATH, ""))
 
 
 def url_of(export: Obj) -> tuple[str, str]:

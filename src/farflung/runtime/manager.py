@@ -22,8 +22,11 @@ class Manager:
         self._log = log
         self._informers: list[Informer[Any]] = []
         self._controllers: list[Controller[Any]] = []
+        self._told_from = 3
 
-    def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]]) -> None:
+    def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]], *, told_from: int = 3) -> None:
+        """`told_from`: the verbosity from which on the log says that the informers are ready."""
+        self._told_from = min(self._told_from, told_from)
         self._controllers.append(controller)
         self._informers += informers
 
@@ -33,7 +36,7 @@ class Manager:
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
-            self._log.info("Informers synced", v=1)
+            self._log.info("Informers synced", v=self._told_from)
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 

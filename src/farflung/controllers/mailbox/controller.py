@@ -80,7 +80,7 @@ class MailboxController:
         self._configs.subscribe(self._adding(self._mailboxes.on_config))
 
     def join(self, manager: Manager) -> None:
-        manager.add(self.controller, [self._targets, self._workspaces, self._bindings, self._configs])
+        manager.add(self.controller, [self._targets, self._workspaces, self._bindings, self._configs], told_from=1)
 
     def _adding(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
         def listener(change: Change[T]) -> None:
