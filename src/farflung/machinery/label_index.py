@@ -10,7 +10,7 @@ belong to the caller, who may change them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyroaring import BitMap
 
@@ -136,6 +136,9 @@ def _united(parts: Iterable[BitMap]) -> BitMap:
     return BitMap.union(*found) if found else _NONE
 
 
+Places: TypeAlias = tuple[tuple[str, str | None], ...]  #: labels and values; None: any value
+
+
 class _Filed:
     """One selector, however many have it."""
 
@@ -144,7 +147,7 @@ class _Filed:
     def __init__(self, selector: LabelSelector) -> None:
         self.selector = selector
         self.ids = BitMap()
-        self.places: tuple[tuple[str, str | None], ...] = ()  #: (label, value, or None for any); () if it wants none
+        self.places: Places = ()
         self.alone = False  #: a label that fits its place is all that it wants
 
 
@@ -226,7 +229,7 @@ class SelectorIndex:
             else:
                 self._by_label.setdefault(key, {}).setdefault(value, set()).add(filed)
 
-    def _crowd(self, places: tuple[tuple[str, str | None], ...]) -> int:
+    def _crowd(self, places: Places) -> int:
         """How many selectors are there already; those under any value of a label meet more labels, and count more."""
         crowd = 0
         for key, value in places:
@@ -253,7 +256,7 @@ class SelectorIndex:
                 del self._by_label[key]
 
 
-def _places(key: str, wanted: Wanted) -> tuple[tuple[str, str | None], ...]:
+def _places(key: str, wanted: Wanted) -> Places:
     if wanted.among is None:
         return ((key, None),)
     return tuple([(key, value) for value in sorted(wanted.among)])

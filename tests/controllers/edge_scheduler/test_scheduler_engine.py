@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from farflung.controllers.edge_scheduler.engine import FEW, Engine
 from farflung.controllers.edge_scheduler.fitness import UNSCHEDULABLE, is_reluctant, refusal
@@ -27,7 +27,7 @@ from farflung.controllers.edge_scheduler.values import (
 from farflung.controllers.edge_scheduler.where import compiled
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 
-CLUSTERS = st.sampled_from(["imw-1", "imw-2"])
+CLUSTERS = st.sampled_from(["imw-1", "imw-1", "imw-1", "imw-2"])
 LABELS = st.dictionaries(st.sampled_from(["env", "region"]), st.sampled_from(["a", "b", "c"]))
 SELECTORS = st.sampled_from(
     [EVERYTHING, *map(parse_labels, ("env=a", "env in (a,b)", "env!=a", "region", "!region", "env=a,region=b"))]
@@ -99,6 +99,19 @@ class Histories(RuleBasedStateMachine):
         self.previous: dict[Key, frozenset[Destination]] = {}
         self.resolved: dict[Key, Resolution] = {}
 
+    @initialize()
+    def begin(self) -> None:
+        """With something of everything, so that most changes mean something."""
+        for name, instances in (("l1", "env=a"), ("l2", "region"), ("l3", "")):
+            self.put_location(Key("imw-1", name), {"env": "a", "region": name}, parse_labels(instances), ())
+        for name in ("t1", "t2"):
+            self.put_target(Key("imw-1", name), "u1", {"env": "a", "region": "a"}, ())
+        self.put_location(Key("imw-2", "l4"), {"env": "a"}, EVERYTHING, ())
+        where = compiled("target.metadata.labels['env'] == 'a'")
+        self.put_placement(Placement(Key("wmw", "p1"), selectors=(EVERYTHING,)))
+        self.put_placement(Placement(Key("wmw", "p2"), selectors=(EVERYTHING,), number=2, spread_by=("region",)))
+        self.put_placement(Placement(Key("wmw", "p3"), selectors=(EVERYTHING,), where=where))
+
     def resolve(self, key: Key) -> Resolution:
         return self.engine.resolve(key, self.previous.get(key, frozenset()))
 
@@ -128,6 +141,24 @@ class Histories(RuleBasedStateMachine):
     def put_target(self, key: Key, uid: str, labels: dict[str, str], taints: Any) -> None:
         self.targets[key] = target(key, uid, labels, taints)
         self.expect(self.engine.put_target(self.targets[key]))
+
+    @rule(data=st.data(), labels=LABELS)
+    def relabel_target(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        if self.targets:
+            before = self.targets[data.draw(st.sampled_from(sorted(self.targets)))]
+            self.put_target(before.key, before.uid, labels, before.taints)
+
+    @rule(data=st.data(), labels=LABELS)
+    def relabel_location(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        if self.locations:
+            before = self.locations[data.draw(st.sampled_from(sorted(self.locations)))]
+            self.put_location(before.key, labels, before.instances, before.taints)
+
+    @rule(data=st.data(), taints=TAINTS)
+    def taint_location(self, data: st.DataObject, taints: tuple[Taint, ...]) -> None:
+        if self.locations:
+            before = self.locations[data.draw(st.sampled_from(sorted(self.locations)))]
+            self.put_location(before.key, dict(before.labels), before.instances, taints)
 
     @rule(placement=PLACEMENTS)
     def put_placement(self, placement: Placement) -> None:
@@ -171,6 +202,7 @@ class Histories(RuleBasedStateMachine):
             assert found.matching == len(matching)
             if placement.number is None:
                 assert list(found.destinations) == expected
+                assert found.chosen == sum(map(bool, usable.values()))
             else:
                 chosen = {Key(one.cluster, one.location) for one in found.destinations}
                 assert list(found.destinations) == sorted(pair for key in chosen for pair in usable[key])
@@ -228,7 +260,12 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestHistories.settings = settings(
+    max_examples=100,
+    stateful_step_count=30,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
 
 
 # --- one by one -----------------------------------------------------------------------------------
