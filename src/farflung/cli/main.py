@@ -136,7 +136,8 @@ class Level(click.types.IntParamType):
     """A number; also `-v=2`, as Go's programs are told it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return super().convert(value.removeprefix("=") if isinstance(value, str) else value, param, ctx)
+        told: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(told, param, ctx)
 
 
 def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
