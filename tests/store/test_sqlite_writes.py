@@ -181,3 +181,23 @@ async def test_whoever_asks_for_the_past_while_the_store_closes_gets_an_answer(t
         assert isinstance(question.exception(), Unavailable) or len(question.result().entries) == 49
     with pytest.raises(Unavailable):
         await store.changes(MAPS, since=1, until=50)
+
+
+async def test_who_waits_until_all_is_settled_sees_what_was_under_way_and_no_more(store: SqliteStore) -> None:
+    await store.settled()
+    writing = [asyncio.create_task(store.put(key(name), b"1", expect=ABSENT)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    await store.settled()
+    assert [entry.key for entry in store.list(MAPS).entries] == [key("a"), key("b")]
+    await asyncio.gather(*writing)
+
+
+async def test_who_waits_until_all_is_settled_waits_for_no_write_that_failed(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    with full_disk(tmp_path):
+        writing = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
+        await asyncio.sleep(0)
+        await store.settled()
+        await asyncio.wait([writing])
+        assert isinstance(writing.exception(), Unavailable)

@@ -168,5 +168,8 @@ class Store(Protocol):
     async def compact(self, before: Revision) -> None:
         """Forget history: `before` becomes the oldest revision, if it is not older than that already."""
 
+    async def settled(self) -> None:
+        """Until every write that is under way now has happened, or has failed."""
+
     async def close(self) -> None:
         """Finish the writes under way; every later one is Unavailable."""

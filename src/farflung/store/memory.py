@@ -155,6 +155,9 @@ class MemoryStore:
             self._log = [change for change in self._log if change.revision > before]
             self._marks.forget(before)
 
+    async def settled(self) -> None:
+        """Nothing is ever under way."""
+
     async def close(self) -> None:
         self._closed = True
         self._fanout.close()

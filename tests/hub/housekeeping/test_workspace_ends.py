@@ -13,10 +13,10 @@ from tenancy_harness import ADMIN, LocalTenancy, housekeeping
 from farflung.hub import objects
 from farflung.hub.workspaces.clearance import clearance
 from farflung.hub.workspaces.home import Homes
-from farflung.hub.workspaces.paths import logical_cluster_key, workspace_key
+from farflung.hub.workspaces.paths import LOGICAL_CLUSTERS, logical_cluster_key, workspace_key
 from farflung.hub.workspaces.writing import WORKSPACE_TYPE, kind, rewritten
 from farflung.machinery.errors import Obj
-from farflung.store.base import Entry, Revision, Store
+from farflung.store.base import ABSENT, Entry, Revision, Store
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite import SqliteStore
 
@@ -377,3 +377,62 @@ async def test_namespaces_go_before_what_is_in_them() -> None:
         await part.work.finished()
     assert gone[0] == f"/core/namespaces/{cluster}/default"
     assert len(gone) >= 3
+
+
+class Crowded(SqliteStore):
+    """Somebody always writes into a cluster just as its LogicalCluster goes: it is there when they look."""
+
+    written: list[asyncio.Task[Entry]]
+    turns: int  #: of the loop that they take
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        deletion = asyncio.ensure_future(super().delete(key, expect=expect))
+        if key.startswith(LOGICAL_CLUSTERS):
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
+        if key.startswith(LOGICAL_CLUSTERS) and self.get(key) is not None:
+            late = f"/rbac.authorization.k8s.io/clusterroles/{objects.cluster_in(key)}/late"
+            value = rewritten({"apiVersion": "v1", "kind": "ClusterRole", "metadata": {"name": "late", "uid": "u"}})
+            self.written.append(asyncio.create_task(self.put(late, value, expect=ABSENT)))
+        return await deletion
+
+
+async def test_what_is_written_while_a_logical_cluster_goes_goes_too(tmp_path: Path) -> None:
+    store = await Crowded.open(tmp_path / "store.db", stamp=objects.stamp)
+    assert isinstance(store, Crowded)
+    store.written = []
+    local = await LocalTenancy(store).furnish()
+    before = local.stored()
+    async with housekeeping(local) as part:
+        for number in range(24):
+            store.turns = 1 + number % 6
+            await universal(local, "root", f"w{number}")
+            await local.delete("root", f"w{number}")
+            await part.work.finished()
+            await asyncio.gather(*store.written)
+            await part.work.finished()
+            assert local.stored() == before
+    assert store.written
+    await store.close()
+
+
+async def test_a_home_that_is_asked_for_while_it_goes_is_whole_or_not_there(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
+    local = await LocalTenancy(store).furnish()
+    homes = Homes(store, local.tenancy)
+    async with housekeeping(local) as part:
+        cluster = str((await homes.workspace(ADMIN))["spec"]["cluster"])
+        whole = local.keys(cluster)
+        for yielding in range(20):
+            for key in [key for key in whole if store.get(key) is None]:
+                raise AssertionError(f"{key} is missing after {yielding} turns")
+            entry = store.get(logical_cluster_key(cluster))
+            assert entry is not None
+            await store.delete(entry.key, expect=entry.revision)
+            for _ in range(yielding):
+                await asyncio.sleep(0)
+            await homes.workspace(ADMIN)
+            await part.work.finished()
+            assert local.keys(cluster) in (whole, [])
+            await homes.workspace(ADMIN)
+    await store.close()

@@ -37,6 +37,7 @@ from farflung.store.keys import resource_prefix
 HASH: Final = re.compile(f"[0-9a-z]{{1,{NAME_LENGTH}}}", re.ASCII)
 WORKERS: Final = 32  #: removals share commits
 TOGETHER: Final = 512  #: writes at a time
+ROUNDS: Final = 2  #: writes of one request that follow each other
 AGAIN: Final = 0.05  #: seconds before a cluster is looked at again in which something went that held it
 
 
@@ -283,14 +284,28 @@ class Workspaces:
         await self._write(entry, logical_cluster)
 
     async def _sweep(self, cluster: str) -> None:
-        """Nobody can reach it: whatever is there goes, also what came at the last moment."""
-        while found := sorted(content(self._store, cluster), key=lambda part: rank(part[0])):
-            await self._delete([entry for _, entries in found for entry in entries])
+        """Nobody can reach it: whatever is there goes, also what came at the last moment.  A home that was made again
+        meanwhile may lack some of it, and goes as well."""
+        while await self._sweep_once(cluster):
+            pass
+        if self._tenancy.clusters.exists(cluster):
+            self.work.add(cluster)
+            return
         self._abandoned.discard(cluster)
         self._let_go(cluster)
         owner = self._owners.pop(cluster, "")
         if owner:
             self.work.add(owner)
+
+    async def _sweep_once(self, cluster: str) -> bool:
+        """Whether there was anything.  A write that was begun while there was a LogicalCluster may be under way, and
+        may be the first of two."""
+        for _ in range(ROUNDS):
+            if found := sorted(content(self._store, cluster), key=lambda part: rank(part[0])):
+                await self._delete([entry for _, entries in found for entry in entries])
+                return True
+            await self._store.settled()
+        return any(True for _ in content(self._store, cluster))
 
 
 def may_go(cluster: str) -> bool:

@@ -146,6 +146,14 @@ class SqliteStore:
             raise Conflict(key, expect, actual)
         return entry
 
+    async def settled(self) -> None:
+        """Writes are committed in their order: the last one is done after all others."""
+        for write in reversed(self._under_way.values()):
+            done = self._loop.create_future()
+            write.waiting.append(done)
+            await done
+            return
+
     def _write(self, change: Change) -> asyncio.Future[None]:
         """Take the next revision.  Nothing may be awaited between the check and this."""
         self._numbered = change.revision
