@@ -327,7 +327,8 @@ class Engine:
         if location.instances is not None:
             inventory = self._inventories[location.key.cluster]
             targets = [self._targets[target] for target in inventory.targets.select(location.instances)]
-            targets.sort(key=lambda target: target.key.name)
+            if len(targets) > 1:
+                targets.sort(key=attrgetter("key.name"))
         pairs = self._pairs[number] = Pairs(location, tuple(targets))
         _mark(self._tainted, number, pairs.tainted)
         _mark(self._vacant, number, not targets)
