@@ -46,6 +46,12 @@ class Topic:
     representation: Representation
     include: str  #: what the rows of a Table carry
 
+    @property
+    def place(self) -> str | Changed:
+        """By what changes of it all that is told may become wrong: of its view, or of the kind in its cluster."""
+        resource = self.selection.resource
+        return self.selection.view or (objects.cluster_in(self.prefix), resource.group, resource.plural)
+
 
 class Watches:
     """All audiences of a hub."""
@@ -54,6 +60,7 @@ class Watches:
         self._store = store
         self._longest = longest  #: seconds a watch lasts when the client does not say
         self._audiences: dict[Topic, Audience] = {}
+        self._places: dict[str | Changed, dict[Audience, None]] = {}
         self.count = 0
 
     async def open(self, call: Call) -> Stream:
@@ -84,24 +91,28 @@ class Watches:
         audience = self._audiences.get(topic)
         if audience is None:
             audience = self._audiences[topic] = Audience(self, topic, call, self._store)
+            self._places.setdefault(topic.place, {})[audience] = None
         return audience
 
     def forget(self, audience: Audience) -> None:
         del self._audiences[audience.topic]
+        beside = self._places[audience.topic.place]
+        del beside[audience]
+        if not beside:
+            del self._places[audience.topic.place]
 
     def end(self, changed: Iterable[Changed]) -> None:
         """These resources are not what they were: whoever watches them is to begin again."""
-        prefixes = tuple(f"/{group}/{plural}/{cluster}/" for cluster, group, plural in changed)
-        for audience in [one for one in self._audiences.values() if one.topic.prefix.startswith(prefixes)]:
-            audience.end()
+        for place in changed:
+            for audience in tuple(self._places.get(place, ())):
+                audience.end()
 
     def expire(self, view: str, places: Collection[tuple[str, str]] | None) -> None:
         """Of all kinds in a view, or of these, other objects are in sight now: whoever watches them is to list anew."""
         error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
-        for audience in tuple(self._audiences.values()):
-            selection = audience.topic.selection
-            place = (selection.resource.group, selection.resource.plural)
-            if selection.view == view and (places is None or place in places):
+        for audience in tuple(self._places.get(view, ())):
+            resource = audience.topic.selection.resource
+            if places is None or (resource.group, resource.plural) in places:
                 audience.expire(error)
 
     async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:

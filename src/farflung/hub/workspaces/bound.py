@@ -19,7 +19,7 @@ from farflung.hub import objects
 from farflung.hub.kinds import NEVER, Kind
 from farflung.hub.objects import cluster_in
 from farflung.hub.request import Target
-from farflung.hub.served import Definitions, Kinds
+from farflung.hub.served import Kinds
 from farflung.hub.workspaces.bindings import BINDINGS, EXPORT_VALID, Reference
 from farflung.hub.workspaces.claims import Claim, claim_of
 from farflung.hub.workspaces.definitions import BoundDefinition, Form
@@ -160,6 +160,13 @@ def copy_key(identity: str, uid: str) -> str:
     return f"{COPIES}{identity}/{uid}"
 
 
+def is_another(before: BoundDefinition | None, after: BoundDefinition | None) -> bool:
+    """Whether whoever listens to a resource must listen anew: that no more can be created does not matter to them."""
+    if before is None or after is None:
+        return before is not after
+    return before.identity != after.identity or not before.says_the_same(after)
+
+
 class _Copy(NamedTuple):
     identity: str
     resource: str  #: `widgets.ex.test`
@@ -177,7 +184,7 @@ class BoundApis:
         self._lost: dict[str, set[str]] = {}  #: name of an export → the bindings that miss it
         #: group, plural, identity → how it was bound last
         self._identified: dict[tuple[str, str, str], tuple[BoundResource, Export]] = {}
-        self._served: dict[str, Definitions] = {}
+        self._served: dict[str, tuple[BoundDefinition, ...]] = {}
         self._copies: dict[tuple[str, str], _Copy] = {}  #: identity, uid → of which resource the schema is
         self._uids: dict[_Copy, set[str]] = {}  #: a resource of an export → its schemas, of all times
         self._compiled: WeakValueDictionary[tuple[str, str, Form, int], BoundDefinition] = WeakValueDictionary()
@@ -365,11 +372,10 @@ class BoundApis:
     def _serve(self, cluster: str) -> None:
         before = {(one.group, one.plural): one for one in self._served.get(cluster, ())}
         after = self._wanted(cluster)
-        places = before.keys() | after.keys()
-        changed = [place for place in places if before.get(place) is not after.get(place)]
-        if not changed:
+        if before == after:
             return
-        definitions: Definitions = tuple(after[place] for place in sorted(after))
+        changed = [place for place in before.keys() | after.keys() if is_another(before.get(place), after.get(place))]
+        definitions = tuple(after[place] for place in sorted(after))
         if definitions:
             self._served[cluster] = definitions
         else:

@@ -36,6 +36,7 @@ def natives() -> Mapping[tuple[str, str, str], Resource]:
 class BoundDefinition(Definition):
     def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
         """`identity`: under which objects are stored."""
+        self.identity = identity
         definition = as_definition(schema)
         resources = [dressed(one, identity, form) for one in custom.resources_of(definition)]
         super().__init__(definition, settled, resources)
