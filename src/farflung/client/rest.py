@@ -102,6 +102,12 @@ class Client:
     async def get(self, collection: Collection, name: str, namespace: str = "", subresource: str = "") -> Obj:
         return await self._object("GET", collection.path(namespace, name, subresource))
 
+    async def raw(self, path: str, *, accept: str = "application/json") -> bytes:
+        """What is at this path of the API, as it came."""
+        async with self.transport.open(self._request("GET", path, accept=accept)) as reply:
+            await _check(reply)
+            return await reply.read()
+
     async def list(self, collection: Collection, selection: Selection = EVERYTHING) -> list[Obj]:
         """All of them.  Raises Expired if that took longer than the server remembers."""
         found: list[Obj] = []
@@ -223,6 +229,7 @@ class Client:
         body: object = None,
         media: str = "application/json",
         patience: float = 60.0,
+        accept: str = "application/json",
     ) -> Request:
         said = dict(query or {})
         if self.manager and method in ("POST", "PUT", "PATCH"):
@@ -230,7 +237,7 @@ class Client:
         if self.rehearses and method != "GET":
             said |= REHEARSAL
         target = f"{self.prefix}{path}?{urlencode(said)}" if said else f"{self.prefix}{path}"
-        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        headers = {"Accept": accept, "User-Agent": USER_AGENT}
         data = b""
         if body is not None:
             headers["Content-Type"] = media
