@@ -17,13 +17,16 @@ log = logging.getLogger(__name__)
 
 GRACE: Final = 10.0  #: seconds that it gets to end in order
 SETTLED: Final = 60.0  #: seconds after which an end is no consequence of the start
+BACKOFF: Final = Backoff(first=0.5, longest=30.0, random=random.random)
 
 
 @contextlib.asynccontextmanager
-async def kept_running(name: str, command: Sequence[str]) -> AsyncIterator[None]:
+async def kept_running(
+    name: str, command: Sequence[str], *, backoff: Backoff = BACKOFF, grace: float = GRACE
+) -> AsyncIterator[None]:
     """It is started again whenever it ends, as long as the block lasts, and ended with it.  It gets a pipe as standard
     input that closes when this process is gone, however that happened."""
-    keeping = asyncio.create_task(_keep(name, command), name=name)
+    keeping = asyncio.create_task(_keep(name, command, backoff, grace), name=name)
     try:
         yield
     finally:
@@ -32,19 +35,21 @@ async def kept_running(name: str, command: Sequence[str]) -> AsyncIterator[None]
             await keeping
 
 
-async def _keep(name: str, command: Sequence[str]) -> None:
-    backoff = Backoff(first=0.5, longest=30.0, random=random.random)
+async def _keep(name: str, command: Sequence[str], backoff: Backoff, grace: float) -> None:
     failures = 0
     while True:
         began = time.monotonic()
-        code = await _once(command)
+        try:
+            ended = f"ended with exit code {await _once(command, grace)}"
+        except OSError as error:
+            ended = f"cannot be started: {(error.strerror or str(error)).lower()}"
         failures = 1 if time.monotonic() - began > SETTLED else failures + 1
         pause = backoff.delay(failures)
-        log.warning("%s ended with exit code %d; it is started again in %.1f s", name, code, pause)
+        log.warning("%s %s; it is started again in %.1f s", name, ended, pause)
         await asyncio.sleep(pause)
 
 
-async def _once(command: Sequence[str]) -> int:
+async def _once(command: Sequence[str], grace: float) -> int:
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -52,17 +57,19 @@ async def _once(command: Sequence[str]) -> int:
     )
     try:
         return await process.wait()
-    except asyncio.CancelledError:
-        await _end(process)
-        raise
+    finally:
+        await _end(process, grace)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
+    if process.returncode is not None:
+        return
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(GRACE):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
+    try:
+        async with asyncio.timeout(grace):
             await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -54,9 +54,11 @@ class Informer(Generic[T]):
         key, version = where(raw)
         self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
 
-    def forget(self, key: Key) -> None:
-        """What we deleted ourselves."""
-        self._tell(self.cache.forget(key))
+    def forget(self, key: Key, version: int | None = None) -> None:
+        """What we deleted ourselves.  `version`: as we knew it before; if something was heard of it since, that is
+        newer than what we did, or its end is still to be heard of."""
+        if version is None or self.cache.version(key) <= version:
+            self._tell(self.cache.forget(key))
 
     # --- what the reflector says ------------------------------------------------------------------
 
@@ -83,6 +85,11 @@ class Informer(Generic[T]):
         self._report(what, error)
 
     def _tell(self, change: Change[T] | None) -> None:
-        if change is not None:
-            for listener in self._listeners:
+        """A listener that fails keeps nobody else from hearing of it, nor of what comes after."""
+        if change is None:
+            return
+        for listener in self._listeners:
+            try:
                 listener(change)
+            except Exception as error:
+                self.trouble(f"cannot make use of {self.collection.plural} {change.key}", error)

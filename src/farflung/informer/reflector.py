@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from farflung.client.errors import ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
+from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Event, Selection
 from farflung.informer.cache import Key, Known
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
         key, version = where(raw)
         try:
             value: T | None = self._decode(bytes(raw))
-        except ValueError as error:  # msgspec's and orjson's errors are such
+        except NONSENSE as error:
             self._sink.trouble(f"cannot understand {self._collection.plural} {key}", error)
             value = self._sink.previous(key)
         if value is not None:
@@ -174,7 +174,7 @@ def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
     """The key of an object, and its resourceVersion."""
     try:
         metadata = _headed.decode(raw).metadata
-    except msgspec.MsgspecError as error:
+    except NONSENSE as error:
         raise Garbled(f"not an object: {error}") from None
     cluster = (metadata.annotations or {}).get(CLUSTER, "")
     return Key(cluster, metadata.namespace, metadata.name), metadata.resource_version
@@ -189,6 +189,6 @@ def number(version: str) -> int:
 def _told(raw: msgspec.Raw) -> ClientError:
     try:
         status = _status.decode(raw)
-    except msgspec.MsgspecError:
+    except NONSENSE:
         return Garbled("an ERROR event without a Status")
     return refused(status.code, {"reason": status.reason, "message": status.message})

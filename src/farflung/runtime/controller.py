@@ -64,6 +64,10 @@ class Controller(Generic[K]):
     async def _look_at(self, key: K, worker: int) -> None:
         try:
             again = await self._reconcile(key, worker)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            self._retry(key, error, None)
         except ClientError as error:
             self._retry(key, error, error.retry_after)
         except Exception as error:  # a mistake of ours about one key must not keep the others from being looked at
@@ -74,7 +78,7 @@ class Controller(Generic[K]):
             if again is not None:
                 self.queue.add_after(key, again)
 
-    def _retry(self, key: K, error: Exception, at_least: float | None) -> None:
+    def _retry(self, key: K, error: BaseException, at_least: float | None) -> None:
         self.tally.failures += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if isinstance(error, Conflict | AlreadyExists):
@@ -87,7 +91,13 @@ class Controller(Generic[K]):
         self.queue.add_after(key, max(self._backoff.delay(failures), at_least or 0.0))
 
 
-def _place(error: Exception) -> str:
+def _is_cancelled() -> bool:
+    """Whether somebody ended us, or something that we waited for was ended and said so in the wrong place."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _place(error: BaseException) -> str:
     """Where it happened.  Its text may quote what somebody wrote, so it is not shown."""
     trace = error.__traceback__
     if trace is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from farflung.client.errors import ClientError, NotFound
+import msgspec
+
+from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
@@ -28,35 +30,67 @@ async def find_view(client: Client, name: str, outside: Surroundings, log: Logge
     told = ""
     while True:
         export: Obj = {}
+        failure: ClientError | None = None
         try:
             export = await client.get(API_EXPORTS, name)
             url, missing = url_of(export)
         except NotFound:
             url, missing = "", "Pause because APIExport not found"
         except ClientError as error:
-            url, missing = "", "Pause because APIExport cannot be read"
-            log.error(error, missing)
+            url, missing, failure = "", str(error), error
         if url:
             log.info("Found APIExport view", v=v, serverURL=url)
             return View(url, path_of(export))
-        if missing != told:
+        if missing != told and failure is not None:
+            log.error(failure, "Pause because APIExport cannot be read")
+        elif missing != told:
             log.info(missing, v=v)
         told = missing
         await outside.sleep(PAUSE * (0.5 + outside.random()))
 
 
+class Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class Workspace(msgspec.Struct, frozen=True):
+    url: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    conditions: list[Condition] | None = None
+    virtual_workspaces: list[Workspace] | None = None
+
+
+class Export(msgspec.Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    status: Status | None = None
+
+
+def understood(export: Obj) -> Export:
+    """Raises Garbled."""
+    try:
+        return msgspec.convert(export, Export)
+    except msgspec.ValidationError as error:
+        raise Garbled(f"not an APIExport: {error}") from None
+
+
 def path_of(export: Obj) -> str:
-    metadata = export.get("metadata") or {}
-    return str((metadata.get("annotations") or {}).get(PATH, ""))
+    return (understood(export).metadata.annotations or {}).get(PATH, "")
 
 
 def url_of(export: Obj) -> tuple[str, str]:
     """(URL, empty) or (empty, why there is none)."""
-    status = export.get("status") or {}
-    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
-    urls = [one.get("url") for one in status.get("virtualWorkspaces") or ()]
+    status = understood(export).status or Status()
+    conditions = {one.type: one.status for one in status.conditions or ()}
+    urls = [one.url for one in status.virtual_workspaces or ()]
     if conditions.get(URLS_READY) != "True":
         return "", "Pause because APIExport not ready: APIExport virtual workspace URLs are not ready"
     if not urls or not urls[0]:
         return "", "Pause because APIExport not ready: APIExport does not have any virtual workspace URLs"
-    return str(urls[0]), ""
+    return urls[0], ""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 Checks = Mapping[str, Callable[[], bool]]
+
+GRACE: Final = 1.0  #: seconds for answers that are under way when it ends
 
 
 def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
@@ -19,7 +22,7 @@ def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
         return web.Response(text="ok")
 
     async def ready(_: web.Request) -> web.Response:
-        lines = [f"[{'+' if check() else '-'}]{name}" for name, check in checks.items()]
+        lines = [f"[{'+' if _holds(check) else '-'}]{name}" for name, check in checks.items()]
         good = all(line.startswith("[+]") for line in lines)
         return web.Response(text="\n".join([*lines, "ok" if good else "not ready", ""]), status=200 if good else 503)
 
@@ -38,17 +41,32 @@ def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
     return app
 
 
+def _holds(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except Exception:  # whatever is wrong with it, it is not ready
+        return False
+
+
+def parts_of(address: str) -> tuple[str | None, int]:
+    """Host and port; no host: every address.  Raises OSError with a sentence."""
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise OSError(f"{address!r} is not an address of the form host:port")
+    return host.removeprefix("[").removesuffix("]") or None, int(port)
+
+
 @asynccontextmanager
 async def served(address: str, checks: Checks, registry: CollectorRegistry) -> AsyncIterator[int]:
     """The port, as long as the block lasts.  `address`: `host:port`, or `:port` for every address; empty: nowhere."""
     if not address:
         yield 0
         return
-    host, _, port = address.rpartition(":")
-    runner = web.AppRunner(application(checks, registry), access_log=None)
+    host, port = parts_of(address)
+    runner = web.AppRunner(application(checks, registry), access_log=None, shutdown_timeout=GRACE)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host.strip("[]") or None, int(port))
+        site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
         yield int(bound[1])

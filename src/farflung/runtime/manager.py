@@ -22,16 +22,18 @@ class Manager:
         self._log = log
         self._informers: list[Informer[Any]] = []
         self._controllers: list[Controller[Any]] = []
+        self._running = False
         self._told_from = 3
 
     def add(self, controller: Controller[Any], informers: Sequence[Informer[Any]], *, told_from: int = 3) -> None:
         """`told_from`: the verbosity from which on the log says that the informers are ready."""
         self._told_from = min(self._told_from, told_from)
         self._controllers.append(controller)
-        self._informers += informers
+        self._informers += [informer for informer in informers if informer not in self._informers]
 
     async def run(self) -> None:
         """Until cancelled."""
+        self._running = True
         async with asyncio.TaskGroup() as group:
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
@@ -42,7 +44,8 @@ class Manager:
 
     @property
     def synced(self) -> bool:
-        return all(informer.synced.is_set() for informer in self._informers)
+        """There is a whole list of everything.  Not before it runs, as more may be added until then."""
+        return self._running and all(informer.synced.is_set() for informer in self._informers)
 
     @property
     def idle(self) -> bool:
@@ -71,7 +74,8 @@ class _Figures(Collector):
             queued.add_metric([controller.name], len(controller.queue))
             looked.add_metric([controller.name, "success"], controller.tally.successes)
             looked.add_metric([controller.name, "failure"], controller.tally.failures)
-        for informer in self._informers:
-            cached.add_metric([informer.collection.plural], len(informer.cache))
-            troubles.add_metric([informer.collection.plural], informer.troubles)
+        for plural in sorted({informer.collection.plural for informer in self._informers}):
+            alike = [informer for informer in self._informers if informer.collection.plural == plural]
+            cached.add_metric([plural], sum(len(informer.cache) for informer in alike))
+            troubles.add_metric([plural], sum(informer.troubles for informer in alike))
         return [queued, looked, cached, troubles]

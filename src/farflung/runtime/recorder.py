@@ -95,7 +95,8 @@ class Recorder:
                 await self._write(happening)
             except ClientError as error:
                 self._log.info("cannot write event", v=2, reason=happening.reason, err=str(error))
-            self._waiting.task_done()
+            finally:
+                self._waiting.task_done()
 
     async def settle(self) -> None:
         """Until everything that was recorded is written."""
@@ -143,7 +144,7 @@ class Recorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:200]}.{self._suffix()}", "namespace": namespace},
+            "metadata": {"name": f"{about.name[:200].rstrip('.-')}.{self._suffix()}", "namespace": namespace},
             "involvedObject": {name: value for name, value in involved.items() if value},
             "reason": happening.reason,
             "message": happening.message,

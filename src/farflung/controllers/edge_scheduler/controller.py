@@ -130,13 +130,15 @@ class EdgeScheduler:
     # --- writing ----------------------------------------------------------------------------------
 
     async def _apply(self, writes: list[Write], trigger: Trigger) -> None:
+        known = {write.name: self._slices.cache.version(_place(write)) for write in writes if isinstance(write, Delete)}
+
         def client_of(cluster: str) -> Client:
             return self._setting.provider.view(self._setting.edge_view, cluster)
 
         def written(write: Write, answer: Obj | None) -> None:
             self._tell(write, trigger)
             if answer is None:
-                self._slices.forget(cache.Key(write.cluster, write.namespace, write.name))
+                self._slices.forget(_place(write), known[write.name])
             elif isinstance(write, UpdateStatus):
                 self._placements.assume(answer)
             else:
@@ -156,6 +158,10 @@ class EdgeScheduler:
             values |= {workspace: cluster, what: name}
         values |= {"workloadWorkspace": write.cluster, "singlePlacementSlice": write.name}
         self._log.info(f"{done} SinglePlacementSlice", v=1, controller=self._name, **values)
+
+
+def _place(write: Write) -> cache.Key:
+    return cache.Key(write.cluster, write.namespace, write.name)
 
 
 #: what log lines call the object that changed, and the workspace it is in
