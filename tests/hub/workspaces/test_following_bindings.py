@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from apis_harness import API_BINDING, DEFINITION, EXPORT, LATER, LocalApis, condition, widget_schema
@@ -19,6 +20,7 @@ from farflung.hub.workspaces.exporter import SECRET
 from farflung.hub.workspaces.writing import CONFIG_MAP, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
+from farflung.store.sqlite import SqliteStore
 
 OWN = "/apis.kcp.io/apibindings/c-cons/w"
 
@@ -99,8 +101,8 @@ async def following(*args: Any) -> Following:
     return local
 
 
-async def exporting() -> Following:
-    local = await following()
+async def exporting(*args: Any) -> Following:
+    local = await following(*args)
     await local.export("c-prov", "ex.test", "v1.widgets.ex.test")
     await local.bind("c-cons", "w", "root:prov", "ex.test")
     return local
@@ -224,6 +226,27 @@ async def test_names_that_become_free_are_had_by_who_waits() -> None:
         assert (phase(local, name="second"), phase(local, "c-other")) == ("Bound", "Bound")
 
 
+async def test_further_names_that_become_free_are_had_by_who_has_some_and_waits_for_more() -> None:
+    local = await exporting()
+    names = {"kind": "Gadget", "listKind": "GadgetList", "plural": "gadgets", "singular": "gadget"}
+    await local.schema("c-prov", widget_schema("v1.gadgets.ex.test", names=names))
+    await local.definition("c-cons", "gadgets", "ex.test", "Gadget")
+
+    def bound() -> list[str]:
+        return [one["resource"] for one in local.read(API_BINDING, "c-cons", "w")["status"]["boundResources"]]
+
+    async with local.running():
+        schemas = ["v1.widgets.ex.test", "v1.gadgets.ex.test"]
+        await local.change_export("c-prov", "ex.test", latestResourceSchemas=schemas)
+        await local.quiet()
+        assert bound() == ["widgets"]
+        assert condition(local.read(API_BINDING, "c-cons", "w"), "BindingUpToDate")["reason"] == "NamingConflicts"
+        await local.remove(DEFINITION, "c-cons", "gadgets.ex.test")
+        await local.quiet()
+        assert bound() == ["widgets", "gadgets"]
+        assert condition(local.read(API_BINDING, "c-cons", "w"), "BindingUpToDate")["status"] == "True"
+
+
 async def test_what_is_as_it_should_be_is_not_written() -> None:
     local = await exporting()
     before = local.store.revision
@@ -318,6 +341,35 @@ async def test_a_binding_that_lost_its_names_deletes_nothing_of_the_one_that_has
         assert local.store.get("/apis.kcp.io/apibindings/c-cons/x") is None
         assert local.store.get(widget) is not None
         assert local.deleted == []
+
+
+async def test_two_bindings_of_the_same_that_go_at_once_leave_no_objects(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
+    local = await exporting(store)
+    first = local.read(API_BINDING, "c-cons", "w")
+    await local._put(API_BINDING, "c-cons", {**first, "metadata": {**first["metadata"], "name": "x"}})
+    widget = await local.widget("c-cons", "a")
+    async with local.running():
+        await asyncio.gather(local.unbind("w"), local.unbind("x"))
+        await local.quiet()
+        assert not local.apis.in_cluster("c-cons")
+        assert store.get(widget) is None
+    await store.close()
+
+
+async def test_nobody_listens_for_the_end_of_objects_whose_binding_somebody_else_removed() -> None:
+    local = await exporting()
+    widget = await local.widget("c-cons", "a", finalizers=["me/too"])
+    async with local.running():
+        await local.unbind()
+        await local.quiet()
+        assert local.parts._waiting
+        for key in (widget, OWN):
+            entry = local.store.get(key)
+            assert entry is not None
+            await local.store.delete(key, expect=entry.revision)
+        await local.quiet()
+        assert not local.parts._waiting
 
 
 async def test_a_binding_that_others_hold_stays_without_our_finalizer() -> None:

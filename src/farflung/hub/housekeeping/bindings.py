@@ -78,7 +78,8 @@ class Bindings:
         self._freed = freed
         self._identities: dict[str, set[str]] = {}  #: key of a Secret → the exports whose identity is in it
         self._subscriptions: list[Subscription] = []
-        self._waiting: dict[str, Subscription] = {}  #: where objects are → whoever waits for their end hears of it
+        #: key of a binding → where the objects are whose end it waits for, of which it hears
+        self._waiting: dict[str, dict[str, Subscription]] = {}
         self.work: Work[str] = Work("bindings", self._look, workers=WORKERS)
 
     def start(self) -> None:
@@ -100,9 +101,10 @@ class Bindings:
                 self.work.add(key)
 
     def stop(self) -> None:
-        for subscription in (*self._subscriptions, *self._waiting.values()):
+        for subscription in self._subscriptions:
             subscription.cancel()
-        self._waiting.clear()
+        for key in tuple(self._waiting):
+            self._wait_no_more(key)
 
     def _is_current(self, facts: Facts) -> bool:
         """Of what every workspace has, so much that nobody needs to read it.  Everything else is looked at."""
@@ -154,12 +156,12 @@ class Bindings:
     def _hear_definitions(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.previous is not None:
-                self._look_at_unbound(cluster_in(change.key))
+                self._look_at_waiting(cluster_in(change.key))
 
-    def _look_at_unbound(self, cluster: str) -> None:
+    def _look_at_waiting(self, cluster: str) -> None:
         """Names may be free again."""
         for key, facts in self._apis.in_cluster(cluster).items():
-            if not facts.bound:
+            if not facts.bound or facts.clashes:
                 self.work.add(key)
 
     def _hear_bindings(self, changes: Sequence[Change]) -> None:
@@ -167,7 +169,8 @@ class Bindings:
             cluster = cluster_in(change.key)
             facts = self._apis.in_cluster(cluster).get(change.key)
             if change.entry is None or facts is None:
-                self._look_at_unbound(cluster)
+                self._wait_no_more(change.key)
+                self._look_at_waiting(cluster)
                 for group in bound_groups(change.previous):
                     self._freed(cluster, group)
                 for identity in identities_of(facts_of(change.previous)) if change.previous is not None else ():
@@ -198,6 +201,7 @@ class Bindings:
     async def _look(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None:
+            self._wait_no_more(key)
             return
         try:
             if key.startswith(COPIES):
@@ -253,18 +257,17 @@ class Bindings:
         if self._collector is not None and any(self._collector.is_behind(prefix) for prefix in homes):
             self.work.add_later(entry.key, AGAIN)
             return
-        for prefix in homes:
-            self._waiting.pop(prefix).cancel()
+        self._wait_no_more(entry.key)
         await self._release(entry, binding)
 
     def _own(self, key: str) -> Iterator[tuple[str, Resource]]:
-        """Where the objects are that nobody else's binding is about."""
+        """Where the objects are that nobody else's binding is about.  Of several that go at once, the first has them."""
         cluster = cluster_in(key)
         facts = self._apis.in_cluster(cluster).get(key)
         others = {
             (one.place, one.identity)
             for other, found in self._apis.in_cluster(cluster).items()
-            if other != key
+            if other != key and not (found.ends and other > key)
             for one in found.bound
         }
         for one in facts.bound if facts is not None else ():
@@ -277,14 +280,19 @@ class Bindings:
         return definition.resources[0] if definition is not None and definition.resources else None
 
     def _wait(self, prefix: str, key: str) -> None:
-        if prefix in self._waiting:
+        waiting = self._waiting.setdefault(key, {})
+        if prefix in waiting:
             return
 
         def hear(changes: Sequence[Change]) -> None:
             if any(change.entry is None for change in changes):
                 self.work.add(key)
 
-        self._waiting[prefix] = self._store.subscribe(prefix, hear)
+        waiting[prefix] = self._store.subscribe(prefix, hear)
+
+    def _wait_no_more(self, key: str) -> None:
+        for subscription in self._waiting.pop(key, {}).values():
+            subscription.cancel()
 
     async def _delete_all(self, prefix: str, resource: Resource) -> None:
         entries = self._store.list(prefix).entries

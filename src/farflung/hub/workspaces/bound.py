@@ -20,7 +20,7 @@ from farflung.hub.kinds import NEVER, Kind
 from farflung.hub.objects import cluster_in
 from farflung.hub.request import Target
 from farflung.hub.served import Kinds
-from farflung.hub.workspaces.bindings import BINDINGS, EXPORT_VALID, Reference
+from farflung.hub.workspaces.bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Reference
 from farflung.hub.workspaces.claims import Claim, claim_of
 from farflung.hub.workspaces.definitions import BoundDefinition, Form
 from farflung.hub.workspaces.exports import schema_key
@@ -59,6 +59,7 @@ class Facts(NamedTuple):
     applied: tuple[Claim, ...]
     ends: bool
     created: str
+    clashes: bool  #: whether others have names that it wants
 
 
 class Departed(NamedTuple):
@@ -146,6 +147,7 @@ def facts_of(entry: Entry) -> Facts:
         tuple(claim_of(claim) for claim in status.appliedPermissionClaims or ()),
         read.metadata.deletionTimestamp is not None,
         read.metadata.creationTimestamp,
+        any(one.type == UP_TO_DATE and one.status == "False" for one in status.conditions or ()),
     )
 
 
