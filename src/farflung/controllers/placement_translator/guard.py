@@ -1,0 +1,97 @@
+"""How much a placement may withdraw at once.
+
+One wrong label can take the workload from a whole fleet.  A change that takes objects from too many of the mailboxes
+that have some is held: what nobody wants stays where it is until someone confirms that this is meant, or until what was
+wanted before is wanted again.  Nothing needs to be remembered: what mailboxes have, what they should have and what the
+placement says are all that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Set
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Generic, NamedTuple, TypeVar
+
+CONFIRM: Final = "edge.kcp.io/confirm-withdrawal"  #: annotation of a placement: the generation that may withdraw
+
+Destination = TypeVar("Destination", bound=Hashable)
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+class Limits(NamedTuple):
+    """A withdrawal is held if it is beyond both."""
+
+    share: int = 50  #: of the destinations, in percent
+    count: int = 10  #: destinations
+
+    def are_exceeded(self, losing: int, having: int) -> bool:
+        return losing > self.count and losing * 100 > self.share * having
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[Destination, Thing]):
+    losing: int  #: destinations that lose something, unless it is held
+    having: int  #: destinations that have something
+    held: Mapping[Destination, Set[Thing]] = field(default_factory=lambda: MappingProxyType({}))  #: what stays
+
+    def message(self, generation: int) -> str:
+        """What is held and how to go on, if something is."""
+        if not self.held:
+            return ""
+        return (
+            f"objects would be withdrawn from {self.losing} of {self.having} destinations; they stay until the "
+            f'placement selects them again or has the annotation {CONFIRM}: "{generation}"'
+        )
+
+
+def decide(
+    before: Mapping[Destination, Set[Thing]],
+    after: Mapping[Destination, Set[Thing]],
+    *,
+    confirmed: bool,
+    limits: Limits = Limits(),  # noqa: B008 - it never changes
+    gone: Set[Thing] = frozenset(),
+) -> Verdict[Destination, Thing]:
+    """What is held, if a placement has brought `before` to its destinations and wants `after` there.
+
+    `gone`: things that someone deleted by name where they come from: they go, and do not count.  Destinations that
+    share a set cost little."""
+    having = {destination: things for destination, things in before.items() if things}
+    known: dict[tuple[int, int], Set[Thing]] = {}
+    losses: dict[Destination, Set[Thing]] = {}
+    nothing: frozenset[Thing] = frozenset()
+    for destination, things in having.items():
+        wanted = after.get(destination, nothing)
+        key = id(things), id(wanted)
+        if key not in known:
+            known[key] = nothing if things is wanted else (things - wanted) - gone
+        if known[key]:
+            losses[destination] = known[key]
+    return weigh(losses, len(having), confirmed=confirmed, limits=limits)
+
+
+def weigh(
+    losses: Mapping[Destination, Set[Thing]],
+    having: int,
+    *,
+    confirmed: bool,
+    limits: Limits = Limits(),  # noqa: B008
+) -> Verdict[Destination, Thing]:
+    """The same, for those who know already what each of `having` destinations loses.  No loss is empty."""
+    if confirmed or not limits.are_exceeded(len(losses), having):
+        return Verdict(len(losses), having)
+    return Verdict(len(losses), having, MappingProxyType(dict(losses)))
+
+
+def is_confirmed(annotations: Mapping[str, str], generation: int) -> bool:
+    """Whether someone confirmed what the present spec of a placement withdraws."""
+    return generation > 0 and annotations.get(CONFIRM) == str(generation)
+
+
+def parse_share(text: str) -> int:
+    """`50%` or `50`; ValueError if it is no percentage."""
+    digits = text.removesuffix("%")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 3 and int(digits) <= 100):
+        raise ValueError(f"{text!r} is not a percentage from 0% to 100%")
+    return int(digits)

@@ -1,0 +1,76 @@
+"""What a syncer is told to do: the spec of the SyncerConfig `the-one`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from farflung.controllers.placement_translator.kinds import Category, category
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.what import UpsyncSet
+from farflung.machinery.errors import Obj
+
+THE_ONE: Final = "the-one"  #: the name of the SyncerConfig that is kept in every mailbox
+
+
+def spec_of(
+    *,
+    namespaces: Iterable[str] = (),
+    kinds: Iterable[Kind] = (),
+    parts: Iterable[Part] = (),
+    versions: Mapping[Kind, str],
+    upsync: Iterable[UpsyncSet] = (),
+) -> Obj:
+    """The spec of `the-one`: equal for equal sets, and sorted.
+
+    `namespaces`, of which everything goes to the edge that is of one of `kinds`, which are in namespaces; `parts`, that
+    go there one by one.  A part that goes there with its namespace is not said again; nor is one of a kind that goes no
+    further than to the mailbox, or of which no version is known."""
+    all_kinds = {kind for kind in kinds if kind in versions and category(kind) is Category.EDGE}
+    whole = set(namespaces)
+    inside: dict[Kind, dict[str, set[str]]] = {}
+    outside: dict[Kind, set[str]] = {}
+    for kind, namespace, name in parts:
+        if not namespace:
+            outside.setdefault(kind, set()).add(name)
+        elif namespace not in whole or kind not in all_kinds:
+            inside.setdefault(kind, {}).setdefault(namespace, set()).add(name)
+    spec: Obj = {"namespaceScope": {}}
+    if whole:
+        spec["namespaceScope"] = {
+            "namespaces": sorted(whole),
+            "resources": [_resource(kind, versions) for kind in sorted(all_kinds)],
+        }
+    if some := _going(inside, versions):
+        spec["namespacedObjects"] = [
+            {**_resource(kind, versions), "objectsByNamespace": _by_namespace(inside[kind])} for kind in some
+        ]
+    if some := _going(outside, versions):
+        spec["clusterScope"] = [{**_resource(kind, versions), "objects": sorted(outside[kind])} for kind in some]
+    if sets := sorted(set(upsync)):
+        spec["upsync"] = [_upsync(one) for one in sets]
+    return spec
+
+
+def _going(kinds: Iterable[Kind], versions: Mapping[Kind, str]) -> list[Kind]:
+    return sorted(kind for kind in kinds if kind in versions and category(kind) is Category.EDGE)
+
+
+def _resource(kind: Kind, versions: Mapping[Kind, str]) -> Obj:
+    return {"apiVersion": versions[kind], "group": kind.group, "resource": kind.resource}
+
+
+def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:
+    return [{"namespace": namespace, "names": sorted(names[namespace])} for namespace in sorted(names)]
+
+
+def _upsync(one: UpsyncSet) -> Obj:
+    """The lists are as people wrote them."""
+    spec: Obj = {"resources": list(one.resources)}
+    if one.group:
+        spec["apiGroup"] = one.group
+    if one.namespaces:
+        spec["namespaces"] = list(one.namespaces)
+    if one.names:
+        spec["names"] = list(one.names)
+    return spec
