@@ -251,3 +251,19 @@ async def test_a_list_of_an_older_version_counts_because_a_backup_may_have_been_
         listed(700, widget("a", 300), widget("b", 400)), failure(410, "Expired"), listed(50, widget("a", 30))
     )
     assert dict(done.heard.cache) == {Key("c", "", "a"): widget("a", 30)}
+
+
+async def test_a_server_that_went_back_to_an_older_copy_is_listed_again() -> None:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": {"causes": causes}}
+    played = await play(listed(900, widget("a", 800)), said(status, 504), listed(7, widget("b", 5)))
+    assert played.watched_from == ["900", "7"]
+    assert played.heard.news == [["a"], ["b"]]
+
+
+async def test_objects_that_cannot_even_be_decoded_are_trouble_and_no_end() -> None:
+    bad = [b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}\n', event("ADDED", 5), event("ERROR", 5)]
+    for line in bad:
+        played = await play(listed(1, widget("a", 1)), watched(line), watched(event("ADDED", widget("b", 2))))
+        assert played.heard.news == [["a"], "b@2"]
+        assert played.watched_from[:2] == ["1", "1"]

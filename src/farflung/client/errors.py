@@ -62,6 +62,14 @@ class Refused(ClientError):
         self.details = details or {}
         self.retry_after = retry_after
 
+    @property
+    def ahead(self) -> bool:
+        """It was asked for a resourceVersion that it does not have yet; or not any more, if it went back to a copy."""
+        causes = self.details.get("causes")
+        return isinstance(causes, list) and any(
+            isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+        )
+
 
 class Unauthorized(Refused):
     pass

@@ -109,7 +109,7 @@ class Reflector(Generic[T]):
 
     async def _pause(self, error: ClientError) -> None:
         doing = "watch" if self._since else "list"
-        if isinstance(error, Refused) and not isinstance(error, TooMany | Unauthorized) and error.status < 500:
+        if isinstance(error, Refused) and (error.ahead or _for_good(error)):
             self._since = ""
         if isinstance(error, Expired) and doing == "watch":
             return  # nothing is wrong: we were away for too long
@@ -168,6 +168,11 @@ class Reflector(Generic[T]):
             value = self._sink.previous(key)
         if value is not None:
             yield Known(key, number(version), value)
+
+
+def _for_good(error: Refused) -> bool:
+    """It would say the same to the same question."""
+    return error.status < 500 and not isinstance(error, TooMany | Unauthorized)
 
 
 def where(raw: bytes | msgspec.Raw) -> tuple[Key, str]:
