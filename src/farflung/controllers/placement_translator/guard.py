@@ -23,10 +23,10 @@ class Limits(NamedTuple):
     """A withdrawal is held if it is beyond both."""
 
     share: int = 50  #: of the destinations, in percent
-    count: int = 10  #: destinations
+    number: int = 10  #: destinations
 
     def are_exceeded(self, losing: int, having: int) -> bool:
-        return losing > self.count and losing * 100 > self.share * having
+        return losing > self.number and losing * 100 > self.share * having
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ def decide(
     `gone`: things that someone deleted by name where they come from: they go, and do not count.  Destinations that
     share a set cost little."""
     having = {destination: things for destination, things in before.items() if things}
-    known: dict[tuple[int, int], Set[Thing]] = {}
+    known: dict[tuple[int, int], tuple[Set[Thing], Set[Thing]]] = {}  #: what is lost between two sets, which live on
     losses: dict[Destination, Set[Thing]] = {}
     nothing: frozenset[Thing] = frozenset()
     for destination, things in having.items():
         wanted = after.get(destination, nothing)
         key = id(things), id(wanted)
         if key not in known:
-            known[key] = nothing if things is wanted else (things - wanted) - gone
-        if known[key]:
-            losses[destination] = known[key]
+            known[key] = wanted, nothing if things is wanted else (things - wanted) - gone
+        if loss := known[key][1]:
+            losses[destination] = loss
     return weigh(losses, len(having), confirmed=confirmed, limits=limits)
 
 

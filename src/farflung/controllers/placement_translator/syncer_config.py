@@ -66,11 +66,5 @@ def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:
 
 def _upsync(one: UpsyncSet) -> Obj:
     """The lists are as people wrote them."""
-    spec: Obj = {"resources": list(one.resources)}
-    if one.group:
-        spec["apiGroup"] = one.group
-    if one.namespaces:
-        spec["namespaces"] = list(one.namespaces)
-    if one.names:
-        spec["names"] = list(one.names)
-    return spec
+    said: Obj = {"apiGroup": one.group, "names": list(one.names), "namespaces": list(one.namespaces)}
+    return {**{key: value for key, value in said.items() if value}, "resources": list(one.resources)}
