@@ -288,6 +288,7 @@ def test_the_provider_may_be_any_workspace(start: Callable[..., Session], tmp_pa
     session.type(FROM_ANOTHER_TERMINAL + before + TEST_1 + TEST_1_RESOLVED + DEV + PLACED)
 
 
+@pytest.mark.slow
 def test_two_providers_do_not_get_in_each_others_way(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start()
     manifests_for("root:edge", tmp_path)
