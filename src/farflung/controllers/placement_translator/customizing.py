@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
@@ -157,20 +158,27 @@ class Expanding:
         """Every text in it, but no key."""
         if level > DEEPEST:
             raise PathError(f"the object has more than {DEEPEST} levels")
-        if type(node) is str:
-            return self.text(node)
         if type(node) is dict:
-            changed = {
-                key: after
-                for key, before in node.items()
-                for after in (self.document(before, level + 1),)
-                if after is not before
-            }
-            return {**node, **changed} if changed else node
+            return self._map(node, level)
         if type(node) is list:
-            items = [self.document(item, level + 1) for item in node]
-            return node if all(after is before for after, before in zip(items, node, strict=True)) else items
-        return node
+            return self._list(node, level)
+        return self.text(node) if type(node) is str else node
+
+    def _map(self, node: dict[str, Any], level: int) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        for key, before in node.items():
+            if type(before) is str:
+                if "%" in before:
+                    changed[key] = self.text(before)
+            elif type(before) is dict or type(before) is list:
+                after = self.document(before, level + 1)
+                if after is not before:
+                    changed[key] = after
+        return {**node, **changed} if changed else node
+
+    def _list(self, node: list[Any], level: int) -> list[Any]:
+        items = [self.document(item, level + 1) for item in node]
+        return node if all(map(is_, items, node)) else items
 
     def _plain(self, found: re.Match[str]) -> str:
         return self._value(found, found[1])
