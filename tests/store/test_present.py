@@ -63,6 +63,19 @@ def test_a_resource_is_unchanged_since_its_own_last_change() -> None:
     assert present.unchanged_since("/core/pods/", 7)
 
 
+def test_a_resource_without_objects_takes_no_place_and_has_changed_nonetheless() -> None:
+    old = Entry(key("a"), b"", 5)
+    present = Present([old, Entry(key("s", "secrets"), b"", 6)], 7)
+    present.apply(Change(8, key("a"), None, old))
+    assert list(present.homes()) == ["/core/secrets/"]
+    assert not present.unchanged_since("/core/configmaps/", 7)
+    assert present.unchanged_since("/core/configmaps/", 8)
+    assert present.unchanged_since("/core/secrets/", 7)
+    present.apply(Change(9, key("b"), Entry(key("b"), b"", 9), None))
+    assert not present.unchanged_since("/core/configmaps/", 8)
+    assert [entry.key for entry in present.page("/core/configmaps/", after="", limit=0).entries] == [key("b")]
+
+
 names = st.sampled_from([f"{letter}{number}" for letter in "ab" for number in range(6)])
 
 

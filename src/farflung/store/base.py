@@ -140,7 +140,7 @@ class Store(Protocol):
     def get(self, key: str) -> Entry | None: ...
 
     def homes(self) -> Sequence[str]:
-        """Every prefix `/<group>/<resource>/` that has keys or had some since the store was opened."""
+        """Every prefix `/<group>/<resource>/` that has keys."""
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         """Entries under a prefix in key order; `after` skips up to and including that key."""

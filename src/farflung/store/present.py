@@ -22,6 +22,9 @@ class SortedKeys:
         self._blocks = [list(ordered[at : at + BLOCK]) for at in range(0, len(ordered), BLOCK)]
         self._firsts = [block[0] for block in self._blocks]
 
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
     def add(self, key: str) -> None:
         """Add a key that is not in the set."""
         if not self._blocks:
@@ -82,6 +85,7 @@ class Present:
         self._loaded = revision
         self._entries = {entry.key: entry for entry in entries}
         self._buckets = self._sorted_by_resource()
+        self._emptied = revision  #: when the last resource lost its last key
         self.get = self._entries.get
 
     def _sorted_by_resource(self) -> dict[str, Bucket]:
@@ -104,15 +108,18 @@ class Present:
             if change.previous is None:
                 bucket.keys.add(key)
         bucket.changed = self.revision = change.revision
+        if not bucket.keys:
+            del self._buckets[resource]
+            self._emptied = change.revision
 
     def homes(self) -> Sequence[str]:
-        """The prefixes of all resources that have keys, or had some."""
+        """The prefixes of all resources that have keys."""
         return tuple(self._buckets)
 
     def unchanged_since(self, prefix: str, revision: Revision) -> bool:
         """Whether nothing of the prefix's resource changed after a revision.  False also means: not known."""
         bucket = self._buckets.get(resource_prefix(prefix))
-        return (self._loaded if bucket is None else bucket.changed) <= revision
+        return (self._emptied if bucket is None else bucket.changed) <= revision
 
     def page(self, prefix: str, *, after: str, limit: int) -> Page:
         return self.page_before(prefix, after=after, limit=limit, revision=self.revision, undone=NOTHING)

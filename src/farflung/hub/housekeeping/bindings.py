@@ -261,7 +261,7 @@ class Bindings:
         await self._release(entry, binding)
 
     def _own(self, key: str) -> Iterator[tuple[str, Resource]]:
-        """Where the objects are that nobody else's binding is about.  Of several that go at once, the first has them."""
+        """Where the objects are that nobody else's binding is about; of several that go at once, the first's."""
         cluster = cluster_in(key)
         facts = self._apis.in_cluster(cluster).get(key)
         others = {

@@ -75,6 +75,10 @@ class KeptKinds:
         """Whether a kind is always there."""
         return home in self._builtin.by_home
 
+    def is_anywhere(self, home: str) -> bool:
+        """Whether any cluster has a kind."""
+        return home in self._builtin.by_home or home in self._clusters
+
     def builtin(self, home: str) -> Resource:
         """A kind that is always there."""
         return self._builtin.by_home[home]
@@ -114,13 +118,14 @@ class KeptKinds:
 
 
 def follow(kinds: Kinds, kept: KeptKinds) -> None:
-    """Keep up with what the clusters serve."""
+    """Keep up with what the clusters serve beside what is always there."""
     tables: WeakKeyDictionary[Served, Table] = WeakKeyDictionary()  #: thousands of clusters serve the same
 
     def table_of(served: Served) -> Table:
         table = tables.get(served)
         if table is None:
-            table = tables[served] = Table(one for one in preferred_first(served.catalog) if one.custom)
+            own = (one for one in preferred_first(served.catalog) if one.custom and not kept.has(home_of(one)))
+            table = tables[served] = Table(own)
         return table
 
     def hear(changed: Iterable[Changed]) -> None:
@@ -143,19 +148,22 @@ class Hearing:
         self._without = without
         self._subscriptions: dict[str, Subscription] = {}
         self._listens = False
-        kinds.listen(lambda turnover: self._follow())
+        kinds.listen(self._follow)
 
     def start(self) -> None:
         self._listens = True
-        self._follow()
+        self._listen_to(self._kinds.homes)
 
-    def _follow(self) -> None:
+    def _follow(self, turnover: Turnover) -> None:
         if not self._listens:
             return
-        homes = self._kinds.homes - self._without
-        for home in self._subscriptions.keys() - homes:
-            self._subscriptions.pop(home).cancel()
-        for home in homes - self._subscriptions.keys():
+        for home in turnover.went & self._subscriptions.keys():
+            if not self._kinds.is_anywhere(home):
+                self._subscriptions.pop(home).cancel()
+        self._listen_to(turnover.came)
+
+    def _listen_to(self, homes: frozenset[str]) -> None:
+        for home in homes - self._subscriptions.keys() - self._without:
             self._subscriptions[home] = self._store.subscribe(home, self._watcher)
 
     def stop(self) -> None:

@@ -25,7 +25,7 @@ from farflung.hub.workspaces.paths import ROOT, Clusters
 from farflung.hub.workspaces.schemas import stored_versions
 from farflung.hub.workspaces.writing import Written, kind, managed, put_missing, written
 from farflung.machinery.errors import Obj, forbidden
-from farflung.store.base import Entry, Store
+from farflung.store.base import Change, Entry, Store
 
 GROUP: Final = "apis.kcp.io"
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
@@ -60,6 +60,13 @@ class Binder:
         #: path and name of an export → what it offered and when, and the binding that was made of that
         self._moulds: dict[tuple[str, str], tuple[Offer, str, Obj]] = {}
         self._builtin = [bindings.taken_by_hub(names) for names in _names_of_builtin(kinds)]
+        store.subscribe(exports.EXPORTS, self._forget)
+
+    def _forget(self, changes: Sequence[Change]) -> None:
+        """What exports offered that are no more."""
+        for change in changes:
+            if change.entry is None:
+                self._offers.pop(Export(objects.cluster_in(change.key), objects.name_in(change.key)[1]), None)
 
     # --- who may bind -----------------------------------------------------------------------------
 
@@ -155,7 +162,6 @@ class Binder:
             return offer
         entry = exports.entry_of(self._store, *export)
         if entry is None:
-            self._offers.pop(export, None)
             return None
         described = objects.decode(entry)
         schemas = [self._schema(export.cluster, name) for name in exports.schema_names(described)]

@@ -25,7 +25,7 @@ from farflung.hub.workspaces.claims import Claim, claim_of
 from farflung.hub.workspaces.definitions import BoundDefinition, Form
 from farflung.hub.workspaces.exports import schema_key
 from farflung.hub.workspaces.paths import ROOT
-from farflung.hub.workspaces.schemas import resource_name
+from farflung.hub.workspaces.schemas import place_of, resource_name
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Revision, Store
 
@@ -174,6 +174,10 @@ class _Copy(NamedTuple):
     resource: str  #: `widgets.ex.test`
 
 
+def _copy_of(identity: str, entry: Entry) -> _Copy:
+    return _Copy(identity, resource_name(objects.decode(entry)["spec"]))
+
+
 class BoundApis:
     """Follows APIBindings.  Nothing here is told that the store does not say."""
 
@@ -249,9 +253,10 @@ class BoundApis:
             entry = self._exported(one, export)
             if entry is None:
                 return None
-            copy = self._note_copy(one.identity, one.uid, entry)
+            seen = form == "viewed"  # which may be of what nobody has bound
+            copy = _copy_of(one.identity, entry) if seen else self._note_copy(one.identity, one.uid, entry)
         # with one schema of all times, there is nothing that was written under another
-        settled = 0 if len(self._uids[copy]) == 1 else NEVER
+        settled = 0 if self._uids.get(copy, set()) <= {one.uid} else NEVER
         key = (one.uid, stored_identity(export, one.identity), form, settled)
         found = self._compiled.get(key)
         if found is None:
@@ -293,19 +298,17 @@ class BoundApis:
         self._note_copy(identity, uid, entry)
 
     def _note_copy(self, identity: str, uid: str, entry: Entry) -> _Copy:
-        copy = self._copies[identity, uid] = _Copy(identity, resource_name(objects.decode(entry)["spec"]))
+        copy = self._copies[identity, uid] = _copy_of(identity, entry)
         self._uids.setdefault(copy, set()).add(uid)
         return copy
 
     def _forget_copy(self, identity: str, uid: str) -> None:
-        copy = self._copies.pop((identity, uid), None)
-        if copy is not None:
-            self._uids[copy].discard(uid)
-            if not self._uids[copy]:
-                del self._uids[copy]
-        for place in [
-            place for place, (one, _) in self._identified.items() if (one.identity, one.uid) == (identity, uid)
-        ]:
+        copy = self._copies.pop((identity, uid))
+        self._uids[copy].discard(uid)
+        if not self._uids[copy]:
+            del self._uids[copy]
+        place = (*place_of(copy.resource), identity)
+        if place in self._identified and self._identified[place][0].uid == uid:
             del self._identified[place]
 
     def _hear(self, changes: Sequence[Change]) -> None:

@@ -40,6 +40,12 @@ def resource_name(spec: Obj) -> str:
     return f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group') or CORE}"
 
 
+def place_of(resource: str) -> tuple[str, str]:
+    """The group and plural of such a name."""
+    plural, _, group = resource.partition(".")
+    return "" if group == CORE else group, plural
+
+
 def as_definition(schema: Obj) -> Obj:
     """The CustomResourceDefinition that says the same.  Nobody else wants its names: whether they are free in a
     workspace is asked when it is bound there.  Raises Malformed for one that is no schema at all."""

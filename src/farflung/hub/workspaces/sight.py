@@ -12,7 +12,7 @@ from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.workspaces import claims
 from farflung.hub.workspaces.bound import BoundApis, Export, Facts
 from farflung.hub.workspaces.claims import Claim
-from farflung.hub.workspaces.exports import EXPORTS, schema_names
+from farflung.hub.workspaces.exports import EXPORTS, exists, schema_names
 from farflung.store.base import Change, Entry, Revision, Store
 
 Place = tuple[str, str]  #: group and plural
@@ -39,7 +39,8 @@ def content_of(entry: Entry | None) -> Content | None:
 class Sight:
     def __init__(self, store: Store, apis: BoundApis) -> None:
         self._began = store.revision
-        self._changed: dict[Export, Revision] = {}
+        self._store = store
+        self._changed: dict[Export, Revision] = {}  #: of exports that are there
         self._listeners: list[Listener] = []
         apis.subscribe(self._hear_binding)
         store.subscribe(EXPORTS, self._hear_exports)
@@ -54,16 +55,21 @@ class Sight:
     def _hear_binding(self, before: Facts | None, after: Facts | None, revision: Revision) -> None:
         for export in {facts.export for facts in (before, after) if facts is not None and facts.export is not None}:
             old, new = _applied(before, export), _applied(after, export)
-            if after is None or old != new:
+            if (after is None or old != new) and exists(self._store, *export):
                 self._changed[export] = revision
             if old != new:
                 self._tell(export, {(claim.group, claim.resource) for claim in old ^ new})
 
     def _hear_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.previous is not None and content_of(change.previous) != content_of(change.entry):
-                export = Export(cluster_in(change.key), name_in(change.key)[1])
+            if change.previous is not None and content_of(change.previous) == content_of(change.entry):
+                continue
+            export = Export(cluster_in(change.key), name_in(change.key)[1])
+            if change.entry is not None:
                 self._changed[export] = change.revision
+            else:
+                self._changed.pop(export, None)  # nobody sees anything; what comes in its place begins then
+            if change.previous is not None:
                 self._tell(export, None)
 
     def _tell(self, export: Export, places: Collection[Place] | None) -> None:

@@ -44,7 +44,7 @@ from farflung.hub.workspaces.writing import (
 from farflung.machinery.errors import Obj, forbidden
 from farflung.machinery.selectors import selector_of
 from farflung.machinery.times import format_seconds
-from farflung.store.base import Entry, Store
+from farflung.store.base import Change, Entry, Store
 
 GROUP: Final = "tenancy.kcp.io"
 INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
@@ -112,6 +112,7 @@ class Tenancy:
         self._random = random
         self._authority = authority
         self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: as they were read, while they are what they were
+        store.subscribe(WORKSPACE_TYPES, self._forget_types)
 
     def now(self) -> str:
         return format_seconds(self._clock())
@@ -128,13 +129,17 @@ class Tenancy:
         key = f"{WORKSPACE_TYPES}{cluster}/{name}"
         entry, path = self._store.get(key), self.clusters.path_of(cluster)
         if entry is None:
-            self._types.pop(key, None)
             return None
         read, found = self._types.get(key, (None, None))
         if found is None or read is not entry or found.path != path:
             found = types.read_type(objects.decode(entry), cluster, path)
             self._types[key] = (entry, found)
         return found
+
+    def _forget_types(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.entry is None:
+                self._types.pop(change.key, None)
 
     def _usable(self, may_use: MayUse) -> types.Lookup:
         """Types that a user may not use are not there for that user."""

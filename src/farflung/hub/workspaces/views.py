@@ -53,6 +53,7 @@ class Views:
         self._binder = binder
         self._made: dict[str, _Made] = {}
         self._sight = Sight(store, apis)
+        self._sight.subscribe(self._forget)
 
     # --- kinds ------------------------------------------------------------------------------------
 
@@ -67,11 +68,15 @@ class Views:
             made = self._made[view] = _Made(definitions, wanted, served)
         return made.served
 
+    def _forget(self, view: str, places: object) -> None:
+        """What was made for an export that is no more, or another."""
+        if places is None:
+            self._made.pop(view, None)
+
     def _offer(self, view: str) -> Offer:
         export = export_of(view)
         offer = self._binder.offered(export)
         if offer is None:
-            self._made.pop(view, None)
             raise not_found(APIS, "apiexports", export.name)
         return offer
 
