@@ -19,6 +19,7 @@ from farflung.controllers.placement_translator.what import (
     is_create_only,
     parse_what,
 )
+from farflung.controllers.placement_translator.what_index import WhatIndex
 from farflung.machinery.selectors import EVERYTHING, parse_labels, selector_of
 
 CONFIG_MAPS, NAMESPACES = Kind("", "configmaps"), Kind("", "namespaces")
@@ -490,3 +491,44 @@ def test_selecting_is_what_the_twin_says(
     for part, labels in objects:
         changes = {read.selects(part, labels, around) for around in namespaces.values()}
         assert len(changes) == 1 or read.minds_namespaces()
+
+
+# --- many placements ------------------------------------------------------------------------------
+
+PARTS = st.builds(Part, st.builds(Kind, FEW, FEW), st.sampled_from(["", "a", "b"]), FEW)
+STEPS = st.tuples(st.just("put"), st.integers(0, 3), SPECS) | st.tuples(st.just("remove"), st.integers(0, 3), st.none())
+QUESTIONS = st.tuples(st.just("ask"), PARTS, st.tuples(LABELS, LABELS))
+
+
+@given(st.lists(STEPS | QUESTIONS, max_size=30))
+def test_only_candidates_select_an_object_whatever_happened_before(steps: list[Any]) -> None:
+    index: WhatIndex[int] = WhatIndex()
+    whats: dict[int, What] = {}
+    for step in steps:
+        match step:
+            case "put", key, spec:
+                whats[key] = parse_what({"spec": spec})
+                index.put(key, whats[key])
+            case "remove", key, _:
+                whats.pop(key, None)
+                index.remove(key)
+            case "ask", part, (labels, around):
+                candidates = index.candidates(part, around)
+                selecting = {key for key, one in whats.items() if one.selects(part, labels, around)}
+                assert selecting <= candidates <= whats.keys()
+                assert index.selecting_namespace(part.namespace, around) == {
+                    key for key, one in whats.items() if one.selects_namespace(around)
+                }
+    assert len(index) == len(whats)
+
+
+def test_placements_that_have_nothing_to_do_with_an_object_are_no_candidates() -> None:
+    index: WhatIndex[str] = WhatIndex()
+    index.put("other namespace", what(namespaceSelector={"matchLabels": {"team": "b"}}))
+    index.put("its namespace", what(namespaceSelector={"matchLabels": {"team": "a"}}))
+    index.put("its kind", what(downsync=[{"resources": ["configmaps"], "objectNames": ["other"]}]))
+    index.put("other kind", what(downsync=[{"resources": ["pods"]}]))
+    assert index.candidates(config_map("x"), {"team": "a"}) == {"its namespace", "its kind"}
+    assert index.candidates(config_map("x"), {"team": "c"}) == {"its kind"}
+    assert index.candidates(config_map("x"), None) == frozenset()
+    assert index.candidates(config_map("x", ""), None) == {"its kind"}

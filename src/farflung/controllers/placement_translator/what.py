@@ -149,6 +149,11 @@ class What:
         """Whether there can be an object of the kind that is selected."""
         return self._say(kind, namespaced=namespaced) is not None
 
+    def may_select_singly(self, kind: Kind, *, namespaced: bool) -> bool:
+        """Whether there can be one that is selected for other reasons than that its whole namespace is."""
+        said = self._say(kind, namespaced=namespaced)
+        return said is not None and any(not one.selected.whole_namespace for one in said.going)
+
     def kinds(self) -> frozenset[Kind] | None:
         """The only kinds of which something can be selected; None: that depends on which kinds there are."""
         kinds: set[Kind] = set()
