@@ -102,6 +102,8 @@ def _bare_service(service: Section) -> Obj:
         return {**service}
     owned = [one.get("fieldsV1") or {} for one in entries]
     bare = _without(spec, [name for name in SERVICE_FIELDS if name in spec and not _is_fixed(name, spec, owned)])
+    if "clusterIP" in bare and "clusterIPs" not in bare:
+        bare["clusterIPs"] = [bare["clusterIP"]]  # to write only one of the two means to give up both
     if bare.get("ports"):
         below = [fields.get("f:spec", {}).get("f:ports") for fields in owned]
         bare["ports"] = [_bare_port(port, [one for one in below if one is not None]) for port in bare["ports"]]
