@@ -201,6 +201,49 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "config.lock").exists()
 
 
+def test_writers_who_know_a_file_by_different_names_lose_nothing(tmp_path: Path) -> None:
+    real, links = tmp_path / "config", [tmp_path / f"link-{number}" for number in range(3)]
+    real.write_text(render(copy.deepcopy(BASIC)))
+    for link in links:
+        link.symlink_to(real)
+
+    def add(number: int) -> None:
+        path = [real, *links][number % 4]
+        kubeconfig_files.change([path], lambda config: switching.add_context(config, f"context-{number}"))
+
+    writers = [threading.Thread(target=add, args=(number,)) for number in range(16)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    kubeconfig = load([real])
+    assert [number for number in range(16) if not kubeconfig.find(CONTEXTS, f"context-{number}")] == []
+    assert list(tmp_path.glob("*.lock")) == []
+
+
+def test_a_file_that_is_named_twice_is_changed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    path = tmp_path / "config"
+    path.write_text(render(copy.deepcopy(BASIC)))
+    kubeconfig_files.change([path, Path("config")], lambda config: config.switch("other"))
+    assert load([path]).current_context == "other"
+    assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
+def test_a_file_that_may_only_be_read_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config"
+    path.write_text(render(copy.deepcopy(BASIC)))
+    path.chmod(0o400)
+    before = path.read_text()
+    # as it is for everybody but root
+    monkeypatch.setattr(os, "access", lambda path, mode: bool(Path(path).stat().st_mode & 0o200))
+    with pytest.raises(CommandError, match=r"cannot write .*config: Permission denied"):
+        kubeconfig_files.change([path], lambda config: config.switch("other"))
+    assert path.read_text() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["config"]
+
+
 @pytest.mark.parametrize("text", ["- a\n", "clusters: {}\nusers: 1\n", "a: [\n", "just words\n"])
 def test_what_is_no_kubeconfig_is_refused_and_not_touched(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config"

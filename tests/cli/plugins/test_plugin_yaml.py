@@ -65,6 +65,7 @@ texts = st.one_of(
     st.text(alphabet="abz019:-_.+ #'\"{}[]~!&*?|>%@`,=<\\/eExXoO\nyn", max_size=12),
     st.sampled_from(["true", "no", "null", "~", "1e3", "0x1f", "0o7", "12:30:45", "2001-12-14", ".5", "=", "<<", "-"]),
     st.sampled_from(["https://[::1]:6443/clusters/root:a", "a: b", "a #b", "a:", "- a", "1_000", "+1", ".inf", "0b1"]),
+    st.builds(lambda rest: f"2001-12-14 {rest}", st.text(max_size=4) | st.sampled_from(['"', "\\", "'", "\x07"])),
 )
 keys = st.one_of(st.from_regex(r"[a-z][a-zA-Z./-]{0,8}", fullmatch=True), texts)
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-(10**6), 10**6), texts)

@@ -18,8 +18,8 @@ PATIENCE = 10.0  #: seconds to wait for another writer
 def change(paths: list[Path], edit: Callable[[Kubeconfig], None]) -> Kubeconfig:
     """Read the files again, edit them and write what changed, while no other kubectl writes them."""
     with ExitStack() as locks:
-        for path in sorted(path for path in paths if path.exists()):
-            locks.enter_context(_locked(path))
+        for lock in sorted({lock for path in paths if path.exists() for lock in _locks(path)}):
+            locks.enter_context(_locked(lock))
         kubeconfig = load(paths)
         edit(kubeconfig)
         for path in kubeconfig.changed:
@@ -30,9 +30,11 @@ def change(paths: list[Path], edit: Callable[[Kubeconfig], None]) -> Kubeconfig:
 def replace(path: Path, text: str) -> None:
     """Give a file another content at once, keeping its mode, its owner where that is allowed, and links to it."""
     target = path.resolve()
-    status = target.stat()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        status = target.stat()
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -48,10 +50,14 @@ def replace(path: Path, text: str) -> None:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
+def _locks(path: Path) -> tuple[Path, Path]:
+    """The lock that kubectl takes, too: a file beside the kubeconfig; and, if that is a link, that of the file itself,
+    which others may have by another name."""
+    return Path(f"{path.absolute()}.lock"), Path(f"{path.resolve()}.lock")
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock that kubectl takes, too: a file beside the kubeconfig."""
-    lock = Path(f"{path}.lock")
+def _locked(lock: Path) -> Iterator[None]:
     deadline = time.monotonic() + PATIENCE
     while not _taken(lock):
         if time.monotonic() > deadline:

@@ -63,7 +63,7 @@ def _scalar(value: Any) -> str:
 
 def _text(text: str) -> str:
     if is_ambiguous(text) or not text:
-        return f'"{text}"'
+        return _double_quoted(text)
     if _PLAIN.fullmatch(text) and ": " not in text and " #" not in text and text[-1] != ":":
         return text
     if _SIMPLE.fullmatch(text):
