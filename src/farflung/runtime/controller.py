@@ -60,6 +60,7 @@ class Controller(Generic[K]):
         while True:
             async with self.queue.next() as key:
                 await self._look_at(key, number)
+            await asyncio.sleep(0)  # keys that need nothing must not keep everything else from its turn
 
     async def _look_at(self, key: K, worker: int) -> None:
         try:

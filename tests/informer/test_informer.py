@@ -1,0 +1,130 @@
+"""Who wants to know hears of each change after the cache has it, whatever others do with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, LocalHub
+from local_transport import LocalTransport
+from scripted_server import ScriptedServer, failure
+
+from farflung.client.errors import Garbled
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.informer.cache import Change, Key, Known
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+
+MAPS = Collection("", "v1", "configmaps", "ConfigMap")
+PATIENCE = 30.0
+
+
+async def soon(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+OUTSIDE = Surroundings(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+
+
+def informer(client: Client, troubles: list[str] | None = None) -> Informer[Any]:
+    def trouble(what: str, error: Exception) -> None:
+        if troubles is not None:
+            troubles.append(what)
+
+    return Informer(client, MAPS, orjson.loads, OUTSIDE, trouble)
+
+
+def alone() -> Informer[Any]:
+    return informer(Client(ScriptedServer(lambda request: failure(500))))
+
+
+def known(name: str, version: int) -> Known[Any]:
+    return Known(Key("", "", name), version, {"version": version})
+
+
+async def test_listeners_hear_of_changes_in_order_and_the_cache_knows_already() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("before")
+    transport = LocalTransport(hub.function, ADMIN_TOKEN)
+    made = informer(Client(transport))
+    heard: list[tuple[str, bool, bool]] = []
+    news = asyncio.Event()
+
+    def listener(change: Change[Any]) -> None:
+        assert made.cache.get(change.key) == change.new
+        heard.append((change.key.name, change.old is None, change.new is None))
+        news.set()
+
+    made.subscribe(listener)
+    running = asyncio.create_task(made.run())
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(heard) < count:
+                news.clear()
+                await news.wait()
+
+    await made.synced.wait()
+    await until(1)
+    await hub.config_map("after")
+    await until(2)
+    transport.cut()
+    await hub.delete(f"{CONFIG_MAPS}/before")
+    await until(3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert heard == [("before", True, False), ("after", True, False), ("before", False, True)]
+
+
+def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
+    troubles: list[str] = []
+    made, heard = informer(Client(ScriptedServer(lambda request: failure(500))), troubles), []
+
+    def broken(change: Change[Any]) -> None:
+        raise RuntimeError("a mistake")
+
+    made.subscribe(broken)
+    made.subscribe(lambda change: heard.append(change.key.name))
+    made.replace([known("a", 1), known("b", 2)], 2)
+    made.apply(known("c", 3))
+    assert heard == ["a", "b", "c"]
+    assert troubles[0] == "cannot make use of configmaps a"
+    assert made.troubles == 3
+
+
+def test_what_we_wrote_is_known_before_it_is_heard_of_and_told_once() -> None:
+    made, heard = alone(), []
+    made.subscribe(heard.append)
+    made.replace([], 5)
+    written = {"metadata": {"name": "a", "resourceVersion": "7"}}
+    made.assume(written)
+    assert made.cache[Key("", "", "a")] == written
+    made.apply(Known(Key("", "", "a"), 7, written))
+    assert len(heard) == 1
+    made.assume({"metadata": {"name": "a", "resourceVersion": "6"}})
+    assert made.cache[Key("", "", "a")] == written
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": {"name": "a", "resourceVersion": "x"}}, {"metadata": 5}])
+def test_an_answer_that_is_no_object_is_garbled(answer: Any) -> None:
+    with pytest.raises(Garbled):
+        alone().assume(answer)
+
+
+def test_what_we_deleted_is_forgotten_unless_something_was_heard_of_it_since() -> None:
+    made, key = alone(), Key("", "", "a")
+    made.replace([known("a", 3)], 3)
+    made.forget(key, 3)
+    assert key not in made.cache
+    made.replace([known("a", 3)], 3)
+    made.apply(known("a", 9))  # there again, or still there with something to finish
+    made.forget(key, 3)
+    assert made.cache[key] == {"version": 9}
+    made.forget(key)
+    assert key not in made.cache
+    made.forget(key, 9)

@@ -1,0 +1,88 @@
+"""Wait for a view, and say for what, once."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from scripted_server import Scripted, ScriptedServer, failure, said
+
+from farflung.client.rest import Client
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.runtime.exports import View, find_view
+
+URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
+
+
+def export(**status: Any) -> Scripted:
+    return said({"metadata": {"annotations": {"kcp.io/path": "root:espw"}}, "status": status})
+
+
+def conditions(status: str) -> list[dict[str, str]]:
+    return [{"type": "Other", "status": "True"}, {"type": "VirtualWorkspaceURLsReady", "status": status}]
+
+
+READY = export(conditions=conditions("True"), virtualWorkspaces=[{"url": URL}, {"url": "https://other.example"}])
+
+
+async def found(*answers: Scripted, verbosity: int = 9) -> tuple[View, list[str], list[float]]:
+    """(what was found, what was said, how long it paused)"""
+    script, said, pauses = iter(answers), io.StringIO(), []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    server = ScriptedServer(lambda request: next(script))
+    view = await find_view(Client(server, "/clusters/root"), "edge.kcp.io", outside, Logger(said, verbosity))
+    assert {request.target for request in server.requests} == {
+        "/clusters/root/apis/apis.kcp.io/v1alpha1/apiexports/edge.kcp.io"
+    }
+    lines = [line.partition("] ")[2] for line in said.getvalue().splitlines()]
+    return view, lines, pauses
+
+
+async def test_a_view_that_is_there_is_found_at_once() -> None:
+    view, lines, pauses = await found(READY)
+    assert view == View(URL, "root:espw")
+    assert lines == [f'"Found APIExport view" exportName="edge.kcp.io" serverURL="{URL}"']
+    assert pauses == []
+
+
+async def test_what_is_missing_is_said_once_and_looked_at_again() -> None:
+    not_ready = export(conditions=conditions("False"))
+    no_urls = export(conditions=conditions("True"), virtualWorkspaces=[])
+    empty = export(conditions=conditions("True"), virtualWorkspaces=[{}])
+    missing = failure(404, "NotFound")
+    _, lines, pauses = await found(
+        missing, missing, said({}), not_ready, no_urls, empty, failure(503), failure(503), READY
+    )
+    name = 'exportName="edge.kcp.io"'
+    assert lines[:-1] == [
+        f'"Pause because APIExport not found" {name}',
+        f'"Pause because APIExport not ready: APIExport virtual workspace URLs are not ready" {name}',
+        f'"Pause because APIExport not ready: APIExport does not have any virtual workspace URLs" {name}',
+        f'"Pause because APIExport cannot be read" {name} err="the server answered 503"',
+    ]
+    assert pauses == [2.0] * 8
+
+
+ODD = [
+    said([]),
+    said({"status": 5}),
+    said({"status": {"conditions": {}}}),
+    said({"status": {"conditions": [5], "virtualWorkspaces": "x"}}),
+    said({"metadata": {"annotations": {"kcp.io/path": 5}}}),
+    Scripted(200, [b"<html>"]),
+    Scripted(200, [b"[" * 100_000]),
+]
+
+
+@pytest.mark.parametrize("answer", ODD)
+async def test_odd_answers_are_waited_out(answer: Scripted) -> None:
+    view, lines, _ = await found(answer, answer, READY)
+    assert view.url == URL
+    assert len(lines) == 2
