@@ -191,7 +191,8 @@ def test_the_secrets_of_an_account_stay_where_they_are() -> None:
 
 def test_the_rules_of_an_aggregated_role_are_of_the_place_where_it_is() -> None:
     rbac = "rbac.authorization.k8s.io/v1"
-    rules, selectors = [{"verbs": ["get"]}], {"clusterRoleSelectors": [{}]}
+    rules: list[Obj] = [{"verbs": ["get"]}]
+    selectors: Obj = {"clusterRoleSelectors": [{}]}
     plain = obj("ClusterRole", rbac, rules=rules)
     assert stripped(plain) == plain
     bare = stripped({**plain, "aggregationRule": selectors})

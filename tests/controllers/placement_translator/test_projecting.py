@@ -239,6 +239,20 @@ def test_a_copy_that_says_nonsense_of_itself_is_written_anew(said: str) -> None:
     assert put["metadata"]["labels"]["b"] == "whose?"
 
 
+def test_what_differs_far_below_is_seen() -> None:
+    def nested(end: Obj) -> Obj:
+        spec = end
+        for _ in range(100):
+            spec = {"x": [spec], "y": [1]}
+        return {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
+
+    wanted = projected(nested({"a": 1}))
+    ends: list[tuple[Obj, bool]] = [({"a": 1}, True), ({"a": 1, "b": 2}, True), ({"a": 2}, False), ({}, False)]
+    for end, same in [*ends, ({"a": [1]}, False)]:
+        there = stored({**wanted, "spec": nested(end)["spec"]})
+        assert (updated(there, wanted) is None) == same
+
+
 # --- create only ----------------------------------------------------------------------------------
 
 
@@ -277,7 +291,7 @@ VALUES = st.recursive(
 )
 SECTIONS = st.dictionaries(st.sampled_from(["spec", "data", "rules"]), VALUES, max_size=3)
 KINDS = st.sampled_from([("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("example.org/v1", "Widget")])
-STEPS = st.lists(
+STEPS: st.SearchStrategy[list[tuple[str, Obj, Obj, Obj]]] = st.lists(
     st.one_of(
         st.tuples(st.just("source"), MAPS, MAPS, SECTIONS),
         st.tuples(st.just("others"), MAPS, MAPS, st.just({})),

@@ -29,6 +29,7 @@ LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: how a sour
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
+GLANCES: Final = 8  #: levels on which whole values are compared; below, that would be to look at the same too often
 SYSTEM: Final = "kcp.io"
 EDGE: Final = "edge.kcp.io"
 #: kinds of which a server stores what it is given and nothing else; a Secret's content is not even hashed
@@ -202,19 +203,19 @@ def _holds(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 def _covers(there: Any, wanted: Any) -> bool:
     """Whether a value is there, with nothing but more fields in its maps."""
-    if there == wanted:
-        return True
-    left = [(there, wanted)]
-    while left:
-        there, wanted = left.pop()
-        if there is None and wanted in (None, {}, []):
-            continue  # a server drops what is empty
-        if type(wanted) is dict and type(there) is dict:
-            left += [(there.get(key), value) for key, value in wanted.items() if value is not None]
-        elif type(wanted) is list and type(there) is list:
-            if len(there) != len(wanted):
+    level, glances = [(there, wanted)], GLANCES
+    while level:
+        below: list[tuple[Any, Any]] = []
+        for there, wanted in level:
+            if glances > 0 and there == wanted:
+                continue
+            if there is None and wanted in (None, {}, []):
+                continue  # a server drops what is empty
+            if type(wanted) is dict and type(there) is dict:
+                below += [(there.get(key), value) for key, value in wanted.items() if value is not None]
+            elif type(wanted) is list and type(there) is list and len(there) == len(wanted):
+                below += zip(there, wanted, strict=True)
+            elif type(wanted) in (dict, list) or there != wanted:
                 return False
-            left += zip(there, wanted, strict=True)
-        elif there != wanted:
-            return False
+        level, glances = below, glances - 1
     return True
