@@ -219,3 +219,21 @@ async def test_nobody_deletes_a_workspace_from_inside(hub: LocalWorkspaces) -> N
             403,
             'logicalclusters.core.kcp.io "cluster" is forbidden: LogicalCluster cannot be deleted',
         )
+
+
+async def test_a_workspace_whose_generated_name_was_taken_is_complete_nonetheless(hub: LocalWorkspaces) -> None:
+    suffixes = iter(["first", "first", "other"])
+    hub.suffix = lambda: next(suffixes)
+    generated = {**workspace(), "metadata": {"generateName": "w-"}}
+    first, other = [await hub.create(workspaces_of("root"), generated) for _ in range(2)]
+    assert [one["metadata"]["name"] for one in (first, other)] == ["w-first", "w-other"]
+    assert [one["status"]["phase"] for one in (first, other)] == ["Ready", "Ready"]
+    assert hub.platform.tenancy.clusters.resolve("root:w-other") == other["spec"]["cluster"]
+    assert hub.platform.tenancy.clusters.path_of(other["spec"]["cluster"]) == "root:w-other"
+
+
+async def test_a_workspace_for_shards_of_which_nobody_can_tell_which_they_are_waits(hub: LocalWorkspaces) -> None:
+    selector = {"matchExpressions": [{"key": "name", "operator": "Like", "values": ["root"]}]}
+    made = await hub.create(workspaces_of("root"), workspace("a", location={"selector": selector}))
+    assert made["status"]["phase"] == "Scheduling"
+    assert "cluster" not in made["spec"]

@@ -162,9 +162,14 @@ def distinct_owners(metadata: Obj, warnings: list[str]) -> None:
 
 
 def generate_name(call: Call, metadata: Obj) -> None:
+    """One that is free, if chance allows: what is made with an object may know it by its name."""
     base = metadata.get("generateName", "")
-    if base and not metadata.get("name"):
+    if not base or metadata.get("name"):
+        return
+    for _ in range(GENERATED_ATTEMPTS):
         metadata["name"] = base[:GENERATED_BASE_LIMIT] + call.tools.random_suffix()
+        if call.store.get(call.key_of(metadata["name"])) is None:
+            return
 
 
 def set_namespace(call: Call, metadata: Obj) -> None:

@@ -262,7 +262,10 @@ class Tenancy:
             return True
         shard = self._store.get(SHARD_KEY)
         labels = {"name": SHARD} if shard is None else objects.labels_of(shard)
-        return selector_of(selector).matches(labels)
+        try:
+            return selector_of(selector).matches(labels)
+        except KeyError:
+            return False  # nobody can tell what it means
 
     def _founding(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> Founding:
         metadata, spec = workspace["metadata"], workspace["spec"]
