@@ -9,28 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.values import Kind, Part, Source
 from farflung.controllers.placement_translator.world import Seen
 from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
-
-
-class Source(NamedTuple):
-    """Where objects of a kind come from."""
-
-    kind: Kind
-    version: str  #: of the API
-    identity: str = ""  #: of the export that brings the kind; empty for others
-    cluster: str = ""  #: the workspace that defines the kind; empty: all of them
-
-    def collection(self) -> Collection:
-        plural = f"{self.kind.resource}:{self.identity}" if self.identity else self.kind.resource
-        return Collection(self.kind.group, self.version, plural, "")
 
 
 Heard = Callable[[str, Part, Seen | None, Seen | None], None]

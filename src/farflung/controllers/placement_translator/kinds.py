@@ -68,6 +68,11 @@ _ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
+def may_be_system(kind: Kind) -> bool:
+    """Whether there are such objects of a kind at all."""
+    return kind in _JUDGES
+
+
 def is_system(kind: Kind, obj: Mapping[str, Any]) -> bool:
     """Whether an object is one that every cluster makes for itself: no copy of it is wanted anywhere."""
     judge = _JUDGES.get(kind)
