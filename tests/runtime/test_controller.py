@@ -14,6 +14,7 @@ from hub_harness import ADMIN_TOKEN, LocalHub
 from hypothesis import given
 from hypothesis import strategies as st
 from local_transport import LocalTransport
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_server import ScriptedServer, failure
@@ -284,7 +285,9 @@ async def test_figures_are_told_once_for_each_kind_even_if_two_informers_have_it
     manager.add(made, [first, second])
     made.queue.add("a")
     made.tally.successes, made.tally.failures, first.troubles, second.troubles = 5, 2, 1, 3
-    text = generate_latest(manager.registry()).decode()
+    registry = CollectorRegistry()
+    registry.register(manager.figures())
+    text = generate_latest(registry).decode()
     samples = [
         (sample.name, *sorted(sample.labels.values()), sample.value)
         for family in text_string_to_metric_families(text)

@@ -10,12 +10,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import uvloop
+from prometheus_client import CollectorRegistry
 
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
@@ -27,7 +28,7 @@ from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import find_view
+from farflung.runtime.exports import View, find_view
 from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
@@ -165,35 +166,66 @@ async def _servers(settings: Settings) -> AsyncIterator[Servers]:
 
 
 async def _work(settings: Settings, servers: Servers, outside: Surroundings, log: Logger) -> None:
-    if not settings.elects:
-        await _control(settings, servers, outside, log)
-        return
-    identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
-    lease = settings.command.replace(" ", "-")
-    candidate = Candidate(servers.provider, "default", lease, identity, outside, _now, log)
-    await candidate.lead(lambda: _control(settings, servers, outside, log))
+    shown = Shown()
+    async with served(settings.bind_address, {"informers": shown.ready}, shown.registry):
+        if not settings.elects:
+            await _control(settings, servers, shown, outside, log)
+            return
+        identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
+        lease = settings.command.replace(" ", "-")
+        candidate = Candidate(servers.provider, "default", lease, identity, outside, _now, log)
+        guarded = Servers(candidate.guarded(servers.provider), candidate.guarded(servers.root))
+        await candidate.lead(lambda: _control(settings, guarded, shown, outside, log))
+
+
+@dataclass(slots=True)
+class Shown:
+    """What a process shows of itself, whether it works or waits until it may."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    _manager: Manager | None = None
+
+    def ready(self) -> bool:
+        """Who waits is ready to."""
+        return self._manager is None or self._manager.synced
+
+    @contextlib.contextmanager
+    def manager(self, log: Logger) -> Iterator[Manager]:
+        """One that is shown as long as the block lasts."""
+        self._manager = manager = Manager(log)
+        figures = manager.figures()
+        self.registry.register(figures)
+        try:
+            yield manager
+        finally:
+            self.registry.unregister(figures)
+            self._manager = None
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _control(settings: Settings, servers: Servers, outside: Surroundings, log: Logger) -> None:
+async def _control(settings: Settings, servers: Servers, shown: Shown, outside: Surroundings, log: Logger) -> None:
     """Find what is needed, and run."""
-    manager = Manager(log)
-    ready = {"informers": lambda: manager.synced}
-    async with served(settings.bind_address, ready, manager.registry()):
+    with shown.manager(log) as manager:
         edge = await find_view(servers.provider, EDGE, outside, log)
-        if settings.log_only:
-            await observe(servers.provider.view(edge.url), outside, log)
+        if not settings.log_only:
+            await _join(settings, servers, edge, manager, outside, log)
+            await manager.run()
             return
-        locations = await find_view(servers.root, SCHEDULING, outside, log) if SCHEDULER in settings.what else None
-        targets = await find_view(servers.root, WORKLOAD, outside, log)
-        if locations is not None:
-            scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations.url, targets.url, _now)
-            EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers).join(manager)
-        if MAILBOXES in settings.what:
-            provider = settings.provider or edge.path or PROVIDER
-            mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets.url)
-            MailboxController(mailboxes, outside, log, workers=settings.workers).join(manager)
-        await manager.run()
+    await observe(servers.provider.view(edge.url), outside, log)
+
+
+async def _join(
+    settings: Settings, servers: Servers, edge: View, manager: Manager, outside: Surroundings, log: Logger
+) -> None:
+    locations = await find_view(servers.root, SCHEDULING, outside, log) if SCHEDULER in settings.what else None
+    targets = await find_view(servers.root, WORKLOAD, outside, log)
+    if locations is not None:
+        scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations.url, targets.url, _now)
+        EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers).join(manager)
+    if MAILBOXES in settings.what:
+        provider = settings.provider or edge.path or PROVIDER
+        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets.url)
+        MailboxController(mailboxes, outside, log, workers=settings.workers).join(manager)

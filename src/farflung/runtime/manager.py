@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -52,10 +51,9 @@ class Manager:
         """Nothing is to be done now, as far as is known."""
         return self.synced and all(controller.queue.idle for controller in self._controllers)
 
-    def registry(self) -> CollectorRegistry:
-        registry = CollectorRegistry()
-        registry.register(_Figures(self._informers, self._controllers))
-        return registry
+    def figures(self) -> Collector:
+        """For a registry of Prometheus."""
+        return _Figures(self._informers, self._controllers)
 
 
 class _Figures(Collector):

@@ -1,0 +1,93 @@
+"""What a process of controllers shows while it waits, begins and works, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
+from prometheus_client.exposition import generate_latest
+
+from farflung.cli.controllers import Shown
+from farflung.lib.klog import Logger
+
+
+def test_who_waits_is_ready_and_who_begins_is_not() -> None:
+    shown = Shown()
+    assert shown.ready()
+    for _ in range(2):  # it may lead again
+        with shown.manager(Logger(io.StringIO())):
+            assert not shown.ready()
+            assert b"farflung_queue_depth" in generate_latest(shown.registry)
+    assert shown.ready()
+    assert b"farflung_queue_depth" not in generate_latest(shown.registry)
+
+
+async def test_who_works_is_ready_when_everything_was_listed() -> None:
+    shown = Shown()
+    with shown.manager(Logger(io.StringIO())) as manager:
+        await manager.run()  # nothing is to be listed or done
+        assert shown.ready()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def ready(port: int) -> int | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return None
+
+
+@contextmanager
+def scheduler(hub: HubProcess, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    options = ["--kubeconfig", str(hub.kubeconfig), "--server-bind-address", f"127.0.0.1:{port}", "--leader-elect"]
+    process = subprocess.Popen([FARFLUNG, "scheduler", *options], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_of_two_processes_one_works_and_the_other_follows_at_once_when_it_ends(tmp_path: Path) -> None:
+    """This hub has no exports, so whoever works waits for them, and says that it is not ready."""
+    hub, ports = HubProcess(tmp_path / "hub"), (free_port(), free_port())
+    try:
+        with scheduler(hub, ports[0]) as first:
+            eventually(lambda: ready(ports[0]) == 503, "the first at work")
+            with scheduler(hub, ports[1]) as second:
+                eventually(lambda: ready(ports[1]) == 200, "the second to wait")
+                first.send_signal(signal.SIGTERM)
+                assert first.wait(PATIENCE) == 0
+                eventually(lambda: ready(ports[1]) == 503, "the second at work")
+                second.send_signal(signal.SIGINT)
+                assert second.wait(PATIENCE) == 0
+    finally:
+        hub.kill()
+
+
+def test_an_address_that_is_none_is_said_in_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+        "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+    )
+    command = [FARFLUNG, "scheduler", "--kubeconfig", str(config), "--server-bind-address", "here"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 1
+    assert ended.stderr == "farflung scheduler: 'here' is not an address of the form host:port\n"
