@@ -236,13 +236,35 @@ def asking_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def finding_options(inside: str) -> tuple[Callable[..., Any], ...]:
+    """Where a server is, and which of its workspaces.  `inside`: what is in that workspace."""
+    return (
+        click.option(
+            "--workspace",
+            metavar="PATH",
+            default="",
+            help=f"The workspace with the {inside}; by default the one that the kubeconfig leads to.",
+        ),
+        click.option(
+            "--kubeconfig",
+            metavar="FILE",
+            default="",
+            help="Where the server is and who we are; by default as kubectl finds it.",
+        ),
+        click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
+        click.option(
+            "--provider-path",
+            "provider",
+            metavar="PATH",
+            default="root:espw",
+            show_default=True,
+            help="The workspace that provides the API of placements.",
+        ),
+    )
+
+
 ASKING = (
-    click.option(
-        "--workspace",
-        metavar="PATH",
-        default="",
-        help="The workspace with the placements; by default the one that the kubeconfig leads to.",
-    ),
+    *finding_options("placements"),
     click.option(
         "--output",
         "-o",
@@ -250,21 +272,6 @@ ASKING = (
         default="table",
         show_default=True,
         help="What to print.",
-    ),
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        default="",
-        help="Where the server is and who we are; by default as kubectl finds it.",
-    ),
-    click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
-    click.option(
-        "--provider-path",
-        "provider",
-        metavar="PATH",
-        default="root:espw",
-        show_default=True,
-        help="The workspace that provides the API of placements.",
     ),
 )
 
@@ -350,6 +357,92 @@ def plan(
         raise click.ClickException("not every EdgePlacement can be planned")
     if detailed and plan.is_change(answer):
         raise click.exceptions.Exit(2)
+
+
+def customizing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What is customized, for which place, and from where that is known."""
+    for option in reversed(CUSTOMIZING):
+        command = option(command)
+    return command
+
+
+CUSTOMIZING = (
+    click.option(
+        "--filename",
+        "-f",
+        "names",
+        multiple=True,
+        required=True,
+        metavar="FILE",
+        help="A file or a directory with objects, or - for standard input; may be given several times.",
+    ),
+    click.option("--location", default="", metavar="[WORKSPACE:]NAME", help="The Location, in any workspace."),
+    click.option("--location-file", default="", metavar="FILE", help="The same, from a file."),
+    click.option(
+        "--customizer-file",
+        "customizer_files",
+        multiple=True,
+        metavar="FILE",
+        help="Where the Customizers are; by default in the workspace. May be given several times.",
+    ),
+    click.option(
+        "--sync-target",
+        "target",
+        default="",
+        metavar="NAME",
+        help="The SyncTarget; by default the only one that the Location selects.",
+    ),
+    click.option(
+        "--namespace",
+        "-n",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help="Of objects and Customizers in files that have none.",
+    ),
+    click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["yaml", "json"]),
+        default="yaml",
+        show_default=True,
+        help="What to print.",
+    ),
+    *finding_options("Customizers"),
+)
+
+
+@main.command()
+@customizing_options
+def customize(
+    names: tuple[str, ...],
+    output: str,
+    kubeconfig: str,
+    context: str,
+    workspace: str,
+    provider: str,
+    **question: Any,
+) -> None:
+    """Print objects as they would go to a Location: with its parameters, and what their Customizer replaces.
+
+    Nothing is changed.  No server is asked for what is in files: --location-file and --customizer-file.
+    """
+    from farflung.cli import customize
+    from farflung.cli.connection import Asking
+    from farflung.cli.manifests import manifests
+
+    if bool(question["location"]) == bool(question["location_file"]):
+        raise click.UsageError("one of --location and --location-file is needed, and not both")
+    wanted = customize.Question(customize.objects(manifests(names)), **question)
+    answer = customize.answer(wanted, Asking(kubeconfig, context, workspace, provider))
+    for warning in answer.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    if answer.objects:
+        click.echo(customize.printed(answer.objects, output), nl=False)
+    for problem in answer.problems:
+        click.echo(f"Error: {problem}", err=True)
+    if answer.problems:
+        raise click.exceptions.Exit(1)
 
 
 @main.group()
