@@ -212,6 +212,11 @@ def test_what_a_server_wrote_is_left_out_of_what_a_server_made(files: Path) -> N
             PAGE.replace('"true"', "true"),
             "standard input: metadata.annotations must be a map of strings",
         ),
+        (
+            ["-f", "-", "--location-file", "florin.yaml"],
+            "apiVersion: v1\nkind: Service\nmetadata: {name: x, uid: u, managedFields: [7]}\nspec: {}",
+            "standard input: this is no Service that a server made",
+        ),
         (["-f", "page.yaml", "--location", "florin"], "", "none"),
         (["-f", "shop.yaml", "--location-file", "florin.yaml"], "", "none"),
     ],

@@ -244,7 +244,7 @@ async def customizers_in_hub(hub: Hub, names: Iterable[str]) -> dict[str, Custom
 def answered(question: Question, place: Place, known: Customizers) -> Answer:
     result = Answer()
     for source, obj in question.objects:
-        wanted = _in_namespace(stripped(obj) if obj["metadata"].get("uid") else obj, question.namespace)
+        wanted = _in_namespace(_bare(source, obj), question.namespace)
         after = customized(wanted, known.get(str(reference_of(wanted))), place.parameters)
         which = f"{source}: {obj['kind']} {obj['metadata']['name']}"
         result.warnings.extend(f"{which}: {_unknown(name, place)}" for name in after.unknown)
@@ -254,6 +254,16 @@ def answered(question: Question, place: Place, known: Customizers) -> Answer:
         else:
             result.objects.append(_as_given(obj, after.obj))
     return result
+
+
+def _bare(source: str, obj: Obj) -> Obj:
+    """Without what a server wrote into it."""
+    if not obj["metadata"].get("uid"):
+        return obj
+    try:
+        return stripped(obj)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise click.ClickException(f"{source}: this is no {obj['kind']} that a server made") from None
 
 
 def _as_given(before: Obj, after: Obj) -> Obj:

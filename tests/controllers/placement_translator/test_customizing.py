@@ -317,6 +317,16 @@ def test_an_object_stays_the_same_one(path: str, value: str, problem: str) -> No
     assert replaced((path, value)).problem == problem
 
 
+@pytest.mark.parametrize("section", ["data", "stringData"])
+def test_what_a_secret_keeps_stays_texts(section: str) -> None:
+    secret = {**configured({NAMES: "cu"}), "kind": "Secret"}
+    for value in ("[]", '{"a": 1}'):
+        problem = replaced((f"$.{section}", value), obj=secret).problem
+        assert problem == f"{section}: after the customization this is no map of strings"
+    assert replaced((f"$.{section}.a", '"b"'), obj=secret).problem == ""
+    assert replaced((f"$.{section}", "[]")).problem == ""
+
+
 @pytest.mark.parametrize(
     ("replacements", "problem"),
     [

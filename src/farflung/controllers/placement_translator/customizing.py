@@ -333,9 +333,15 @@ def _check(before: Obj, after: Obj) -> None:
     for name in ("name", "namespace"):
         _check_same(f"metadata.{name}", before["metadata"].get(name), metadata.get(name))
     for name in ("labels", "annotations"):
-        texts = metadata.get(name)
-        if texts is not None and (type(texts) is not dict or any(type(text) is not str for text in texts.values())):
-            raise _ProblemError(f"metadata.{name}: after the customization this is no map of strings")
+        _check_texts(f"metadata.{name}", metadata.get(name))
+    if (after["apiVersion"], after["kind"]) == ("v1", "Secret"):
+        for name in ("data", "stringData"):
+            _check_texts(name, after.get(name))
+
+
+def _check_texts(path: str, texts: Any) -> None:
+    if texts is not None and (type(texts) is not dict or any(type(text) is not str for text in texts.values())):
+        raise _ProblemError(f"{path}: after the customization this is no map of strings")
 
 
 def _check_same(path: str, before: Any, after: Any) -> None:
