@@ -214,7 +214,7 @@ def test_what_a_server_wrote_is_left_out_of_what_a_server_made(files: Path) -> N
         ),
         (
             ["-f", "-", "--location-file", "florin.yaml"],
-            "apiVersion: v1\nkind: Service\nmetadata: {name: x, uid: u, managedFields: [7]}\nspec: {}",
+            "apiVersion: v1\nkind: Service\nmetadata: {name: x, uid: u, managedFields: [7]}\nspec: 7",
             "standard input: this is no Service that a server made",
         ),
         (["-f", "page.yaml", "--location", "florin"], "", "none"),
