@@ -180,6 +180,12 @@ def test_what_the_server_dropped_because_it_is_empty_is_no_difference() -> None:
     assert updated(stored({**wanted, "spec": obj["spec"]}), wanted) is None
 
 
+def test_a_default_in_the_place_of_null_is_no_difference() -> None:
+    obj = deployment()
+    wanted = projected({**obj, "spec": {**obj["spec"], "paused": None}})
+    assert updated(stored({**wanted, "spec": {**obj["spec"], "paused": False}}), wanted) is None
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -279,6 +285,15 @@ def test_a_copy_that_is_no_longer_left_alone_catches_up() -> None:
     assert put["spec"] == wanted["spec"]
     assert put["metadata"]["labels"] == wanted["metadata"]["labels"]
     assert put["metadata"]["annotations"] == wanted["metadata"]["annotations"]
+
+
+def test_the_mark_alone_is_taken_away_if_nothing_else_differs() -> None:
+    left = stored(projected(deployment(), create_only=True))
+    wanted = projected(deployment())
+    put = updated(left, wanted)
+    assert put is not None
+    assert OVERWRITE not in put["metadata"]["annotations"]
+    assert updated(put, wanted) is None
 
 
 # --- histories ------------------------------------------------------------------------------------
