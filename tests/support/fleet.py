@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local_transport import LocalTransport
-from platform_harness import OPERATOR, PlatformHub
+from platform_harness import MASTER, OPERATOR, PlatformHub
 
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
@@ -21,12 +22,16 @@ from farflung.controllers.edge_scheduler.controller import EdgeScheduler
 from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
+from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.placement_translator.controller import Setting as TranslatorSetting
+from farflung.controllers.placement_translator.guard import Limits
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.exports import find_view
 from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
 
 EDGE = "/apis/edge.kcp.io/v1alpha1"
 SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"
@@ -59,9 +64,12 @@ class FaultyTransport(LocalTransport):
 class Fleet:
     hub: PlatformHub
     transport: FaultyTransport
+    masters: FaultyTransport  #: the line of those who see all workspaces at once
     log: io.StringIO = field(default_factory=io.StringIO)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     manager: Manager | None = None
+    translator: PlacementTranslator | None = None
+    limits: Limits = Limits()
     verbosity: int = 3
 
     @property
@@ -78,7 +86,7 @@ class Fleet:
 
     # --- controllers ------------------------------------------------------------------------------
 
-    async def start(self, *, scheduler: bool = True, mailboxes: bool = False) -> None:
+    async def start(self, *, scheduler: bool = True, mailboxes: bool = False, translator: bool = False) -> None:
         """Controllers that know nothing yet."""
         log = Logger(self.log, self.verbosity)
         self.manager = Manager(log)
@@ -93,7 +101,21 @@ class Fleet:
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
             MailboxController(mailbox, self.outside, log).join(self.manager)
-        self._tasks.append(asyncio.create_task(self.manager.run()))
+        if scheduler or mailboxes:
+            self._tasks.append(asyncio.create_task(self.manager.run()))
+        if translator:
+            self._translate(edge, scheduling, log)
+
+    def _translate(self, edge: str, scheduling: str, log: Logger) -> None:
+        espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
+        everywhere = Client(self.masters, "/clusters/*", "placement-translator")
+        setting = TranslatorSetting(everywhere, espw, root, edge, scheduling, lambda: self.hub.now, self.limits)
+        suffixes = itertools.count()
+        recorder = Recorder(
+            everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", log
+        )
+        self.translator = PlacementTranslator(setting, self.outside, recorder, log)
+        self._tasks.append(asyncio.create_task(self.translator.run()))
 
     async def crash(self) -> None:
         """At once, whatever they are doing."""
@@ -160,7 +182,7 @@ async def fleet() -> AsyncIterator[Fleet]:
     hub = PlatformHub()
     await hub.platform.bootstrap.start(bare=False)
     async with hub.kept():
-        one = Fleet(hub, FaultyTransport(hub.function, OPERATOR))
+        one = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
         try:
             yield one
         finally:

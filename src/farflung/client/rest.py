@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -36,11 +36,29 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(msgspec.Struct, frozen=True):
+class Typed(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class Page(msgspec.Struct, frozen=True, rename="camel"):
     """Some objects of a list, as they came."""
 
+    api_version: str = ""
+    kind: str = ""
     metadata: ListMeta = ListMeta()
     items: list[msgspec.Raw] | None = None
+
+    def documents(self) -> Iterator[bytes]:
+        """Each of them with its apiVersion and kind, which servers say only once for all.  Raises Garbled."""
+        said = {"apiVersion": self.api_version, "kind": self.kind.removesuffix("List")}
+        head = orjson.dumps(said)[:-1] + b","
+        for raw in self.items or ():
+            try:
+                typed = _typed.decode(raw)
+            except NONSENSE as error:
+                raise Garbled(f"not an object: {error}") from None
+            document = bytes(raw)
+            yield document if typed.kind else head + document.lstrip()[1:]
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -53,6 +71,7 @@ class Event(msgspec.Struct, frozen=True):
 Events = list[Event]
 
 _page = msgspec.json.Decoder(Page)
+_typed = msgspec.json.Decoder(Typed)
 _event = msgspec.json.Decoder(Event)
 
 
@@ -112,7 +131,7 @@ class Client:
         """All of them.  Raises Expired if that took longer than the server remembers."""
         found: list[Obj] = []
         async for page in self.pages(collection, selection):
-            found += [_decoded(item) for item in page.items or ()]
+            found += map(_decoded, page.documents())
         return found
 
     async def pages(

@@ -122,8 +122,8 @@ class Reflector(Generic[T]):
         version = ""
         async for page in self._client.pages(self._collection, self._selection):
             version = page.metadata.resource_version
-            for raw in page.items or ():
-                found.extend(self._known(raw))
+            for document in page.documents():
+                found.extend(self._known(document))
         if not version:
             raise Garbled("a list without a resourceVersion")
         self._sink.replace(found, number(version))
@@ -143,7 +143,7 @@ class Reflector(Generic[T]):
 
     def _hear(self, event: Event) -> None:
         if event.type in ("ADDED", "MODIFIED"):
-            for known in self._known(event.object):
+            for known in self._known(bytes(event.object)):
                 self._sink.apply(known)
         elif event.type == "DELETED":
             key, version = where(event.object)
@@ -158,11 +158,11 @@ class Reflector(Generic[T]):
         self._sink.hear(number(version))
         self._since = version
 
-    def _known(self, raw: msgspec.Raw) -> Iterator[Known[T]]:
+    def _known(self, document: bytes) -> Iterator[Known[T]]:
         """Nothing if it makes no sense and never did."""
-        key, version = where(raw)
+        key, version = where(document)
         try:
-            value: T | None = self._decode(bytes(raw))
+            value: T | None = self._decode(document)
         except NONSENSE as error:
             self._sink.trouble(f"cannot understand {self._collection.plural} {key}", error)
             value = self._sink.previous(key)

@@ -17,7 +17,6 @@ from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 
-
 Heard = Callable[[str, Part, Seen | None, Seen | None], None]
 
 
