@@ -69,7 +69,7 @@ class Fleet:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     manager: Manager | None = None
     translator: PlacementTranslator | None = None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     verbosity: int = 3
 
     @property
