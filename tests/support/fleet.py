@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import strategies as st
 from local_transport import LocalTransport
 from platform_harness import MASTER, OPERATOR, PlatformHub
 
@@ -39,6 +40,16 @@ WORKLOAD = "/apis/workload.kcp.io/v1alpha1"
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 PROVIDER = "root:espw"
 PATIENCE = 20.0
+
+
+#: what can happen to controllers and their line, each with its argument
+FAULTS = st.one_of(
+    st.tuples(st.just("crash"), st.none()),
+    st.tuples(st.just("cut"), st.none()),
+    st.tuples(st.just("lose requests"), st.integers(1, 5)),
+    st.tuples(st.just("lose answers"), st.integers(1, 5)),
+    st.tuples(st.just("turns"), st.integers(1, 50)),
+)
 
 
 @dataclass
@@ -123,6 +134,25 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+
+    async def suffer(self, what: str, how: Any, **controllers: bool) -> None:
+        """One of FAULTS, with its argument.  `controllers`: those that are started again after a crash."""
+        match what:
+            case "crash":
+                await self.crash()
+                await self.start(**controllers)
+            case "cut":
+                self.transport.cut()
+                self.masters.cut()
+            case "lose requests":
+                self.transport.before = self.masters.before = how
+            case "lose answers":
+                self.transport.after = self.masters.after = how
+            case "turns":
+                for _ in range(how):
+                    await asyncio.sleep(0)
+            case _:
+                raise ValueError(what)
 
     # --- objects ----------------------------------------------------------------------------------
 

@@ -10,44 +10,36 @@ from farflung.client.resource import Collection
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class _Write:
     cluster: str
     collection: Collection
     namespace: str  #: empty if the kind has none
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create(_Write):
     object: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(_Write):
     """Put the object in the place of the one whose resourceVersion it has; a conflict if that is no longer there."""
 
-    cluster: str
-    collection: Collection
-    namespace: str
-    name: str
     object: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateStatus:
+class UpdateStatus(_Write):
     """As Update, but of the status alone."""
 
-    cluster: str
-    collection: Collection
-    namespace: str
-    name: str
     object: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(_Write):
     """Delete the object with that uid, and no other of the same name."""
 
-    cluster: str
-    collection: Collection
-    namespace: str
-    name: str
     uid: str
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fleet import EDGE, PROVIDER, SCHEDULING, WORKLOAD, Fleet, fleet
+from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,11 +113,7 @@ STEPS = st.one_of(
     st.tuples(st.just("no placement"), st.tuples(WHICH, st.sampled_from(["p1", "p2"]))),
     st.tuples(st.just("no slice"), st.tuples(WHICH, st.sampled_from(["p1", "p2"]))),
     st.tuples(st.just("another slice"), st.tuples(WHICH, st.sampled_from(["p1", "p2"]))),
-    st.tuples(st.just("crash"), st.none()),
-    st.tuples(st.just("cut"), st.none()),
-    st.tuples(st.just("lose requests"), st.integers(1, 5)),
-    st.tuples(st.just("lose answers"), st.integers(1, 5)),
-    st.tuples(st.just("turns"), st.integers(1, 20)),
+    FAULTS,
 )
 
 
@@ -145,18 +141,8 @@ async def perform(world: World, step: Step) -> None:
             await fleet.put(
                 f"/clusters/{workload[how[0]]}{slices}", "SinglePlacementSlice", how[1], destinations=[wrong]
             )
-        case "crash":
-            await fleet.crash()
-            await fleet.start()
-        case "cut":
-            fleet.transport.cut()
-        case "lose requests":
-            fleet.transport.before = how
-        case "lose answers":
-            fleet.transport.after = how
-        case "turns":
-            for _ in range(how):
-                await asyncio.sleep(0)
+        case _:
+            await fleet.suffer(what, how)
 
 
 @pytest.mark.slow

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fleet import EDGE, PROVIDER, TENANCY, WORKLOAD, Fleet, fleet
+from fleet import EDGE, FAULTS, PROVIDER, TENANCY, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_harness import APIS
@@ -67,18 +66,17 @@ STEPS = st.one_of(
     st.tuples(st.just("no binding"), st.integers(0, 3)),
     st.tuples(st.just("no config"), st.integers(0, 3)),
     st.tuples(st.just("no mark"), st.integers(0, 3)),
-    st.tuples(st.just("crash"), st.none()),
-    st.tuples(st.just("cut"), st.none()),
-    st.tuples(st.just("lose requests"), st.integers(1, 5)),
-    st.tuples(st.just("lose answers"), st.integers(1, 5)),
-    st.tuples(st.just("turns"), st.integers(1, 50)),
+    FAULTS,
 )
 
 
 async def perform(world: World, step: Step) -> None:
     fleet, (what, how) = world.fleet, step
-    boxes = await world.mailboxes() if what in ("no mailbox", "no binding", "no config", "no mark") else []
-    if boxes:
+    name = cluster = ""
+    if what in ("no mailbox", "no binding", "no config", "no mark"):
+        boxes = await world.mailboxes()
+        if not boxes:
+            return
         box = boxes[how % len(boxes)]
         name, cluster = box["metadata"]["name"], box["spec"].get("cluster", "none")
     match what:
@@ -86,28 +84,18 @@ async def perform(world: World, step: Step) -> None:
             await fleet.target(world.inventories[how[0]], how[1], {})
         case "no target":
             await fleet.do("DELETE", f"/clusters/{world.inventories[how[0]]}{WORKLOAD}/synctargets/{how[1]}")
-        case "no mailbox" if boxes:
+        case "no mailbox":
             await fleet.do("DELETE", f"{WORKSPACES}/{name}")
-        case "no binding" if boxes:
+        case "no binding":
             await fleet.do("DELETE", f"/clusters/{cluster}{APIS}/apibindings/bind-edge")
-        case "no config" if boxes:
+        case "no config":
             await fleet.do("DELETE", f"/clusters/{cluster}{EDGE}/syncerconfigs/the-one")
-        case "no mark" if boxes:
+        case "no mark":
             patch = {"metadata": {"annotations": {MARK: None}}}
             if name in await world.targets():
                 await fleet.do("PATCH", f"{WORKSPACES}/{name}", patch, content_type="application/merge-patch+json")
-        case "crash":
-            await fleet.crash()
-            await fleet.start(scheduler=False, mailboxes=True)
-        case "cut":
-            fleet.transport.cut()
-        case "lose requests":
-            fleet.transport.before = how
-        case "lose answers":
-            fleet.transport.after = how
-        case "turns":
-            for _ in range(how):
-                await asyncio.sleep(0)
+        case _:
+            await fleet.suffer(what, how, scheduler=False, mailboxes=True)
 
 
 @pytest.mark.slow

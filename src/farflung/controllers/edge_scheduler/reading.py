@@ -21,9 +21,9 @@ from farflung.controllers.edge_scheduler.values import (
     Target,
     Toleration,
 )
-from farflung.machinery import names
+from farflung.controllers.selector_reading import ProblemError, Selector, check_key, misfit, understood
 from farflung.machinery.errors import Obj, go_quote
-from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, LabelSelector, Requirement
+from farflung.machinery.selectors import EVERYTHING, LabelSelector
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says which logical cluster an object is in
 UNSEEN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
@@ -44,17 +44,6 @@ class _Object(msgspec.Struct):
     status: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Expression(msgspec.Struct):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Expression] | None = None
-
-
 class _Toleration(msgspec.Struct):
     key: str = ""
     operator: str = "Equal"
@@ -63,7 +52,7 @@ class _Toleration(msgspec.Struct):
 
 
 class _PlacementSpec(msgspec.Struct, rename="camel"):
-    location_selectors: list[_Selector] | None = None
+    location_selectors: list[Selector] | None = None
     number_of_locations: int | None = None
     spread_by: list[str] | None = None
     tolerations: list[_Toleration] | None = None
@@ -86,15 +75,11 @@ class _TargetSpec(msgspec.Struct):
     taints: list[_Taint] | None = None
 
 
-class ProblemError(ValueError):
-    """Its text begins with the path of what is wrong."""
-
-
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _PLACEMENT: Final = msgspec.json.Decoder(_PlacementSpec | None)
 _LOCATION: Final = msgspec.json.Decoder(_LocationSpec | None)
 _TARGET: Final = msgspec.json.Decoder(_TargetSpec | None)
-_SELECTOR: Final = msgspec.json.Decoder(_Selector | None)
+_SELECTOR: Final = msgspec.json.Decoder(Selector | None)
 _STATUS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
@@ -108,7 +93,7 @@ def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
     except ProblemError as problem:
         return Placement(**identity, problem=str(problem))
     except msgspec.ValidationError as error:
-        return Placement(**identity, problem=_misfit("spec", error))
+        return Placement(**identity, problem=misfit("spec", error))
 
 
 def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
@@ -117,7 +102,7 @@ def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
     try:
         spec = _LOCATION.decode(found.spec) or _LocationSpec()
     except msgspec.ValidationError as error:
-        return Location(key, labels, None, _misfit("spec", error), document=document)
+        return Location(key, labels, None, misfit("spec", error), document=document)
     taints = tuple(_taints(spec.taints))
     try:
         return Location(key, labels, _instances(spec), "", taints, document)
@@ -157,12 +142,6 @@ def _document(found: _Object) -> bytes:
     return msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
 
 
-def _misfit(path: str, error: msgspec.ValidationError) -> str:
-    """`spec.locationSelectors[0]: Expected …`"""
-    what, _, at = str(error).partition(" - at `$")
-    return f"{path}{at.rstrip('`')}: {what}"
-
-
 # --- parts ----------------------------------------------------------------------------------------
 
 
@@ -171,10 +150,10 @@ def _placement(spec: _PlacementSpec) -> dict[str, Any]:
     if number is not None and number < 0:
         raise ProblemError(f"spec.numberOfLocations: Invalid value: {number}: must be greater than or equal to 0")
     for at, label in enumerate(spec.spread_by or ()):
-        _check_key(label, f"spec.spreadBy[{at}]")
+        check_key(label, f"spec.spreadBy[{at}]")
     return {
         "selectors": tuple(
-            _selector(one, f"spec.locationSelectors[{at}]") for at, one in enumerate(spec.location_selectors or ())
+            understood(one, f"spec.locationSelectors[{at}]") for at, one in enumerate(spec.location_selectors or ())
         ),
         "number": number,
         "spread_by": tuple(dict.fromkeys(spec.spread_by or ())),
@@ -230,43 +209,5 @@ def _instances(spec: _LocationSpec) -> LabelSelector:
     try:
         selector = _SELECTOR.decode(spec.instance_selector)
     except msgspec.ValidationError as error:
-        raise ProblemError(_misfit(path, error)) from None
-    return EVERYTHING if selector is None else _selector(selector, path)
-
-
-def _selector(selector: _Selector, path: str) -> LabelSelector:
-    requirements: list[Requirement] = []
-    for key, value in (selector.match_labels or {}).items():
-        _check_key(key, f"{path}.matchLabels")
-        _check_value(value, f"{path}.matchLabels[{key}]")
-        requirements.append(Requirement(key, "in", (value,)))
-    for at, expression in enumerate(selector.match_expressions or ()):
-        requirements.append(_requirement(expression, f"{path}.matchExpressions[{at}]"))
-    return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
-
-
-def _requirement(expression: _Expression, path: str) -> Requirement:
-    operator = IN_OBJECTS.get(expression.operator)
-    values = expression.values or ()
-    if operator is None:
-        why = "not a valid selector operator"
-        raise ProblemError(f"{path}.operator: Invalid value: {go_quote(expression.operator)}: {why}")
-    if operator in ("in", "notin") and not values:
-        raise ProblemError(f"{path}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
-    if operator in ("exists", "!") and values:
-        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        raise ProblemError(f"{path}.values: Forbidden: {why}")
-    _check_key(expression.key, f"{path}.key")
-    for at, value in enumerate(values):
-        _check_value(value, f"{path}.values[{at}]")
-    return Requirement(expression.key, operator, tuple(values))
-
-
-def _check_key(key: str, path: str) -> None:
-    if wrong := names.qualified_name(key):
-        raise ProblemError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
-
-
-def _check_value(value: str, path: str) -> None:
-    if wrong := names.label_value(value):
-        raise ProblemError(f"{path}: Invalid value: {go_quote(value)}: {'; '.join(wrong)}")
+        raise ProblemError(misfit(path, error)) from None
+    return EVERYTHING if selector is None else understood(selector, path)
