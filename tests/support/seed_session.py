@@ -38,7 +38,7 @@ DESTINATION = r"(?: *- cluster: .*\n(?: +\w+: .*\n){3})"
 DESTINATIONS = re.compile(rf"^{DESTINATION}{{2,}}", re.MULTILINE)
 ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.]+:\d+\]", re.MULTILINE)
 NUMBERS = re.compile(r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=ResourceVersion:)\d+")
-FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|controllers)\b")
+FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|placement-translator|controllers)\b")
 
 
 class Step(NamedTuple):

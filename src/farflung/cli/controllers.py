@@ -25,6 +25,9 @@ from farflung.controllers.edge_scheduler.controller import Setting as SchedulerS
 from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
+from farflung.controllers.placement_translator.controller import PlacementTranslator
+from farflung.controllers.placement_translator.controller import Setting as TranslatorSetting
+from farflung.controllers.placement_translator.guard import Limits
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
@@ -32,14 +35,18 @@ from farflung.runtime.exports import View, find_view
 from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
 
 EDGE: Final = "edge.kcp.io"
 SCHEDULING: Final = "scheduling.kcp.io"
 WORKLOAD: Final = "workload.kcp.io"
 SCHEDULER: Final = "scheduler"
 MAILBOXES: Final = "mailbox-controller"
-ALL: Final = (SCHEDULER, MAILBOXES)
+TRANSLATOR: Final = "placement-translator"
+ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR)
 PROVIDER: Final = "root:espw"
+EVERYWHERE: Final = "system:admin"  #: the context of who may see all workspaces at once
+WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +64,23 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    what: tuple[str, ...]  #: SCHEDULER, MAILBOXES
+    what: tuple[str, ...]  #: SCHEDULER, MAILBOXES, TRANSLATOR
     command: str
     where: Where = field(default_factory=Where)  #: the provider's workspace
     root: Where | None = None  #: the root workspace, if not by the same way
+    everywhere: Where | None = None  #: all workspaces at once, for those who have to see them
     provider: str = ""  #: the path of the provider's workspace; empty: the one that `where` leads to
     name: str = "edge-scheduler"
     verbosity: int = 2
-    workers: int = 4
+    workers: int = 0  #: of each controller; 0: as WORKERS says
     bind_address: str = ""
     elects: bool = False
     log_only: bool = False
     with_parent: bool = False  #: ends when standard input does
+    limits: Limits = field(default_factory=Limits)  #: of what goes at once
+
+    def workers_of(self, controller: str) -> int:
+        return self.workers or WORKERS[controller]
 
 
 def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any]) -> Settings:
@@ -79,19 +91,26 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
 
     provider = replace(way("espw"), **_said(kubeconfig=options["kubeconfig"], context=options["context"]))
     root = way("root") if way("root") != Where() else way("inventory")
+    everywhere = None
+    if TRANSLATOR in what:
+        other = way("allclusters")
+        kubeconfig = other.kubeconfig or options["kubeconfig"]
+        everywhere = replace(other, kubeconfig=kubeconfig, context=other.context or EVERYWHERE)
     return Settings(
-        what,
-        command,
-        provider,
-        None if root == Where() else replace(root, **_said(kubeconfig=root.kubeconfig or options["kubeconfig"])),
-        options["provider"],
-        options.get("name", "edge-scheduler"),
-        options["verbosity"],
-        options["concurrency"],
-        options["bind_address"],
-        options["leader_elect"],
-        options.get("log_only", False),
-        options.get("with_parent", False),
+        what=what,
+        command=command,
+        where=provider,
+        root=None if root == Where() else replace(root, **_said(kubeconfig=root.kubeconfig or options["kubeconfig"])),
+        everywhere=everywhere,
+        provider=options["provider"],
+        name=options.get("name", "edge-scheduler"),
+        verbosity=options["verbosity"],
+        workers=options["concurrency"] or 0,
+        bind_address=options["bind_address"],
+        elects=options["leader_elect"],
+        log_only=options.get("log_only", False),
+        with_parent=options.get("with_parent", False),
+        limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if everywhere else Limits(),
     )
 
 
@@ -147,12 +166,18 @@ def surroundings() -> Surroundings:
 class Servers:
     provider: Client
     root: Client
+    everywhere: Client | None = None  #: all workspaces, for those who have to see them at once
+
+    def through(self, gate: Callable[[Client], Client]) -> Servers:
+        everywhere = None if self.everywhere is None else gate(self.everywhere)
+        return Servers(gate(self.provider), gate(self.root), everywhere)
 
 
 @contextlib.asynccontextmanager
 async def _servers(settings: Settings) -> AsyncIterator[Servers]:
     manager = settings.command.rpartition(" ")[2]
     access = settings.where.access()
+    whole = None if settings.everywhere is None else _access_to_all(settings.everywhere)
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(access.transport())
         provider = Client(transport, access.prefix, manager)
@@ -162,7 +187,20 @@ async def _servers(settings: Settings) -> AsyncIterator[Servers]:
         if settings.root is not None:
             other = settings.root.access()
             root = Client(await stack.enter_async_context(other.transport()), other.prefix, manager).workspace("root")
-        yield Servers(provider, root)
+        everywhere = None
+        if whole is not None:
+            everywhere = Client(await stack.enter_async_context(whole.transport()), "", manager).workspace("*")
+        yield Servers(provider, root, everywhere)
+
+
+def _access_to_all(everywhere: Where) -> Access:
+    try:
+        return everywhere.access()
+    except KubeconfigError as error:
+        raise KubeconfigError(
+            f"{error}: the placement translator has to see all workspaces at once, and a context of somebody who may, "
+            "as that of a hub's admin.kubeconfig, is given with --allclusters-context"
+        ) from None
 
 
 async def _work(settings: Settings, servers: Servers, outside: Surroundings, log: Logger) -> None:
@@ -174,7 +212,7 @@ async def _work(settings: Settings, servers: Servers, outside: Surroundings, log
         identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
         lease = settings.command.replace(" ", "-")
         candidate = Candidate(servers.provider, "default", lease, identity, outside, _now, log)
-        guarded = Servers(candidate.guarded(servers.provider), candidate.guarded(servers.root))
+        guarded = servers.through(candidate.guarded)
         await candidate.lead(lambda: _control(settings, guarded, shown, outside, log))
 
 
@@ -220,12 +258,30 @@ async def _control(settings: Settings, servers: Servers, shown: Shown, outside: 
 async def _join(
     settings: Settings, servers: Servers, edge: View, manager: Manager, outside: Surroundings, log: Logger
 ) -> None:
-    locations = await find_view(servers.root, SCHEDULING, outside, log) if SCHEDULER in settings.what else None
-    targets = await find_view(servers.root, WORKLOAD, outside, log)
-    if locations is not None:
-        scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations.url, targets.url, _now)
-        EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers).join(manager)
+    async def view(export: str, *users: str) -> str:
+        """Where it is, if somebody uses it."""
+        used = not set(users).isdisjoint(settings.what)
+        return (await find_view(servers.root, export, outside, log)).url if used else ""
+
+    locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR)
+    targets = await view(WORKLOAD, SCHEDULER, MAILBOXES)
+    provider = settings.provider or edge.path or PROVIDER
+    if SCHEDULER in settings.what:
+        scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
+        EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.what:
-        provider = settings.provider or edge.path or PROVIDER
-        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets.url)
-        MailboxController(mailboxes, outside, log, workers=settings.workers).join(manager)
+        mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
+        MailboxController(mailboxes, outside, log, workers=settings.workers_of(MAILBOXES)).join(manager)
+    if servers.everywhere is not None:
+        translator = TranslatorSetting(
+            servers.everywhere,
+            servers.provider.workspace(provider),
+            servers.root,
+            edge.url,
+            locations,
+            _now,
+            settings.limits,
+        )
+        recorder = Recorder(servers.everywhere, TRANSLATOR, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+        workers = settings.workers_of(TRANSLATOR)
+        PlacementTranslator(translator, outside, recorder, log, workers=workers).join(manager)

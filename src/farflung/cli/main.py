@@ -140,8 +140,11 @@ class Level(click.types.IntParamType):
         return super().convert(told, param, ctx)
 
 
-def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def controlling_options(
+    verbosity: int, workers: int | None = 4
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What every controller has to be told."""
+    each = "" if workers else " of each controller; by default 4, and 16 of the placement translator"
     options = (
         click.option(
             "--kubeconfig",
@@ -160,7 +163,13 @@ def controlling_options(verbosity: int) -> Callable[[Callable[..., None]], Calla
             default="",
             help="The workspace that has the edge API; by default the one that the kubeconfig leads to.",
         ),
-        click.option("--concurrency", type=click.IntRange(1), default=4, show_default=True, help="Workers at a time."),
+        click.option(
+            "--concurrency",
+            type=click.IntRange(1),
+            default=workers,
+            show_default=workers is not None,
+            help=f"Workers at a time{each}.",
+        ),
         click.option(
             "--server-bind-address",
             "bind_address",
@@ -219,8 +228,66 @@ def mailbox_controller(**options: Any) -> None:
     run(settings_of("farflung mailbox-controller", (MAILBOXES,), options))
 
 
+class Share(click.ParamType[int]):
+    """A percentage, as `50%`."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from farflung.controllers.placement_translator.guard import parse_share
+
+        try:
+            return parse_share(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def translating_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What the placement translator has to be told beside that."""
+    for option in reversed(TRANSLATING):
+        command = option(command)
+    return command
+
+
+TRANSLATING = (
+    click.option(
+        "--max-withdraw",
+        type=Share(),
+        default="50%",
+        show_default=True,
+        metavar="PERCENT",
+        help="Hold a change that takes objects from more than this share of the destinations of a placement,",
+    ),
+    click.option(
+        "--max-withdraw-number",
+        type=click.IntRange(0),
+        default=10,
+        show_default=True,
+        metavar="NUMBER",
+        help="and from more than this number of them, until it is confirmed.",
+    ),
+    ways("allclusters"),
+)
+
+
+@main.command("placement-translator")
+@controlling_options(verbosity=0, workers=16)
+@translating_options
+@ways("espw", "root")
+def placement_translator(**options: Any) -> None:
+    """Run the placement translator, until SIGTERM or ^C.
+
+    It keeps in every mailbox the objects that EdgePlacements bring there, and what the mailbox's syncer is told.
+    `farflung start` runs it, too.
+    """
+    from farflung.cli.controllers import TRANSLATOR, run, settings_of
+
+    run(settings_of("farflung placement-translator", (TRANSLATOR,), options))
+
+
 @main.command()
-@controlling_options(verbosity=1)
+@controlling_options(verbosity=1, workers=None)
+@translating_options
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def controllers(**options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import orjson
@@ -48,6 +48,7 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.controller import Controller
+from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import About, Recorder
 
 T = TypeVar("T")
@@ -126,6 +127,18 @@ class PlacementTranslator:
 
     # --- running ----------------------------------------------------------------------------------
 
+    def join(self, manager: Manager) -> None:
+        manager.adopt(self)
+
+    @property
+    def synced(self) -> bool:
+        """There was a whole list of everything that mattered at the start."""
+        return self._started
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [*self._static(), *self._feeds.informers()]
+
     @property
     def idle(self) -> bool:
         """Nothing is to be done now, as far as is known."""
@@ -134,14 +147,7 @@ class PlacementTranslator:
     async def run(self) -> None:
         """Until cancelled.  Nothing is written before everything was heard of."""
         self._known = Knowledge(await self._builtin_kinds(), self._setting.limits)
-        static = (
-            self._placements,
-            self._slices,
-            self._configs,
-            self._customizers,
-            self._locations,
-            self._workspaces,
-        )
+        static = self._static()
         async with asyncio.TaskGroup() as group:
             self._group = group
             for informer in static:
@@ -156,6 +162,17 @@ class PlacementTranslator:
             self._started = True
             self._log.info("Caches are synced for placement-translator")
             group.create_task(self.controller.run(), name=NAME)
+
+    def _static(self) -> list[Informer[Any]]:
+        """What there is whatever the workspaces have."""
+        return [
+            self._placements,
+            self._slices,
+            self._configs,
+            self._customizers,
+            self._locations,
+            self._workspaces,
+        ]
 
     async def _builtin_kinds(self) -> dict[Kind, str]:
         """What every workspace has: what the root has without any binding."""

@@ -95,5 +95,8 @@ class Feeds:
         while pending := [one for one in self._informers.values() if not one.synced.is_set()]:
             await asyncio.gather(*(one.synced.wait() for one in pending))
 
+    def informers(self) -> list[Informer[Seen]]:
+        return list(self._informers.values())
+
     def informer(self, source: Source) -> Informer[Seen] | None:
         return self._informers.get(source)
