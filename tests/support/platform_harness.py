@@ -125,7 +125,7 @@ class PlatformHub(LocalHub):
             quotas=self.quotas,
             tokens=self.accounts,
             signer=certificates(),
-            **start.housekeeping(store, clock, self.platform),
+            household=start.household(store, clock, self.platform),
         )
 
     async def of(

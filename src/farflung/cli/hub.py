@@ -43,7 +43,7 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
-from farflung.hub.housekeeping.housekeeping import Housekeeping
+from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve_on
 from farflung.hub.policies.registry import Policies
@@ -229,7 +229,7 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
             event_seconds=settings.event_seconds,
             tokens=accounts,
             signer=certificates,
-            **({} if workspaces is None else start.housekeeping(store, clock, workspaces)),
+            household=ONE_CLUSTER if workspaces is None else start.household(store, clock, workspaces),
         )
         await housekeeping.start()
         following = asyncio.create_task(follow_tokens(authenticator), name="tokens")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
 from farflung.cli.supervisor import kept_running
@@ -15,7 +15,7 @@ from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.housekeeping.bindings import Bindings
 from farflung.hub.housekeeping.collector import Collector
 from farflung.hub.housekeeping.definitions import Definitions
-from farflung.hub.housekeeping.housekeeping import Part
+from farflung.hub.housekeeping.housekeeping import Household, Part
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.inventory import Inventory
 from farflung.hub.housekeeping.workspaces import Workspaces
@@ -55,7 +55,7 @@ SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTa
 LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
 
 
-def housekeeping(store: Store, clock: Callable[[], datetime], platform: Platform) -> dict[str, Any]:
+def household(store: Store, clock: Callable[[], datetime], platform: Platform) -> Household:
     """What a hub with workspaces keeps in order beside what every hub does.  Its default roles are in one place, and
     its namespaces come with each workspace."""
 
@@ -66,4 +66,4 @@ def housekeeping(store: Store, clock: Callable[[], datetime], platform: Platform
         )
         return (Workspaces(store, platform.tenancy), inventory, bindings)
 
-    return {"clusters": (), "roles_in": SHARED, "further": further}
+    return Household(clusters=(), roles_in=SHARED, further=further)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol
@@ -77,6 +78,18 @@ def no_more(inside: Inside, collector: Collector, definitions: Definitions) -> S
     return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Household:
+    """What differs between hubs."""
+
+    clusters: Sequence[str] = (DEFAULT_CLUSTER,)  #: which have the namespaces that are always there
+    roles_in: str = DEFAULT_CLUSTER  #: where the default roles are
+    further: Further = no_more  #: parts that only some hubs have
+
+
+ONE_CLUSTER: Final = Household()
+
+
 class Housekeeping:
     def __init__(
         self,
@@ -92,19 +105,16 @@ class Housekeeping:
         quotas: Quotas,
         pace: Pace = USUAL_PACE,
         event_seconds: float = HOUR,
-        clusters: Sequence[str] = (DEFAULT_CLUSTER,),
-        roles_in: str = DEFAULT_CLUSTER,
-        further: Further = no_more,
+        household: Household = ONE_CLUSTER,
     ) -> None:
         """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
-        Events stay; `clusters`: which have the namespaces that are always there; `roles_in`: where the default roles
-        are; `further`: parts that only some hubs have."""
-        self._clusters = clusters
+        Events stay."""
+        clusters = self._clusters = household.clusters
         kept = KeptKinds(kinds.builtin.catalog)
         follow(kinds, kept)
         inside = Inside(handler, authorization, CONTROLLER_MANAGER)
         self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), clusters)
-        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [roles_in])
+        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [household.roles_in])
         self._aggregation = Aggregation(store, kept, inside)
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
@@ -125,7 +135,7 @@ class Housekeeping:
             Events(store, clock, event_seconds),
             secrets,
             signing,
-            *further(inside, self._collector, definitions),
+            *household.further(inside, self._collector, definitions),
         )
         self._running: asyncio.Task[None] | None = None
 
