@@ -11,6 +11,7 @@ line is `^C`, it is ended then, else when the session ends; always in good order
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -18,8 +19,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import yaml
 from executable import Directory
 from hub_process import PATIENCE, HubProcess, eventually
 
@@ -32,12 +34,16 @@ VOLATILE = [
     (re.compile(r"(?<=resourceVersion: )\"\d+\""), "VERSION"),
     (re.compile(r"\bv1alpha1-[0-9a-f]{8}(?=\.)"), "SCHEMA"),
     (re.compile(r"(?<=\s)(\d+[smhd])+$", re.MULTILINE), "AGE"),
+    (re.compile(r"(?<=\" deleted) from \S+ namespace$", re.MULTILINE), ""),  # since 1.34
     (re.compile(r" {2,}"), "  "),
 ]
+SYNCER_CONFIG = "apiVersion: edge.kcp.io/v1alpha1\nkind: SyncerConfig\n"
 DESTINATION = r"(?: *- cluster: .*\n(?: +\w+: .*\n){3})"
 DESTINATIONS = re.compile(rf"^{DESTINATION}{{2,}}", re.MULTILINE)
-ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.]+:\d+\]", re.MULTILINE)
-NUMBERS = re.compile(r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=ResourceVersion:)\d+")
+ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\]", re.MULTILINE)
+NUMBERS = re.compile(
+    r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=resourceVersion(?:Old|New)=)\"\d+\"|(?<=ResourceVersion:)\d+"
+)
 FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|placement-translator|controllers)\b")
 
 
@@ -67,9 +73,27 @@ def steps(transcript: str) -> Iterator[Step]:
 
 
 def comparable(printed: str) -> str:
+    if SYNCER_CONFIG in printed:
+        printed = _in_order(printed)
     for volatile, placeholder in VOLATILE:
         printed = volatile.sub(placeholder, printed)
     return DESTINATIONS.sub(_sorted, f"{printed}\n").strip()
+
+
+def _in_order(printed: str) -> str:
+    """A SyncerConfig: its lists have no order that matters, and it may be written as often as one likes."""
+    config = yaml.safe_load(printed)
+    for changing in ("generation", "resourceVersion"):
+        config["metadata"].pop(changing)
+    return yaml.safe_dump(_ordered(config))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return sorted(map(_ordered, value), key=json.dumps)
+    return value
 
 
 def _sorted(found: re.Match[str]) -> str:
@@ -131,6 +155,10 @@ class Session:
             "HUB": f"https://{hub.address.netloc}",
         }
         self.terminals: list[Terminal] = []
+
+    def export(self, **values: str) -> None:
+        """What commands have in their environment from now on."""
+        self._directory.environment |= values
 
     def type(self, transcript: str) -> None:
         """Every command succeeds and prints what the transcript shows, and no complaint."""

@@ -48,6 +48,11 @@ class Logger:
         if v <= self.verbosity:
             self._print(INFO, message, values)
 
+    def plain(self, message: str, *, v: int = 0) -> None:
+        """A message without quotes, as those that say nothing but it."""
+        if v <= self.verbosity:
+            self._print(INFO, Bare(message), {})
+
     def warning(self, message: str, **values: object) -> None:
         self._print(WARNING, message, values)
 
@@ -60,7 +65,8 @@ class Logger:
         where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         said = "".join(f" {name}={shown(value)}" for name, value in (*self.values, *values.items()))
         time = self.now().strftime("%m%d %H:%M:%S.%f")
-        line = f"{level}{time} {os.getpid():7} {where}] {quoted(message)}{said}\n"
+        head = message if isinstance(message, Bare) else quoted(message)
+        line = f"{level}{time} {os.getpid():7} {where}] {head}{said}\n"
         try:
             self.stream.write(line)
             self.stream.flush()

@@ -153,14 +153,14 @@ class PlacementTranslator:
             for informer in static:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             group.create_task(self._recorder.run(), name="events")
-            self._log.info("Waiting for caches to sync for placement-translator")
+            self._log.plain("Waiting for caches to sync for placement-translator")
             await asyncio.gather(*(informer.synced.wait() for informer in static))
             self._listen()
             await self._feeds.synced()
             self._listen()  # to what bindings and definitions bring, which are known only now
             await self._feeds.synced()
             self._started = True
-            self._log.info("Caches are synced for placement-translator")
+            self._log.plain("Caches are synced for placement-translator")
             group.create_task(self.controller.run(), name=NAME)
 
     def _static(self) -> list[Informer[Any]]:
