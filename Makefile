@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test check conformance bench manifests format clean
+.PHONY: help setup demo test long check conformance bench manifests format clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -19,15 +19,18 @@ setup: .venv/.installed  ## create .venv with everything; install kubectl if it 
 demo: setup  ## start a hub with workspaces, place a workload with kubectl, show it all, stop
 	@tools/demo.sh
 
-test: setup  ## every test
-	$(BIN)/pytest -q -n 2
+test: setup  ## every test but the long ones
+	$(BIN)/pytest -q -n 2 -m "not long"
+
+long: setup  ## the long ones: longer histories, and every kubectl there is
+	$(BIN)/pytest -q -n 2 -m long
 
 check: setup  ## format, lint, types, import rules, fast tests
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	$(BIN)/pytest -q -n 2 -m "not slow and not long"
 
 conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp in ../shared
 	$(BIN)/python tests/conformance/replay.py

@@ -283,14 +283,14 @@ async def test_it_is_as_if_there_were_no_others(steps: list[Step]) -> None:
     await check_absence(steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=300)
 @given(steps=st.lists(st.one_of(alices(), bobs(), guests()), min_size=8, max_size=40))
 async def test_what_others_have_changes_nothing_in_long_histories(steps: list[Step]) -> None:
     await check_words(steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=300)
 @given(steps=st.lists(st.one_of(alices(), bobs()), min_size=8, max_size=40))
 async def test_it_is_as_if_there_were_no_others_in_long_histories(steps: list[Step]) -> None:
