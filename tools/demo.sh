@@ -33,7 +33,7 @@ eventually() {  # what the hub does after it has answered: at most 30 seconds
   exit 1
 }
 
-say "A hub starts: one process, its own certificates, a first tree of workspaces"
+say "A hub starts, with its own certificates and a first tree of workspaces, and the controllers beside it"
 export HOME="$home" PATH="$PWD/.venv/bin:$PATH"  # kubectl finds its plugins ws and kcp there
 farflung start --root-directory "$home/hub" --port 0 >"$home/log" 2>&1 &
 hub=$!
