@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -180,4 +181,13 @@ def _without_answer(error: Exception) -> Unreachable | Garbled:
         return Unreachable("no answer in time")
     if isinstance(error, aiohttp.ClientResponseError):
         return Garbled(f"not an answer of HTTP: {error.message}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Unreachable(f"cannot connect to {error.host}:{error.port}: {_cause(error.os_error)}")
     return Unreachable(str(error) or type(error).__name__)
+
+
+def _cause(error: OSError) -> str:
+    """As the system puts it; asyncio has words of its own for what it calls."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error)
