@@ -60,12 +60,12 @@ async def test_what_is_missing_is_said_once_and_looked_at_again() -> None:
     _, lines, pauses = await found(
         missing, missing, said({}), not_ready, no_urls, empty, failure(503), failure(503), READY
     )
-    name = 'exportName="edge.kcp.io"'
+    name, where = 'exportName="edge.kcp.io"', 'at="/clusters/root"'
     assert lines[:-1] == [
-        f'"Pause because APIExport not found" {name}',
-        f'"Pause because APIExport not ready: APIExport virtual workspace URLs are not ready" {name}',
-        f'"Pause because APIExport not ready: APIExport does not have any virtual workspace URLs" {name}',
-        f'"Pause because APIExport cannot be read" {name} err="the server answered 503"',
+        f'"Pause because APIExport not found" {name} {where}',
+        f'"Pause because APIExport not ready: APIExport virtual workspace URLs are not ready" {name} {where}',
+        f'"Pause because APIExport not ready: APIExport does not have any virtual workspace URLs" {name} {where}',
+        f'"Pause because APIExport cannot be read" {name} err="the server answered 503" {where}',
     ]
     assert pauses == [2.0] * 8
 

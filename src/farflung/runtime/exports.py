@@ -42,9 +42,9 @@ async def find_view(client: Client, name: str, outside: Surroundings, log: Logge
             log.info("Found APIExport view", v=v, serverURL=url)
             return View(url, path_of(export))
         if missing != told and failure is not None:
-            log.error(failure, "Pause because APIExport cannot be read")
+            log.error(failure, "Pause because APIExport cannot be read", at=client.prefix or "/")
         elif missing != told:
-            log.info(missing, v=v)
+            log.info(missing, v=v, at=client.prefix or "/")
         told = missing
         await outside.sleep(PAUSE * (0.5 + outside.random()))
 

@@ -33,6 +33,7 @@ def test_a_placement_without_options_is_what_the_seeds_have() -> None:
     spec = {"locationSelectors": [{}, {"matchLabels": {"env": "prod"}}], "namespaceSelector": {}}
     placement = parse_placement(json.dumps(obj(spec)).encode())
     assert placement.key == Key("imw", "x")
+    assert str(placement.key) == "imw|x"
     assert (placement.uid, placement.generation) == ("u", 3)
     assert placement.selectors == (EVERYTHING, parse_labels("env=prod"))
     assert (placement.number, placement.spread_by, placement.tolerations, placement.where) == (None, (), (), None)

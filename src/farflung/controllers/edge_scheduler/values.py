@@ -16,10 +16,13 @@ EMPTY_DOCUMENT: Final = b"{}"
 
 
 class Key(NamedTuple):
-    """An object without a namespace, among those of its kind."""
+    """An object without a namespace, among those of its kind.  As text: `cluster|name`, as informers write it."""
 
     cluster: str
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}|{self.name}"
 
 
 class Destination(NamedTuple):
