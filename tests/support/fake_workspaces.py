@@ -58,6 +58,7 @@ class FakeHub:
         self.children: dict[str, dict[str, dict[str, Any]]] = {}
         self.bindings: dict[str, dict[str, dict[str, Any]]] = {}
         self.exports: set[tuple[str, str]] = set()
+        self.obstacles: list[dict[str, str]] = []  #: conditions of bindings that do not succeed
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.polls_until_ready = 0
         self.home_polls = 0
@@ -152,7 +153,8 @@ class FakeHub:
                 f"no permission to bind to export {export['path']}:{export['name']}",
             )
         conflict = any(other["spec"]["reference"]["export"] == export for other in here.values())
-        here[name] = body | {"status": {"phase": "Binding" if conflict else "Bound"}}
+        stuck = {"phase": "Binding", "conditions": self.obstacles}
+        here[name] = body | {"status": stuck if conflict else {"phase": "Bound"}}
         here[name]["metadata"]["resourceVersion"] = "1"
         return 201, here[name]
 

@@ -152,6 +152,24 @@ def test_a_binding_that_does_not_succeed_is_told_after_the_timeout(
     )
 
 
+def test_what_the_server_has_against_a_binding_is_told_each_once(
+    kubectl_kcp: Plugin, kubeconfig: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "POLL_INTERVAL", 0.001)
+    hub.exports.add(("root:esp", "edge.kcp.io"))
+    hub.obstacles = [
+        {"type": "Ready", "status": "False", "severity": "Info", "message": "Waiting"},
+        {"type": "BindingUpToDate", "status": "False", "severity": "Error", "message": "a name is taken"},
+        {"type": "InitialBindingCompleted", "status": "False", "severity": "Error", "message": "a name is taken"},
+        {"type": "PermissionClaimsValid", "status": "True"},
+    ]
+    kubectl_kcp("bind", "apiexport", "root:esp:edge.kcp.io")
+    assert kubectl_kcp("bind", "apiexport", "root:esp:edge.kcp.io", "--name", "second", "--timeout", "10ms") == refused(
+        "could not bind second: timed out waiting for the condition: a name is taken",
+        "apibinding second created. Waiting to successfully bind ...\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -28,8 +28,16 @@ def _bind_export(session: Session, call: Call) -> None:
         where = session.path(cluster, BINDINGS, name)
         timeout = seconds(call.flags.get("timeout", "30s"))
         if not wait_until(lambda: phase(session.connection.get(where)) == BOUND, timeout):
-            raise CommandError(f"could not bind {name}: timed out waiting for the condition")
+            why = "".join(f": {message}" for message in _obstacles(session.connection.get(where)))
+            raise CommandError(f"could not bind {name}: timed out waiting for the condition{why}")
     print(f"{name} created and bound.")
+
+
+def _obstacles(binding: dict[str, Any]) -> list[str]:
+    """What the server has against it, each said once."""
+    conditions = (binding.get("status") or {}).get("conditions") or ()
+    wrong = [one for one in conditions if one.get("status") == "False" and one.get("severity") == "Error"]
+    return list(dict.fromkeys(one["message"] for one in wrong if one.get("message")))
 
 
 def _reference(words: list[str]) -> tuple[str, str]:
