@@ -78,6 +78,14 @@ async def test_locations_that_lose_the_choice_are_told_so() -> None:
     ]
 
 
+async def test_how_many_locations_are_wanted_is_told() -> None:
+    hub = await furnished()
+    await hub.place(placement("p", {}, numberOfLocations=7))
+    answer = await explain(hub.asked, "p")
+    assert answer["summary"] == {"locations": 2, "matching": 2, "wanted": 7, "chosen": 1, "destinations": 1}
+    assert "EdgePlacement p: 1 of 2 Locations chosen, 2 matching, 7 wanted; 1 destination." in printed(answer, "table")
+
+
 async def test_one_location_is_told_of_in_detail() -> None:
     hub = await furnished()
     await hub.target("other", env="dev")

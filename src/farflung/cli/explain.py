@@ -98,6 +98,7 @@ class Seen:
         return {
             "locations": len(self._inventory.locations),
             "matching": self.resolution.matching,
+            **({} if self.placement.number is None else {"wanted": self.placement.number}),
             "chosen": self.resolution.chosen,
             "destinations": len(self.resolution.destinations),
         }
@@ -196,7 +197,8 @@ def _summary(answer: Obj) -> Iterator[str]:
         return
     chosen = f"{summary['chosen']} of {count(summary['locations'], 'Location')} chosen"
     destinations = count(summary["destinations"], "destination")
-    yield f"EdgePlacement {name}: {chosen}, {summary['matching']} matching; {destinations}."
+    wanted = f", {summary['wanted']} wanted" if "wanted" in summary else ""
+    yield f"EdgePlacement {name}: {chosen}, {summary['matching']} matching{wanted}; {destinations}."
 
 
 def _now(now: Obj) -> Iterator[str]:
