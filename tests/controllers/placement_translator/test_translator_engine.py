@@ -92,6 +92,15 @@ class Twin:
         }
         return {part: selected for part, selected in found.items() if selected is not None}
 
+    def singly(self, key: PlacementKey) -> dict[Part, Any]:
+        return {part: selected for part, selected in self.selected(key).items() if not selected.whole_namespace}
+
+    def definitions(self, key: PlacementKey) -> set[Part]:
+        """Those that go along and are there."""
+        definition = Part(DEFINITIONS, "", "widgets.acme.io")
+        needed = any(part.kind == WIDGETS for part in self.selected(key))
+        return {definition} if needed and (key.cluster, definition) in self.objects else set()
+
     def whole(self, key: PlacementKey) -> set[str]:
         what = self.whats.get(key)
         return {
@@ -127,7 +136,7 @@ class Twin:
     def configs(self) -> dict[Config, Any]:
         return {
             Config(mailbox): [
-                (key, self.selected(key), self.whole(key), what.upsync)
+                (key, self.singly(key), self.definitions(key), self.whole(key), what.upsync)
                 for key, what in sorted(self.whats.items())
                 if mailbox in self.places.get(key, {})
             ]

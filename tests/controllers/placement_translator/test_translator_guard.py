@@ -77,24 +77,33 @@ def test_what_is_held_says_how_to_go_on_and_what_is_not_says_nothing() -> None:
     verdict = decide(fleet(20, "a"), fleet(3, "a"), confirmed=False)
     assert verdict.message(7) == (
         "objects would be withdrawn from 17 of 20 destinations; they stay until the placement selects them again "
-        'or has the annotation edge.kcp.io/confirm-withdrawal: "7"'
+        'or has the annotation edge.kcp.io/confirm-withdrawal: "7/17"'
     )
     assert decide(fleet(20, "a"), fleet(20, "a"), confirmed=False).message(7) == ""
 
 
 @pytest.mark.parametrize(
-    ("annotations", "generation", "confirmed"),
+    ("value", "generation", "losing", "confirmed"),
     [
-        ({CONFIRM: "7"}, 7, True),
-        ({CONFIRM: "6"}, 7, False),
-        ({CONFIRM: "07"}, 7, False),
-        ({CONFIRM: "true"}, 1, False),
-        ({}, 7, False),
-        ({CONFIRM: "0"}, 0, False),
+        ("7/20", 7, 20, True),
+        ("7/20", 7, 3, True),
+        ("7/20", 7, 21, False),  # it has become worse since
+        ("7/20", 8, 20, False),
+        ("7", 7, 20, False),
+        ("7/", 7, 20, False),
+        ("07/20", 7, 20, False),
+        ("7/-20", 7, 20, False),
+        ("7/²", 7, 2, False),
+        ("7/9999999999", 7, 20, False),
+        ("0/20", 0, 20, False),
+        ("", 7, 0, False),
     ],
 )
-def test_only_the_present_spec_can_be_confirmed(annotations: dict[str, str], generation: int, confirmed: bool) -> None:
-    assert is_confirmed(annotations, generation) is confirmed
+def test_only_what_the_present_spec_takes_from_so_many_is_confirmed(
+    value: str, generation: int, losing: int, confirmed: bool
+) -> None:
+    assert is_confirmed({CONFIRM: value}, generation, losing) is confirmed
+    assert not is_confirmed({}, generation, losing)
 
 
 @pytest.mark.parametrize(("text", "share"), [("50%", 50), ("0", 0), ("100%", 100), ("007%", 7)])

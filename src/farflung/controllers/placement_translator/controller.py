@@ -11,62 +11,51 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
-from farflung.client.discovery import Resource, discover
-from farflung.client.errors import AlreadyExists, ClientError
+from farflung.client.discovery import discover
+from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import Workspace
-from farflung.controllers.placement_translator import guard, projecting
-from farflung.controllers.placement_translator.customizing import Customizer, parse_customizer
-from farflung.controllers.placement_translator.desired import Desired, desired
-from farflung.controllers.placement_translator.engine import Config, Copy, Place, Wanted
+from farflung.controllers.placement_translator import guard
+from farflung.controllers.placement_translator.configurer import CONFIGS, Configurer
+from farflung.controllers.placement_translator.copier import Copier
+from farflung.controllers.placement_translator.customizing import parse_customizer
+from farflung.controllers.placement_translator.engine import Config, Copy
 from farflung.controllers.placement_translator.feeds import Feeds
-from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.knowledge import Discover, Knowledge, Status, Work
-from farflung.controllers.placement_translator.merging import Offer, agreed
-from farflung.controllers.placement_translator.merging import Source as Merging
-from farflung.controllers.placement_translator.offers import BINDINGS
-from farflung.controllers.placement_translator.problems import Problem, Problems, condition, with_condition
+from farflung.controllers.placement_translator.offers import BINDINGS, brought_by
 from farflung.controllers.placement_translator.reading import (
-    SeenConfig,
     SeenLocation,
     SeenPlacement,
     SeenSlice,
-    seen_config,
     seen_location,
     seen_object,
     seen_placement,
     seen_slice,
 )
-from farflung.controllers.placement_translator.syncer_config import THE_ONE, spec_of
+from farflung.controllers.placement_translator.serving import Serving, is_builtin, travelling
+from farflung.controllers.placement_translator.syncer_config import THE_ONE
+from farflung.controllers.placement_translator.telling import PLACEMENTS, Telling
 from farflung.controllers.placement_translator.values import Kind, Part, Source
-from farflung.controllers.placement_translator.what import UpsyncSet
-from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen
-from farflung.informer.cache import Change, Key
+from farflung.controllers.placement_translator.world import DEFINITIONS, PlacementKey, Seen
+from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.controller import Controller
 from farflung.runtime.manager import Manager
-from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.recorder import Recorder
 
 T = TypeVar("T")
 
 NAME: Final = "placement-translator"
-EDGE: Final = "edge.kcp.io"
-PLACEMENTS: Final = Collection(EDGE, "v1alpha1", "edgeplacements", "EdgePlacement")
-SLICES: Final = Collection(EDGE, "v1alpha1", "singleplacementslices", "SinglePlacementSlice")
-CONFIGS: Final = Collection(EDGE, "v1alpha1", "syncerconfigs", "SyncerConfig")
-CUSTOMIZERS: Final = Collection(EDGE, "v1alpha1", "customizers", "Customizer")
+SLICES: Final = Collection("edge.kcp.io", "v1alpha1", "singleplacementslices", "SinglePlacementSlice")
+CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
 LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
 WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 SOON: Final = 0.1  #: seconds in which problems of a placement gather before its status is written
-REMEMBERED: Final = 20_000  #: objects whose stripped form is remembered
-#: what every cluster puts into each namespace by itself
-OF_EVERY_NAMESPACE: Final = frozenset(
-    {(Kind("", "configmaps"), "kube-root-ca.crt"), (Kind("", "serviceaccounts"), "default")}
-)
+LATEST: Final = 2.0  #: seconds after which it is written although there is still something to be done
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +79,41 @@ class PlacementTranslator:
         self._outside = outside
         self._recorder = recorder
         self._log = log
-        self._known = Knowledge({}, setting.limits)
-        self._problems = Problems()
-        self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace with placements
-        self._agreed: dict[tuple[str, Kind], str] = {}  #: versions, by mailbox
-        self._stripped: dict[tuple[str, Part], tuple[int, Obj]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._started = False
+        self._caught_up = False  #: all that was found at the start was looked at
+        self._due: dict[PlacementKey, float] = {}  #: when a status is written at the latest
         self.controller: Controller[Work] = Controller(
             NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        )
+        self._statuses: Controller[Status] = Controller(
+            f"{NAME}-status", self._say, workers=2, backoff=outside.backoff, monotonic=outside.monotonic, log=log
         )
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, PLACEMENTS, seen_placement, self._on_placement)
         self._slices = self._informer(edge, SLICES, seen_slice, self._on_slice)
-        self._configs = self._informer(edge, CONFIGS, seen_config, self._on_config)
+        self._configs = self._informer(edge, CONFIGS, bytes, self._on_config)
         self._customizers = self._informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = setting.root.view(setting.scheduling_view)
         self._locations = self._informer(locations, LOCATIONS, seen_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self._informer(setting.provider, WORKSPACES, workspace, self._on_workspace)
         self._feeds = Feeds(setting.everywhere, seen_object, self._on_object, self._on_source, outside, self._trouble)
+        self._serving = Serving(setting.everywhere.workspace)
+        self._listened: frozenset[Source] = frozenset()
+        self._know({})
+
+    def _know(self, builtin: dict[Kind, str]) -> None:
+        """From the beginning."""
+        setting, log = self._setting, self._log
+        known = self._known = Knowledge(builtin, setting.limits, self._feeds.is_known)
+        self._telling = Telling(known, self._placements, self._view, self._recorder, self._soon, setting.now, log)
+        self._copier = Copier(known, self._feeds, self._serving, setting.everywhere, self._telling.report, log)
+        self._configurer = Configurer(known, self._serving, self._configs, self._view, log)
+
+    def _view(self, cluster: str) -> Client:
+        """The edge API of a workspace."""
+        return self._setting.provider.view(self._setting.edge_view, cluster)
 
     def _informer(
         self,
@@ -142,11 +146,11 @@ class PlacementTranslator:
     @property
     def idle(self) -> bool:
         """Nothing is to be done now, as far as is known."""
-        return self._started and self.controller.queue.idle
+        return self._started and self.controller.queue.idle and not len(self._statuses.queue)
 
     async def run(self) -> None:
         """Until cancelled.  Nothing is written before everything was heard of."""
-        self._known = Knowledge(await self._builtin_kinds(), self._setting.limits)
+        self._know(await self._builtin_kinds())
         static = self._static()
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -155,13 +159,16 @@ class PlacementTranslator:
             group.create_task(self._recorder.run(), name="events")
             self._log.plain("Waiting for caches to sync for placement-translator")
             await asyncio.gather(*(informer.synced.wait() for informer in static))
-            self._listen()
-            await self._feeds.synced()
+            builtin = frozenset(self._known.offers.builtin())
+            self._feeds.want(group, builtin)
+            await self._feeds.synced(builtin)
             self._listen()  # to what bindings and definitions bring, which are known only now
-            await self._feeds.synced()
+            await self._feeds.settled()
             self._started = True
+            self._listen()  # to what came meanwhile
             self._log.plain("Caches are synced for placement-translator")
             group.create_task(self.controller.run(), name=NAME)
+            group.create_task(self._statuses.run(), name=self._statuses.name)
 
     def _static(self) -> list[Informer[Any]]:
         """What there is whatever the workspaces have."""
@@ -175,58 +182,75 @@ class PlacementTranslator:
         ]
 
     async def _builtin_kinds(self) -> dict[Kind, str]:
-        """What every workspace has: what the root has without any binding."""
+        """What every workspace has: what the root has by itself."""
         failures = 0
         while True:
             try:
-                served = await discover(self._setting.root)
+                return await self._kinds_of_root()
             except ClientError as error:
                 failures += 1
                 self._trouble("cannot discover the kinds of the root workspace", error)
                 await self._outside.sleep(self._outside.backoff.delay(failures))
-                continue
-            found = travelling(served.resources())
-            return {kind: one.collection.version for kind, one in found.items() if is_builtin(kind)}
+
+    async def _kinds_of_root(self) -> dict[Kind, str]:
+        served = await discover(self._setting.root)
+        found = {kind: one for kind, one in travelling(served.resources()).items() if is_builtin(kind)}
+        own: set[Kind] = set()
+        for kind in {BINDINGS, DEFINITIONS} & found.keys():
+            for obj in await self._setting.root.list(found[kind].collection):
+                seen = seen_object(kind, "", orjson.dumps(obj))
+                own |= {source.kind for source in brought_by("root", Part(kind, "", obj["metadata"]["name"]), seen)}
+        return {kind: one.collection.version for kind, one in found.items() if kind not in own}
 
     def _listen(self) -> None:
-        if self._group is not None:
-            self._feeds.want(self._group, self._known.sources())
+        """To what matters, if that is something else than before."""
+        wanted = self._known.sources.keys()
+        if self._group is not None and wanted != self._listened:
+            self._listened = frozenset(wanted)
+            self._feeds.want(self._group, {*self._known.offers.builtin(), *wanted})
 
     def _add(self, works: Iterable[Work]) -> None:
         for work in works:
             if isinstance(work, Status):
-                self.controller.queue.add_after(work, SOON)
-            else:
-                self.controller.queue.add(work)
+                self._soon(work)
+                continue
+            if isinstance(work, Config):
+                self._configurer.forget()
+            self.controller.queue.add(work)
+
+    def _soon(self, status: Status) -> None:
+        self._due.setdefault(status.placement, self._outside.monotonic() + LATEST)
+        self._statuses.queue.add_after(status, SOON)
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def _on_object(self, cluster: str, part: Part, before: Seen | None, after: Seen | None) -> None:
+    def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
         self._add(self._known.on_object(cluster, part, after))
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
             self._listen()
 
     def _on_source(self, source: Source) -> None:
         """A kind is known from now on, or no longer."""
-        for mailbox, cluster in self._known.mailboxes.items():
-            if self._known.offers.source(cluster, source.kind) == source:
-                parts = self._known.engine.parts_at(mailbox)
-                self._add(Copy(mailbox, part) for part in parts if part.kind == source.kind)
+        if self._started:  # until then everything is looked at anyway
+            self._add(self._known.on_source(source))
 
     def _on_placement(self, change: Change[SeenPlacement]) -> None:
         key = PlacementKey(change.key.cluster, change.key.name)
         self._add(self._known.on_placement(key, change.new))
-        if change.new is None:
-            self._problems.forget(key)
-        self._listen()
+        if key not in self._known.placements:
+            self._telling.forget(key)
+        if key.cluster not in self._known.engine.sources():
+            self._serving.forget(key.cluster)
+        if self._started:
+            self._listen()
 
     def _on_slice(self, change: Change[SeenSlice]) -> None:
         self._add(self._known.on_slice(change.key.cluster, change.key.name, change.old, change.new))
 
-    def _on_config(self, change: Change[SeenConfig]) -> None:
+    def _on_config(self, change: Change[bytes]) -> None:
         mailbox = self._known.mailbox_of(change.key.cluster)
         if mailbox is not None and change.key.name == THE_ONE:
-            self._add({Config(mailbox)})
+            self.controller.queue.add(Config(mailbox))
 
     def _on_customizer(self, change: Change[Obj]) -> None:
         customizer = None if change.new is None else parse_customizer(change.new)
@@ -238,289 +262,36 @@ class PlacementTranslator:
 
     def _on_workspace(self, change: Change[Workspace]) -> None:
         self._add(self._known.on_workspace(change.key.name, change.new))
-        self._listen()
+        if self._started:
+            self._listen()
 
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, work: Work, worker: int) -> float | None:
         match work:
             case Copy():
-                await self._copy(work)
+                await self._copier.copy(work)
             case Config():
-                await self._configure(work.mailbox)
+                await self._configurer.configure(work.mailbox)
             case Discover():
                 await self._discover(work.cluster)
-            case Status():
-                await self._say(work.placement)
         return None
-
-    # --- one object of one mailbox ----------------------------------------------------------------
-
-    async def _copy(self, copy: Copy) -> None:
-        cluster = self._known.mailboxes.get(copy.mailbox)
-        if cluster is None:
-            return
-        wanted = self._known.engine.wanted(*copy)
-        want = await self._desired(copy, wanted)
-        observed = self._known.world.get(cluster, copy.part)
-        if want.problem:
-            self._report(copy, wanted, [Problem("CustomizationFailed", f"{_at(copy)}: {want.problem}")])
-        elif want.obj is None:
-            await self._withdraw(copy, cluster, observed)
-        elif self._known.offers.source(cluster, copy.part.kind) is None:
-            self._report(
-                copy, wanted, [Problem("NotServed", f"{_at(copy)}: the mailbox does not serve {copy.part.kind}")]
-            )
-        elif observed is not None and not observed.ours:
-            theirs = "there is one already that no placement brought, and it is left alone"
-            self._report(copy, wanted, [Problem("Conflict", f"{_at(copy)}: {theirs}")])
-        else:
-            await self._put(copy, cluster, want, observed)
-            conflicts = [Problem("Conflict", f"{_at(copy)}: {one}") for one in want.conflicts]
-            self._report(copy, wanted, conflicts)
-
-    async def _desired(self, copy: Copy, wanted: list[Wanted]) -> Desired:
-        known = self._known
-
-        def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
-            return lambda name: known.customizers.get((cluster, name))
-
-        def location(place: Place) -> SeenLocation | None:
-            return known.locations.get((place.cluster, place.location))
-
-        sources = await self._sources(copy, wanted)
-        return desired(copy.part, wanted, sources, customizer_of, location)
-
-    async def _sources(self, copy: Copy, wanted: list[Wanted]) -> list[Merging]:
-        """All in the same version of the API."""
-        clusters = sorted({one.placement.cluster for one in wanted})
-        found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, copy.part))]
-        alive = [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours]
-        if len({seen.api_version for _, seen in alive}) > 1:
-            return await self._in_one_version(copy, alive)
-        return [Merging(cluster, seen.version, self._bare(cluster, copy.part, seen)) for cluster, seen in alive]
-
-    async def _in_one_version(self, copy: Copy, alive: list[tuple[str, Seen]]) -> list[Merging]:
-        key = copy.mailbox, copy.part.kind
-        offers = [Offer(cluster, (seen.api_version,), seen.api_version) for cluster, seen in alive]
-        agreement = agreed(offers, self._agreed.get(key))
-        self._agreed[key] = agreement.version
-        return [
-            Merging(cluster, seen.version, self._bare(cluster, copy.part, seen))
-            for cluster, seen in alive
-            if seen.api_version == agreement.version
-        ]
-
-    def _bare(self, cluster: str, part: Part, seen: Seen) -> Obj:
-        """What of an object goes anywhere, worked out once for all mailboxes."""
-        remembered = self._stripped.get((cluster, part))
-        if remembered is not None and remembered[0] == seen.version:
-            return remembered[1]
-        if len(self._stripped) >= REMEMBERED:
-            self._stripped.clear()
-        bare = projecting.stripped(orjson.loads(seen.document))
-        self._stripped[cluster, part] = seen.version, bare
-        return bare
-
-    async def _put(self, copy: Copy, cluster: str, want: Desired, observed: Seen | None) -> None:
-        assert want.obj is not None
-        client, informer, collection = self._at(cluster, copy.part.kind)
-        if observed is None:
-            await self._ensure_namespace(copy, cluster)
-            try:
-                answer = await client.create(collection, want.obj, copy.part.namespace)
-            except AlreadyExists:
-                return  # which is heard, and looked at
-            self._log.info("Created object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
-        else:
-            changed = projecting.updated(orjson.loads(observed.document), want.obj)
-            if changed is None:
-                return
-            answer = await client.update(collection, changed)
-            self._log.info("Updated object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
-        if informer is not None:
-            informer.assume(answer)
-
-    async def _ensure_namespace(self, copy: Copy, cluster: str) -> None:
-        namespace = Part(NAMESPACES, "", copy.part.namespace)
-        if copy.part.namespace and self._known.world.get(cluster, namespace) is None:
-            await self._copy(Copy(copy.mailbox, namespace))
-
-    def _at(self, cluster: str, kind: Kind) -> tuple[Client, Informer[Seen] | None, Collection]:
-        source = self._known.offers.source(cluster, kind)
-        assert source is not None
-        collection = Collection(kind.group, source.version, kind.resource, "")
-        return self._setting.everywhere.workspace(cluster), self._feeds.informer(source), collection
-
-    # --- what should not be there -----------------------------------------------------------------
-
-    async def _withdraw(self, copy: Copy, cluster: str, observed: Seen | None) -> None:
-        self._report(copy, [], [])
-        if observed is None or not observed.ours or not observed.alive or self._stays(copy, cluster, observed):
-            return
-        client, informer, collection = self._at(cluster, copy.part.kind)
-        await client.delete(
-            collection, copy.part.name, copy.part.namespace, uid=observed.uid, version=str(observed.version)
-        )
-        self._log.info("Deleted object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
-        if informer is not None:
-            informer.forget(Key(cluster, copy.part.namespace, copy.part.name))
-
-    def _stays(self, copy: Copy, cluster: str, observed: Seen) -> bool:
-        if copy.part.kind == NAMESPACES and self._is_occupied(cluster, copy.part.name):
-            return True
-        for key in observed.placements:
-            source = self._known.offers.source(key.cluster, copy.part.kind)
-            unheard = source is not None and not self._feeds.is_known(source)
-            if unheard or self._known.is_undecided(key) or self._is_held(key, copy):
-                return True
-        return False
-
-    def _is_occupied(self, cluster: str, namespace: str) -> bool:
-        inside = self._known.world.inside(cluster, namespace)
-        return any((part.kind, part.name) not in OF_EVERY_NAMESPACE for part in inside)
-
-    def _is_held(self, key: PlacementKey, copy: Copy) -> bool:
-        seen = self._known.placements.get(key)
-        if seen is None:
-            return False
-        verdict = self._known.verdict(key)
-        held = copy.part in verdict.held.get(copy.mailbox, ())
-        problems = [Problem("WithdrawalHeld", verdict.message(seen.generation))] if verdict.held else []
-        self._tell(key, "withdrawal", problems)
-        return held
-
-    # --- what the syncer is told ------------------------------------------------------------------
-
-    async def _configure(self, mailbox: str) -> None:
-        cluster = self._known.mailboxes.get(mailbox)
-        placements = self._known.engine.placements_at(mailbox)
-        if cluster is None or any(key.cluster not in self._served for key in placements):
-            return  # what the workspaces serve is being asked for, and then we look again
-        wanted = self._spec(mailbox)
-        view = self._setting.provider.view(self._setting.edge_view, cluster)
-        observed = self._configs.cache.get(Key(cluster, "", THE_ONE))
-        if observed is None:
-            body = {
-                "apiVersion": CONFIGS.api_version,
-                "kind": CONFIGS.kind,
-                "metadata": {"name": THE_ONE},
-                "spec": wanted,
-            }
-            try:
-                answer = await view.create(CONFIGS, body)
-            except AlreadyExists:
-                return  # which is heard, and looked at
-            self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
-        else:
-            before = orjson.loads(observed.document)
-            if before.get("spec") == wanted:
-                return
-            answer = await view.update(CONFIGS, before | {"spec": wanted})
-            self._log.info(
-                "Updated SyncerConfig",
-                v=2,
-                mbwsName=mailbox,
-                syncerConfig=THE_ONE,
-                resourceVersionOld=before["metadata"]["resourceVersion"],
-                resourceVersionNew=answer["metadata"]["resourceVersion"],
-            )
-        self._configs.assume(answer)
-
-    def _spec(self, mailbox: str) -> Obj:
-        engine = self._known.engine
-        namespaces: set[str] = set()
-        parts: set[Part] = set()
-        kinds: dict[Kind, str] = {}
-        upsync: list[UpsyncSet] = []
-        for key in engine.placements_at(mailbox):
-            what = engine.what(key)
-            if what is None:
-                continue
-            upsync += what.upsync
-            whole = engine.whole_namespaces(key)
-            namespaces |= whole
-            served = self._served.get(key.cluster, {})
-            if whole:
-                kinds |= {kind: one.collection.version for kind, one in served.items() if one.namespaced}
-            for part, selected in engine.selected(key).items():
-                if not selected.whole_namespace:
-                    parts.add(part)
-            parts |= set(self._definitions(key))
-        versions = {part.kind: self._version(mailbox, part.kind) for part in parts} | kinds
-        known = {kind: version for kind, version in versions.items() if version}
-        return spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=known, upsync=upsync)
-
-    def _definitions(self, key: PlacementKey) -> Iterable[Part]:
-        """Those that go along with what is selected."""
-        kinds = {part.kind for part in self._known.engine.selected(key)}
-        for kind in kinds:
-            definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
-            if self._known.world.get(key.cluster, definition) is not None:
-                yield definition
-
-    def _version(self, mailbox: str, kind: Kind) -> str:
-        """In which objects of a kind are in a mailbox; empty if it does not serve them."""
-        source = self._known.offers.source(self._known.mailboxes[mailbox], kind)
-        return "" if source is None else source.version
 
     async def _discover(self, cluster: str) -> None:
         if cluster not in self._known.engine.sources():
-            self._served.pop(cluster, None)
             return
-        served = await discover(self._setting.everywhere.workspace(cluster))
-        self._served[cluster] = travelling(served.resources())
-        self._listen()
+        await self._serving.ask(cluster)
         keys = [key for key in self._known.placements if key.cluster == cluster]
         self._add(Config(mailbox) for key in keys for mailbox in self._known.engine.places(key))
 
-    # --- what is said of placements ---------------------------------------------------------------
-
-    def _report(self, copy: Copy, wanted: list[Wanted], problems: list[Problem]) -> None:
-        keys = {one.placement for one in wanted}
-        for key in keys:
-            self._tell(key, copy, problems)
-        for key in self._problems.about(copy):
-            if key not in keys:
-                self._tell(key, copy, [])
-
-    def _tell(self, key: PlacementKey, about: object, problems: list[Problem]) -> None:
-        new = self._problems.put(key, about, problems)
-        if new is None:
-            return
-        self._add({Status(key)})
-        seen = self._known.placements.get(key)
-        for problem in new if seen is not None else ():
-            self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
-            whom = About(key.cluster, PLACEMENTS.api_version, PLACEMENTS.kind, key.name, "", seen.uid if seen else "")
-            self._recorder.record(whom, "Warning", problem.reason, problem.message)
-
-    async def _say(self, key: PlacementKey) -> None:
-        seen = self._known.placements.get(key)
-        if seen is None:
-            return
-        invalid = [Problem("InvalidSpec", seen.what.problem)] if seen.what.problem else []
-        self._tell(key, "spec", invalid)
-        obj = orjson.loads(seen.document)
-        now = self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = with_condition(obj.get("status"), condition(self._problems.of(key)), now)
-        if status is None:
-            return
-        view = self._setting.provider.view(self._setting.edge_view, key.cluster)
-        self._placements.assume(await view.update(PLACEMENTS, obj | {"status": status}, "status"))
-
-
-def _at(copy: Copy) -> str:
-    return f"{copy.part} in {copy.mailbox}"
-
-
-def travelling(resources: Iterable[Resource]) -> dict[Kind, Resource]:
-    """Kinds whose objects can be followed and go somewhere."""
-    found = {
-        Kind(one.collection.group, one.collection.plural): one for one in resources if {"list", "watch"} <= one.verbs
-    }
-    return {kind: one for kind, one in found.items() if category(kind) is not Category.NOWHERE}
-
-
-def is_builtin(kind: Kind) -> bool:
-    return kind == BINDINGS or "." not in kind.group or kind.group.endswith(".k8s.io")
+    async def _say(self, status: Status, worker: int) -> float | None:
+        """When there is nothing else to be done: what is wrong for a moment only need not be said.  What was found at
+        the start has to be looked at before anybody knows what is to be said."""
+        key = status.placement
+        if self.controller.queue.idle:
+            self._caught_up = True
+        elif not self._caught_up or self._outside.monotonic() < self._due.get(key, 0.0):
+            return SOON
+        self._due.pop(key, None)
+        await self._telling.say(key)
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from farflung.controllers.placement_translator.customizing import Customizer, customized, parameters_of, reference_of
@@ -11,7 +11,7 @@ from farflung.controllers.placement_translator.merging import Conflict, Source, 
 from farflung.controllers.placement_translator.projecting import projected
 from farflung.controllers.placement_translator.reading import SeenLocation
 from farflung.controllers.placement_translator.values import Part
-from farflung.controllers.placement_translator.world import NAMESPACES
+from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey
 from farflung.machinery.errors import Obj
 
 CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
@@ -27,18 +27,29 @@ class Desired(NamedTuple):
 NOTHING: Final = Desired(None)
 
 
+def taking_part(part: Part, wanted: Iterable[Wanted], kept: Iterable[PlacementKey]) -> list[str]:
+    """The clusters whose objects make up the one in the mailbox, sorted.  A namespace that is only needed says nothing
+    but its name."""
+    chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.kind != NAMESPACES}
+    return sorted(chosen | {key.cluster for key in kept if part.kind != NAMESPACES})
+
+
 def desired(
     part: Part,
     wanted: Sequence[Wanted],
     sources: Sequence[Source],
     customizer_of: Callable[[str], CustomizerOf],
     locations: Callable[[Place], SeenLocation | None],
+    kept: Iterable[PlacementKey] = (),
 ) -> Desired:
-    """`sources`: stripped, one for each cluster that has the part and wants it; `customizer_of`: those of a cluster."""
-    marks = sorted({str(one.placement) for one in wanted})
+    """`sources`: stripped, of those clusters that take part and have it; `customizer_of`: those of a cluster; `kept`:
+    placements for which it was made, and of which nobody knows whether they want it still."""
+    if not wanted:
+        return NOTHING
+    marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
     chosen = [one for one in wanted if one.selected is not None]
     if part.kind == NAMESPACES and not chosen:
-        return Desired(projected(bare_namespace(part.name), sources=marks)) if wanted else NOTHING
+        return Desired(projected(bare_namespace(part.name), sources=marks))
     result = merged(sources)
     if result.obj is None:
         return NOTHING

@@ -86,6 +86,10 @@ class Engine:
                 found.append(Wanted(key, placement.selected.get(part), place))
         return found
 
+    def is_wanted(self, mailbox: str, part: Part) -> bool:
+        """Whether a part should be in a mailbox, for whatever reason."""
+        return any(mailbox in self._placements[key].places for key in self._holders.get(part, ()))
+
     def is_wanted_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
         placement = self._placements.get(key)
         return placement is not None and mailbox in placement.places and key in self._holders.get(part, ())
@@ -184,6 +188,8 @@ class Engine:
             outputs |= self._select(key, placement, part, after)
             if part in placement.selected or part in placement.needed:
                 outputs |= _copies(placement, part)
+            if part.kind == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
+                outputs |= _configs(placement)
             if part.kind == NAMESPACES and _labels(before) != _labels(after):
                 for inside in list(self._world.inside(cluster, part.name)):
                     outputs |= self._select(key, placement, inside, self._world.get(cluster, inside))
@@ -203,7 +209,9 @@ class Engine:
             del placement.selected[part]
         else:
             placement.selected[part] = after
-        outputs |= _copies(placement, part) | _configs(placement)
+        outputs |= _copies(placement, part)
+        if not (_goes_along(before) and _goes_along(after)):
+            outputs |= _configs(placement)
         self._hold(key, placement, part)
         if (before is None) != (after is None):
             for needed in _needs(part):
@@ -232,7 +240,7 @@ class Engine:
         elif placement.needed[part] > 1 or more < 0:
             return set()
         self._hold(key, placement, part)
-        return _copies(placement, part)
+        return _copies(placement, part) | (_configs(placement) if part.kind == DEFINITIONS else set())
 
     def _hold(self, key: PlacementKey, placement: _Placement, part: Part) -> None:
         if part in placement.selected or part in placement.needed:
@@ -248,11 +256,16 @@ def _labels(seen: Seen | None) -> Mapping[str, str] | None:
     return seen.labels if seen is not None and seen.alive else None
 
 
+def _goes_along(selected: Selected | None) -> bool:
+    """Syncers are told nothing of a part beside that its whole namespace goes there."""
+    return selected is None or selected.whole_namespace
+
+
 def _needs(part: Part) -> Iterator[Part]:
-    """What has to be there first."""
+    """What has to be there first.  Whether a kind has a definition is not known here."""
     if part.namespace:
         yield Part(NAMESPACES, "", part.namespace)
-    if "." in part.kind.group and not part.kind.group.endswith(".k8s.io"):
+    if "." in part.kind.group:
         yield Part(DEFINITIONS, "", f"{part.kind.resource}.{part.kind.group}")
 
 

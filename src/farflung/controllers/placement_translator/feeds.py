@@ -8,16 +8,21 @@ definitions as they come and go, and not by asking again and again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.values import Kind, Part, Source
 from farflung.controllers.placement_translator.world import Seen
-from farflung.informer.cache import Change
+from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
+from farflung.machinery.errors import Obj
 
-Heard = Callable[[str, Part, Seen | None, Seen | None], None]
+TICK: Final = 0.01  #: seconds
+PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed
+
+Heard = Callable[[str, Part, Seen | None], None]
 
 
 class Feeds:
@@ -53,13 +58,10 @@ class Feeds:
             self._running[source] = group.create_task(self._run(source, informer), name=f"informer of {source.kind}")
 
     async def _run(self, source: Source, informer: Informer[Seen]) -> None:
-        running = asyncio.create_task(informer.run())
-        try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informer.run())
             await informer.synced.wait()
             self._changed(source)
-            await running
-        finally:
-            running.cancel()
 
     def _informer(self, source: Source) -> Informer[Seen]:
         client = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
@@ -70,33 +72,48 @@ class Feeds:
         informer: Informer[Seen] = Informer(client, source.collection(), decode, self._outside, self._trouble)
 
         def listener(change: Change[Seen]) -> None:
-            cluster = change.key.cluster or source.cluster
-            part = Part(source.kind, change.key.namespace, change.key.name)
-            self._heard(cluster, part, change.old, change.new)
+            self._heard(*self._where(source, change.key), change.new)
 
         informer.subscribe(listener)
         return informer
 
+    def _where(self, source: Source, key: Key) -> tuple[str, Part]:
+        return key.cluster or source.cluster, Part(source.kind, key.namespace, key.name)
+
     def _stop(self, source: Source) -> None:
         self._running.pop(source).cancel()
         informer = self._informers.pop(source)
-        for key, seen in informer.cache.items():
-            part = Part(source.kind, key.namespace, key.name)
-            self._heard(key.cluster or source.cluster, part, seen, None)
+        for key in informer.cache:
+            self._heard(*self._where(source, key), None)
         self._changed(source)
+
+    # --- what is known ----------------------------------------------------------------------------
 
     def is_known(self, source: Source) -> bool:
         """Whether there was a whole list of it."""
         informer = self._informers.get(source)
         return informer is not None and informer.synced.is_set()
 
-    async def synced(self) -> None:
-        """Until there was a whole list of everything that is wanted now."""
-        while pending := [one for one in self._informers.values() if not one.synced.is_set()]:
-            await asyncio.gather(*(one.synced.wait() for one in pending))
-
-    def informers(self) -> list[Informer[Seen]]:
+    def informers(self) -> Sequence[Informer[Any]]:
         return list(self._informers.values())
 
-    def informer(self, source: Source) -> Informer[Seen] | None:
-        return self._informers.get(source)
+    async def synced(self, sources: Iterable[Source]) -> None:
+        """Until there was a whole list of each."""
+        await asyncio.gather(*(self._informers[source].synced.wait() for source in sources))
+
+    async def settled(self) -> None:
+        """Until there was a whole list of everything that is wanted now, but for what cannot be listed: one kind that
+        nobody can read must not keep the others waiting."""
+        while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
+            await self._outside.sleep(TICK)
+
+    # --- what we did ourselves --------------------------------------------------------------------
+
+    def assume(self, source: Source, written: Obj) -> None:
+        if informer := self._informers.get(source):
+            informer.assume(written)
+
+    def forget(self, source: Source, key: Key, version: int) -> None:
+        """What we deleted, as it was known then."""
+        if informer := self._informers.get(source):
+            informer.forget(key, version)

@@ -4,6 +4,9 @@ One wrong label can take the workload from a whole fleet.  A change that takes o
 that have some is held: what nobody wants stays where it is until someone confirms that this is meant, or until what was
 wanted before is wanted again.  Nothing needs to be remembered: what mailboxes have, what they should have and what the
 placement says are all that counts.
+
+Who confirms says of which generation of the placement, and how many destinations may lose something: what happens later
+to more of them, or after another change of the spec, is held again.  A confirmation is used up when all is withdrawn.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, TypeVar
 
-CONFIRM: Final = "edge.kcp.io/confirm-withdrawal"  #: annotation of a placement: the generation that may withdraw
+CONFIRM: Final = "edge.kcp.io/confirm-withdrawal"  #: annotation of a placement: GENERATION/DESTINATIONS
 
 Destination = TypeVar("Destination", bound=Hashable)
 Thing = TypeVar("Thing", bound=Hashable)
@@ -41,7 +44,7 @@ class Verdict(Generic[Destination, Thing]):
             return ""
         return (
             f"objects would be withdrawn from {self.losing} of {self.having} destinations; they stay until the "
-            f'placement selects them again or has the annotation {CONFIRM}: "{generation}"'
+            f'placement selects them again or has the annotation {CONFIRM}: "{generation}/{self.losing}"'
         )
 
 
@@ -84,9 +87,12 @@ def weigh(
     return Verdict(len(losses), having, MappingProxyType(dict(losses)))
 
 
-def is_confirmed(annotations: Mapping[str, str], generation: int) -> bool:
-    """Whether someone confirmed what the present spec of a placement withdraws."""
-    return generation > 0 and annotations.get(CONFIRM) == str(generation)
+def is_confirmed(annotations: Mapping[str, str], generation: int, losing: int) -> bool:
+    """Whether someone confirmed what the present spec of a placement withdraws from so many destinations."""
+    of, slash, most = annotations.get(CONFIRM, "").partition("/")
+    if not slash or generation <= 0 or of != str(generation):
+        return False
+    return most.isascii() and most.isdigit() and len(most) < 10 and losing <= int(most)
 
 
 def parse_share(text: str) -> int:

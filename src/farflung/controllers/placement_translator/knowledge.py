@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from farflung.controllers.mailbox.decide import Workspace, is_mailbox_name
 from farflung.controllers.placement_translator import guard
+from farflung.controllers.placement_translator.copies import Copies
 from farflung.controllers.placement_translator.customizing import Customizer
-from farflung.controllers.placement_translator.engine import Config, Copy, Engine, Place
+from farflung.controllers.placement_translator.engine import Config, Copy, Engine, Output, Place
 from farflung.controllers.placement_translator.offers import BINDINGS, Offers
 from farflung.controllers.placement_translator.reading import SeenLocation, SeenPlacement, SeenSlice
 from farflung.controllers.placement_translator.values import Kind, Part, Source
@@ -34,31 +36,38 @@ Led: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it lead
 class Knowledge:
     """Each `on_…` says what to look at again."""
 
-    def __init__(self, builtin: Mapping[Kind, str], limits: guard.Limits) -> None:
+    def __init__(
+        self, builtin: Mapping[Kind, str], limits: guard.Limits, is_heard: Callable[[Source], bool] = lambda _: True
+    ) -> None:
+        """`is_heard`: whether all objects that come from a source are known."""
         self.world = World()
         self.engine = Engine(self.world)
         self.offers = Offers(builtin)
+        self.copies = Copies()
         self.mailboxes: dict[str, str] = {}  #: cluster of each mailbox that can be used
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
         self.locations: dict[tuple[str, str], SeenLocation] = {}
         self.placements: dict[PlacementKey, SeenPlacement] = {}
+        self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
         self._limits = limits
+        self._is_heard = is_heard
+        self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, SeenSlice]] = {}
         self._led: dict[tuple[str, str], set[Led]] = {}  #: by Location
         self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
-        self._copies: dict[PlacementKey, dict[str, set[Part]]] = {}  #: what was made for a placement, by mailbox
-        self._verdicts: dict[PlacementKey, guard.Verdict[str, Part]] = {}
+        self._held: set[PlacementKey] = set()  #: as it was when it was last looked at
 
     # --- objects ----------------------------------------------------------------------------------
 
     def on_object(self, cluster: str, part: Part, after: Seen | None) -> set[Work]:
         before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
-        works: set[Work] = set(self.engine.object_changed(cluster, part, before, after))
-        if works:
-            self._reconsider(key for key in self.placements if key.cluster == cluster)
-        if part.kind in (BINDINGS, DEFINITIONS) and self.offers.changed(cluster, part, after):
-            works |= self._on_offers(cluster)
+        outputs = self.engine.object_changed(cluster, part, before, after)
+        works = self._noticed(outputs)
+        if cluster in self.engine.sources() and _is_there(before) != _is_there(after):
+            works |= self._deleted_or_back(cluster, part)
+        if part.kind in (BINDINGS, DEFINITIONS):
+            works |= self._on_bringer(cluster, part, after)
         self._note_special(cluster, part, after)
         name = self._names.get(cluster)
         if name is not None:
@@ -67,25 +76,30 @@ class Knowledge:
 
     def _on_copy(self, mailbox: str, part: Part, before: Seen | None, after: Seen | None) -> set[Work]:
         """Something is different in a mailbox."""
-        for key in before.placements if before is not None else ():
-            self._copies[key][mailbox].discard(part)
-            if not self._copies[key][mailbox]:
-                del self._copies[key][mailbox]
-            if not self._copies[key]:
-                del self._copies[key]
-        for key in after.placements if after is not None else ():
-            self._copies.setdefault(key, {}).setdefault(mailbox, set()).add(part)
+        were, are = before.placements if before else frozenset(), after.placements if after else frozenset()
+        self.copies.put(mailbox, part, were, are)
         works: set[Work] = {Copy(mailbox, part)}
-        if after is None and part.namespace:
-            works.add(Copy(mailbox, Part(NAMESPACES, "", part.namespace)))
-        return works
+        if after is None:
+            works |= {Copy(mailbox, around) for around in self._around(mailbox, part)}
+        return works | self._recheck(mailbox, part) | self._review(were - are)
 
-    def _on_offers(self, cluster: str) -> set[Work]:
-        """A workspace serves other kinds than before."""
+    def _around(self, mailbox: str, part: Part) -> Iterator[Part]:
+        """What is not needed any more if nothing is left of a part's kind, or in its namespace."""
+        if part.namespace:
+            yield Part(NAMESPACES, "", part.namespace)
+        yield from self.offers.bringing(self.mailboxes[mailbox], part.kind)
+
+    def _on_bringer(self, cluster: str, part: Part, after: Seen | None) -> set[Work]:
+        """A binding or a definition."""
+        before = list(self.offers.of(cluster))
+        if not self.offers.changed(cluster, part, after):
+            return set()
+        if cluster in self._minded:
+            self._count(before, self.offers.of(cluster))
         works: set[Work] = {Discover(cluster)} if cluster in self.engine.sources() else set()
         name = self._names.get(cluster)
         if name is not None:
-            works |= {Copy(name, part) for part in self.engine.parts_at(name)}
+            works |= {Config(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
         return works
 
     def _note_special(self, cluster: str, part: Part, seen: Seen | None) -> None:
@@ -97,64 +111,64 @@ class Knowledge:
     # --- placements and where they lead -----------------------------------------------------------
 
     def on_placement(self, key: PlacementKey, seen: SeenPlacement | None) -> set[Work]:
-        self._reconsider((key,))
+        if seen is not None and not seen.alive:
+            seen = None
+        before = self.placements.pop(key, None)
         works: set[Work] = {Status(key)}
-        if seen is None or not seen.alive:
-            self.placements.pop(key, None)
-            works |= self.engine.remove_placement(key)
-            return works | self._lead(key)
-        known = key.cluster in self.engine.sources()
-        self.placements[key] = seen
-        if not seen.what.problem:
-            works |= self.engine.put_placement(key, seen.what)
-        if not known and key.cluster in self.engine.sources():
-            works.add(Discover(key.cluster))
-        return works | self._lead(key) | self._unwanted(key)
+        if seen is None:
+            works |= self._noticed(self.engine.remove_placement(key))
+        else:
+            self.placements[key] = seen
+            if key.cluster not in self.engine.sources():
+                works.add(Discover(key.cluster))
+            if not seen.what.problem:
+                works |= self._noticed(self.engine.put_placement(key, seen.what))
+        self._mind(key.cluster)
+        if _decisive(before) != _decisive(seen):
+            works |= self._lead(key) | self._unwanted(key)
+        return works
 
     def on_slice(self, cluster: str, name: str, before: SeenSlice | None, after: SeenSlice | None) -> set[Work]:
         keys = {PlacementKey(cluster, one.placement) for one in (before, after) if one is not None}
-        for key in keys:
-            self._slices.get(key, {}).pop(name, None)
+        for key in keys & self._slices.keys():
+            self._slices[key].pop(name, None)
+            if not self._slices[key]:
+                del self._slices[key]
         if after is not None:
             self._slices.setdefault(PlacementKey(cluster, after.placement), {})[name] = after
         works: set[Work] = set()
         for key in keys:
-            self._reconsider((key,))
             works |= self._lead(key) | self._unwanted(key)
         return works
+
+    def _own_slices(self, key: PlacementKey) -> list[SeenSlice]:
+        seen = self.placements.get(key)
+        return [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
 
     def _lead(self, key: PlacementKey) -> set[Work]:
         """Where the slices of a placement lead.  One that is there but has no slices has not been decided yet, and what
         was decided before counts."""
-        seen = self.placements.get(key)
-        own = [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
-        if seen is not None and not own:
+        own = self._own_slices(key)
+        if key in self.placements and not own:
             return set()
         places: dict[str, Place] = {}
         for mailbox, place in sorted(pair for one in own for pair in one.places):
             places.setdefault(mailbox, place)
-        before = self.engine.places(key)
-        for mailbox, place in before.items():
+        for mailbox, place in self.engine.places(key).items():
             self._led[place.cluster, place.location].discard((key, mailbox))
+            if not self._led[place.cluster, place.location]:
+                del self._led[place.cluster, place.location]
         for mailbox, place in places.items():
             self._led.setdefault((place.cluster, place.location), set()).add((key, mailbox))
-        return set(self.engine.put_places(key, places))
+        return self._noticed(self.engine.put_places(key, places))
 
     def is_undecided(self, key: PlacementKey) -> bool:
         """Whether nobody knows what a placement wants, or where: then nothing that was made for it goes."""
-        seen = self.placements.get(key)
-        if seen is None:
+        if key not in self.placements:
             return False
-        return bool(seen.what.problem) or not any(one.owner == seen.uid for one in self._slices.get(key, {}).values())
-
-    def _unwanted(self, key: PlacementKey) -> set[Work]:
-        """What was made for a placement: some of it may go now."""
-        return {
-            Copy(mailbox, part)
-            for mailbox, parts in self._copies.get(key, {}).items()
-            for part in parts
-            if not self.engine.is_wanted_by(key, mailbox, part)
-        }
+        if self.engine.what(key) is None or not (self.engine.places(key) or self._own_slices(key)):
+            return True
+        return not all(self._is_heard(source) for source in self.offers.of(key.cluster))
 
     # --- mailboxes and places ---------------------------------------------------------------------
 
@@ -166,14 +180,17 @@ class Knowledge:
         before = self.mailboxes.get(name, "")
         if cluster == before:
             return set()
+        works: set[Work] = set()
         if before:
             del self.mailboxes[name], self._names[before]
-        if not cluster:
-            return set()
-        self.mailboxes[name], self._names[cluster] = cluster, name
-        works: set[Work] = {Config(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
-        for part, seen in self.world.parts(cluster).items():
-            works |= self._on_copy(name, part, None, seen)
+            self._mind(before)
+            works |= self._review(self.copies.forget_mailbox(name))
+        if cluster:
+            self.mailboxes[name], self._names[cluster] = cluster, name
+            self._mind(cluster)
+            works |= {Config(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
+            for part, seen in self.world.parts(cluster).items():
+                works |= self._on_copy(name, part, None, seen)
         return works
 
     def mailbox_of(self, cluster: str) -> str | None:
@@ -189,7 +206,7 @@ class Knowledge:
             Copy(mailbox, part)
             for key, mailbox in self._led.get((cluster, name), ())
             for part in self._special.get(key.cluster, ())
-            if part in self.engine.selected(key)
+            if self.engine.is_wanted_by(key, mailbox, part)
         }
 
     def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[Work]:
@@ -207,45 +224,153 @@ class Knowledge:
             for key in self.placements
             if key.cluster == cluster
             for part in concerned
-            if part in self.engine.selected(key)
             for mailbox in self.engine.places(key)
+            if self.engine.is_wanted_by(key, mailbox, part)
         }
 
-    # --- how much may go --------------------------------------------------------------------------
+    # --- what goes, and what is held --------------------------------------------------------------
 
-    def _reconsider(self, keys: Iterable[PlacementKey]) -> None:
-        for key in list(keys):
-            self._verdicts.pop(key, None)
+    def is_held(self, key: PlacementKey) -> bool:
+        """Whether a placement that is there withdraws too much at once."""
+        seen = self.placements.get(key)
+        losing, having = len(self.copies.lost(key)), len(self.copies.mailboxes(key))
+        if seen is None or not self._limits.are_exceeded(losing, having):
+            return False
+        return not guard.is_confirmed(seen.annotations, seen.generation, losing)
 
     def verdict(self, key: PlacementKey) -> guard.Verdict[str, Part]:
-        """What of a placement that is there may be withdrawn.  Decided once for each change of what it wants; what goes
-        then makes no difference."""
-        if key not in self._verdicts:
-            copies = self._copies.get(key, {})
-            losses = {
-                mailbox: lost for mailbox, parts in copies.items() if (lost := set(self._lost(key, mailbox, parts)))
-            }
-            seen = self.placements.get(key)
-            confirmed = seen is None or guard.is_confirmed(seen.annotations, seen.generation)
-            self._verdicts[key] = guard.weigh(losses, len(copies), confirmed=confirmed, limits=self._limits)
-        return self._verdicts[key]
+        lost, having = self.copies.lost(key), len(self.copies.mailboxes(key))
+        return guard.Verdict(len(lost), having, lost if self.is_held(key) else {})
 
-    def _lost(self, key: PlacementKey, mailbox: str, parts: Iterable[Part]) -> Iterator[Part]:
-        """What somebody deleted by name is meant to go."""
-        for part in parts:
-            if not self.engine.is_wanted_by(key, mailbox, part) and not self._was_deleted(key.cluster, part):
-                yield part
+    def is_confirmation_used_up(self, key: PlacementKey) -> bool:
+        """It was about the present spec, and nothing is left to be withdrawn."""
+        seen = self.placements.get(key)
+        return (
+            seen is not None
+            and guard.is_confirmed(seen.annotations, seen.generation, 0)
+            and not self.copies.lost(key)
+            and not self.is_undecided(key)
+        )
 
-    def _was_deleted(self, cluster: str, part: Part) -> bool:
+    def stays(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
+        """Whether a copy that nobody wants, and that was made for this placement, stays nevertheless."""
+        if self.was_deleted(key.cluster, part):
+            return False
+        return self.is_undecided(key) or (self.is_held(key) and part in self.copies.lost(key).get(mailbox, ()))
+
+    def was_deleted(self, cluster: str, part: Part) -> bool:
+        """Whether somebody deleted it by name, which is meant.  What a workspace does not serve, nobody knows."""
         seen = self.world.get(cluster, part)
         if seen is not None:
             return not seen.alive
-        return self.offers.source(cluster, part.kind) is not None
+        source = self.offers.source(cluster, part.kind)
+        return source is not None and self._is_heard(source)
+
+    def is_unsettled(self, mailbox: str) -> bool:
+        """Whether something is in a mailbox that stays although nobody wants it, or nobody knows."""
+        for key in self.placements:
+            if mailbox in self.copies.lost(key) and self.is_held(key):
+                return True
+            concerned = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.places(key)
+            if concerned and self.is_undecided(key):
+                return True
+        return False
+
+    def _noticed(self, outputs: Iterable[Output]) -> set[Work]:
+        """What the engine says, and what follows for what is held."""
+        works: set[Work] = set()
+        for one in outputs:
+            works.add(one)
+            if isinstance(one, Copy):
+                works |= self._recheck(*one)
+        return works
+
+    def _recheck(self, mailbox: str, part: Part) -> set[Work]:
+        """Whether a copy is wanted may have changed."""
+        seen = self.world.get(self.mailboxes.get(mailbox, ""), part)
+        if seen is None or not seen.placements:
+            return set()
+        unwanted = not self.engine.is_wanted(mailbox, part)
+        for key in seen.placements:
+            lost = unwanted and key in self.placements and not self.was_deleted(key.cluster, part)
+            self.copies.set_lost(key, mailbox, part, lost=lost)
+        return self._review(seen.placements)
+
+    def _review(self, keys: Iterable[PlacementKey]) -> set[Work]:
+        """If something is held now, or no longer, all of it is looked at again."""
+        works: set[Work] = set()
+        for key in keys:
+            held = self.is_held(key)
+            if held or key in self._held or self.is_confirmation_used_up(key):
+                works.add(Status(key))
+            if held != (key in self._held):
+                (self._held.add if held else self._held.discard)(key)
+                works |= {Copy(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts}
+                works |= {Config(mailbox) for mailbox in self.copies.mailboxes(key)}
+        return works
+
+    def _deleted_or_back(self, cluster: str, part: Part) -> set[Work]:
+        """Whether somebody deleted it by name makes a difference to copies that nobody wants."""
+        works: set[Work] = set()
+        for key in self.placements:
+            for mailbox in self.copies.having(key, part) if key.cluster == cluster else ():
+                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
+
+    def _unwanted(self, key: PlacementKey) -> set[Work]:
+        """What was made for a placement: some of it may go now, and what syncers are told."""
+        works: set[Work] = {Status(key)}
+        works |= {Config(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.places(key)}}
+        for mailbox, part in list(self.copies.made(key)):
+            if not self.engine.is_wanted_by(key, mailbox, part):
+                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
 
     # --- what to listen to ------------------------------------------------------------------------
 
-    def sources(self) -> set[Source]:
-        """Of kinds that matter: those that every workspace has, and those of workspaces with placements and of
-        mailboxes."""
-        clusters = {*self.engine.sources(), *self._names}
-        return {*self.offers.builtin(), *(source for cluster in clusters for source in self.offers.of(cluster))}
+    def _mind(self, cluster: str) -> None:
+        """It matters now, or no longer."""
+        matters = cluster in self.engine.sources() or cluster in self._names
+        if matters == (cluster in self._minded):
+            return
+        (self._minded.add if matters else self._minded.discard)(cluster)
+        offered = self.offers.of(cluster)
+        self._count(*(((), offered) if matters else (offered, ())))
+
+    def _count(self, before: Iterable[Source], after: Iterable[Source]) -> None:
+        for source in after:
+            self.sources[source] += 1
+        for source in before:
+            self.sources[source] -= 1
+            if not self.sources[source]:
+                del self.sources[source]
+
+    def on_source(self, source: Source) -> set[Work]:
+        """All objects that come from there are known now, or none any more."""
+        clusters = [source.cluster] if source.cluster else [*self._minded]
+        works: set[Work] = set()
+        for cluster in clusters:
+            if self.offers.source(cluster, source.kind) in (source, None):
+                works |= self._all_of(cluster, source.kind)
+        return works
+
+    def _all_of(self, cluster: str, kind: Kind) -> set[Work]:
+        works: set[Work] = set()
+        for key in self.placements if cluster in self.engine.sources() else ():
+            if key.cluster == cluster:
+                works |= self._unwanted(key)
+        name = self._names.get(cluster)
+        if name is not None:
+            ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
+            works |= {Copy(name, part) for part in ours if not self.engine.is_wanted(name, part)}
+            works |= {Copy(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
+        return works
+
+
+def _is_there(seen: Seen | None) -> bool:
+    return seen is not None and seen.alive
+
+
+def _decisive(seen: SeenPlacement | None) -> object:
+    """What of a placement can change what is withdrawn for it."""
+    return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(guard.CONFIRM))

@@ -65,6 +65,7 @@ class _Definition(msgspec.Struct, frozen=True):
 
 _binding: Final = msgspec.json.Decoder(_Binding)
 _definition: Final = msgspec.json.Decoder(_Definition)
+_NOTHING: Final[dict[Kind, Source]] = {}
 
 
 class Offers:
@@ -73,34 +74,45 @@ class Offers:
     def __init__(self, builtin: Mapping[Kind, str]) -> None:
         self._builtin = {kind: Source(kind, version) for kind, version in builtin.items()}
         self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → what it brings
+        self._found: dict[str, dict[Kind, Source]] = {}  #: the same by kind
 
     def builtin(self) -> Iterable[Source]:
         return self._builtin.values()
 
     def source(self, cluster: str, kind: Kind) -> Source | None:
         """None if the workspace does not serve the kind."""
-        if found := self._builtin.get(kind):
-            return found
-        brought = (source for some in self._of.get(cluster, {}).values() for source in some if source.kind == kind)
-        return min(brought, default=None)
+        return self._builtin.get(kind) or self._found.get(cluster, _NOTHING).get(kind)
 
-    def of(self, cluster: str) -> Iterator[Source]:
+    def of(self, cluster: str) -> Iterable[Source]:
         """What it has beside what every workspace has."""
-        for sources in self._of.get(cluster, {}).values():
-            yield from sources
+        return self._found.get(cluster, _NOTHING).values()
+
+    def brought_by(self, cluster: str, part: Part) -> frozenset[Source]:
+        """By one binding or definition."""
+        return self._of.get(cluster, {}).get(part, frozenset())
+
+    def bringing(self, cluster: str, kind: Kind) -> Iterator[Part]:
+        """The bindings and definitions that bring a kind."""
+        for part, brought in self._of.get(cluster, {}).items():
+            if any(source.kind == kind for source in brought):
+                yield part
 
     def changed(self, cluster: str, part: Part, seen: Seen | None) -> bool:
         """A binding or a definition came, changed or went: whether that changes what is served."""
         brought = frozenset[Source]() if seen is None else brought_by(cluster, part, seen)
-        before = self._of.get(cluster, {}).get(part, frozenset())
-        if brought == before:
+        if brought == self.brought_by(cluster, part):
             return False
+        some = self._of.setdefault(cluster, {})
         if brought:
-            self._of.setdefault(cluster, {})[part] = brought
+            some[part] = brought
         else:
-            del self._of[cluster][part]
-            if not self._of[cluster]:
-                del self._of[cluster]
+            del some[part]
+        self._found[cluster] = {
+            source.kind: source
+            for source in sorted({one for sources in some.values() for one in sources}, reverse=True)
+        }
+        if not some:
+            del self._of[cluster], self._found[cluster]
         return True
 
 

@@ -10,13 +10,34 @@ from farflung.machinery.errors import Obj
 
 CONDITION: Final = "WorkloadProjected"
 SHOWN: Final = 3  #: problems that a condition shows; it says how many there are
+LONGEST: Final = 500  #: characters of a message
+#: what a problem can be, the worst first
+INVALID_SPEC: Final = "InvalidSpec"
+WITHDRAWAL_HELD: Final = "WithdrawalHeld"
+REFUSED: Final = "Refused"
+CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
+CONFLICT: Final = "Conflict"
+NOT_SERVED: Final = "NotServed"
+CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: nothing is held back
+REASONS: Final = (
+    INVALID_SPEC,
+    WITHDRAWAL_HELD,
+    REFUSED,
+    CUSTOMIZATION_FAILED,
+    CONFLICT,
+    NOT_SERVED,
+    CUSTOMIZATION_INCOMPLETE,
+)
+_RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
 
 
 class Problem(NamedTuple):
-    """They are sorted as they are, the worst reason first by name of the reason."""
+    reason: str  #: one of REASONS
+    message: str  #: without values of Secrets
 
-    reason: str  #: InvalidSpec, WithdrawalHeld, Conflict, CustomizationFailed, NotServed, Refused
-    message: str
+    @property
+    def rank(self) -> tuple[int, str]:
+        return _RANKS[self.reason], self.message
 
 
 class Problems:
@@ -24,33 +45,44 @@ class Problems:
 
     def __init__(self) -> None:
         self._of: dict[PlacementKey, dict[object, tuple[Problem, ...]]] = {}
+        self._about: dict[object, set[PlacementKey]] = {}
 
     def put(self, key: PlacementKey, about: object, problems: Iterable[Problem]) -> list[Problem] | None:
         """Those that are new; None if nothing is different."""
-        found = tuple(sorted(set(problems)))
+        found = tuple(sorted({Problem(one.reason, one.message[:LONGEST]) for one in problems}))
         before = self._of.get(key, {}).get(about, ())
         if found == before:
             return None
         if found:
             self._of.setdefault(key, {})[about] = found
+            self._about.setdefault(about, set()).add(key)
         else:
-            del self._of[key][about]
-            if not self._of[key]:
-                del self._of[key]
+            self._remove(key, about)
         return [one for one in found if one not in before]
 
+    def _remove(self, key: PlacementKey, about: object) -> None:
+        del self._of[key][about]
+        if not self._of[key]:
+            del self._of[key]
+        self._about[about].discard(key)
+        if not self._about[about]:
+            del self._about[about]
+
     def about(self, about: object) -> list[PlacementKey]:
-        return [key for key, some in self._of.items() if about in some]
+        """The placements that have problems with something."""
+        return sorted(self._about.get(about, ()))
 
     def forget(self, key: PlacementKey) -> None:
-        self._of.pop(key, None)
+        for about in list(self._of.get(key, ())):
+            self._remove(key, about)
 
     def of(self, key: PlacementKey) -> list[Problem]:
-        return sorted({problem for some in self._of.get(key, {}).values() for problem in some})
+        """The worst first."""
+        return sorted({one for some in self._of.get(key, {}).values() for one in some}, key=lambda one: one.rank)
 
 
 def condition(problems: list[Problem]) -> Obj:
-    """Without a time."""
+    """Of problems with the worst first.  Without a time."""
     if not problems:
         return {"type": CONDITION, "status": "True", "reason": "Projected"}
     shown = "; ".join(problem.message for problem in problems[:SHOWN])
@@ -58,21 +90,21 @@ def condition(problems: list[Problem]) -> Obj:
     return {
         "type": CONDITION,
         "status": "False",
-        "severity": "Error",
+        "severity": "Warning" if problems[0].reason == CUSTOMIZATION_INCOMPLETE else "Error",
         "reason": problems[0].reason,
         "message": f"{shown}{more}",
     }
 
 
 def with_condition(status: Mapping[str, Any] | None, wanted: Obj, now: str) -> Obj | None:
-    """A status with the condition; None if it has it.  Other conditions stay as they are."""
+    """A status with the condition; None if it has it.  Other conditions stay as they are, and so does the time since
+    when it is true or false."""
     before = dict(status or {})
-    conditions = [dict(one) for one in before.get("conditions") or () if isinstance(one, dict)]
-    at = next((at for at, one in enumerate(conditions) if one.get("type") == wanted["type"]), None)
-    if at is None:
-        conditions.append({**wanted, "lastTransitionTime": now})
-    elif {key: value for key, value in conditions[at].items() if key != "lastTransitionTime"} != wanted:
-        conditions[at] = {**wanted, "lastTransitionTime": now}
-    else:
+    conditions = [one for one in before.get("conditions") or () if isinstance(one, dict)]
+    at = next((at for at, one in enumerate(conditions) if one.get("type") == wanted["type"]), len(conditions))
+    there = conditions[at] if at < len(conditions) else {}
+    since = there.get("lastTransitionTime", now) if there.get("status") == wanted["status"] else now
+    renewed = {**wanted, "lastTransitionTime": since}
+    if renewed == there:
         return None
-    return {"matchingLocationCount": 0, **before, "conditions": conditions}
+    return {"matchingLocationCount": 0, **before, "conditions": [*conditions[:at], renewed, *conditions[at + 1 :]]}

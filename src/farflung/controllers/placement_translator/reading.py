@@ -149,14 +149,3 @@ class SeenLocation(msgspec.Struct, frozen=True):
 def seen_location(document: bytes) -> SeenLocation:
     metadata = _headed.decode(document).metadata
     return SeenLocation(metadata.labels or {}, metadata.annotations or {})
-
-
-class SeenConfig(msgspec.Struct, frozen=True):
-    """A SyncerConfig."""
-
-    document: bytes
-    name: str
-
-
-def seen_config(document: bytes) -> SeenConfig:
-    return SeenConfig(document, _headed.decode(document).metadata.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.values import Kind, Part
@@ -11,6 +11,58 @@ from farflung.controllers.placement_translator.what import UpsyncSet
 from farflung.machinery.errors import Obj
 
 THE_ONE: Final = "the-one"  #: the name of the SyncerConfig that is kept in every mailbox
+
+
+class Told(NamedTuple):
+    """What the spec says, in whatever order."""
+
+    namespaces: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
+    parts: frozenset[Part] = frozenset()
+    versions: Mapping[Kind, str] = {}
+    upsync: frozenset[UpsyncSet] = frozenset()
+
+    def spec(self) -> Obj:
+        return spec_of(**self._asdict())
+
+    def joined(self, other: Told) -> Told:
+        """What either says.  The versions of `other` count."""
+        return Told(
+            self.namespaces | other.namespaces,
+            self.kinds | other.kinds,
+            self.parts | other.parts,
+            {**self.versions, **other.versions},
+            self.upsync | other.upsync,
+        )
+
+
+def told_by(spec: Mapping[str, Any]) -> Told:
+    """What a spec says that was written by `Told.spec`.  Somebody else may have written to it since."""
+    versions: dict[Kind, str] = {}
+
+    def kind_of(one: Mapping[str, Any]) -> Kind:
+        kind = Kind(one.get("group") or "", one.get("resource") or "")
+        versions[kind] = one.get("apiVersion") or ""
+        return kind
+
+    scope = spec.get("namespaceScope") or {}
+    kinds = frozenset(kind_of(one) for one in scope.get("resources") or ())
+    parts = {
+        Part(kind_of(one), within.get("namespace") or "", name)
+        for one in spec.get("namespacedObjects") or ()
+        for within in one.get("objectsByNamespace") or ()
+        for name in within.get("names") or ()
+    }
+    parts |= {
+        Part(kind_of(one), "", name) for one in spec.get("clusterScope") or () for name in one.get("objects") or ()
+    }
+    lists = ("resources", "namespaces", "names")
+    upsync = frozenset(
+        UpsyncSet(one.get("apiGroup") or "", *(tuple(one.get(name) or ()) for name in lists))
+        for one in spec.get("upsync") or ()
+    )
+    known = {kind: version for kind, version in versions.items() if version}
+    return Told(frozenset(scope.get("namespaces") or ()), kinds, frozenset(parts), known, upsync)
 
 
 def spec_of(

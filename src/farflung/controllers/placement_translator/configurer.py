@@ -1,0 +1,140 @@
+"""What the syncer of each mailbox is told: `the-one`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import orjson
+
+from farflung.client.errors import AlreadyExists
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.placement_translator.knowledge import Knowledge
+from farflung.controllers.placement_translator.serving import Serving
+from farflung.controllers.placement_translator.syncer_config import THE_ONE, Told, told_by
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.what import UpsyncSet
+from farflung.controllers.placement_translator.world import DEFINITIONS, PlacementKey
+from farflung.informer.cache import Key
+from farflung.informer.informer import Informer
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+
+CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
+
+
+class Configurer:
+    def __init__(
+        self,
+        known: Knowledge,
+        serving: Serving,
+        configs: Informer[bytes],
+        view: Callable[[str], Client],
+        log: Logger,
+    ) -> None:
+        """`view`: the edge API of a workspace."""
+        self._known = known
+        self._serving = serving
+        self._configs = configs
+        self._view = view
+        self._log = log
+        #: mailboxes have much in common
+        self._wanted: dict[tuple[PlacementKey, ...], tuple[Told, frozenset[Kind]]] = {}
+        self._specs: dict[tuple[object, ...], tuple[Told, Obj]] = {}
+
+    def forget(self) -> None:
+        """Something that syncers are told has changed."""
+        self._wanted.clear()
+        self._specs.clear()
+
+    async def configure(self, mailbox: str) -> None:
+        cluster = self._known.mailboxes.get(mailbox)
+        if cluster is None:
+            return
+        placements = self._decided(mailbox)
+        if any(self._serving.known(key.cluster) is None for key in placements):
+            return  # what the workspaces serve is being asked for, and then we look again
+        told, spec = self._told(placements, cluster)
+        document = self._configs.cache.get(Key(cluster, "", THE_ONE))
+        if document is None:
+            await self._create(mailbox, cluster, spec)
+            return
+        before = orjson.loads(document)
+        there = before.get("spec") or {}
+        if self._known.is_unsettled(mailbox):
+            spec = told_by(there).joined(told).spec()  # what stays in the mailbox must not go from its cluster
+        if {"namespaceScope": {}, **there} != spec:
+            await self._update(mailbox, cluster, before | {"spec": spec})
+
+    def _decided(self, mailbox: str) -> list[PlacementKey]:
+        engine = self._known.engine
+        return [key for key in engine.placements_at(mailbox) if engine.what(key) is not None]
+
+    async def _create(self, mailbox: str, cluster: str, spec: Obj) -> None:
+        head = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "metadata": {"name": THE_ONE}}
+        try:
+            answer = await self._view(cluster).create(CONFIGS, head | {"spec": spec})
+        except AlreadyExists:
+            return  # which is heard, and looked at
+        self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
+        self._configs.assume(answer)
+
+    async def _update(self, mailbox: str, cluster: str, wanted: Obj) -> None:
+        answer = await self._view(cluster).update(CONFIGS, wanted)
+        self._log.info(
+            "Updated SyncerConfig",
+            v=2,
+            mbwsName=mailbox,
+            syncerConfig=THE_ONE,
+            resourceVersionOld=wanted["metadata"]["resourceVersion"],
+            resourceVersionNew=answer["metadata"]["resourceVersion"],
+        )
+        self._configs.assume(answer)
+
+    # --- what it should say -----------------------------------------------------------------------
+
+    def _told(self, placements: list[PlacementKey], cluster: str) -> tuple[Told, Obj]:
+        common = tuple(placements)
+        if common not in self._wanted:
+            told = self._together(placements)
+            self._wanted[common] = told, frozenset(part.kind for part in told.parts)
+        told, kinds = self._wanted[common]
+        versions = {kind: version for kind in kinds if (version := self._version(cluster, kind))}
+        own = common, tuple(versions.items())
+        if own not in self._specs:
+            told = told._replace(versions={**versions, **told.versions})
+            self._specs[own] = told, told.spec()
+        return self._specs[own]
+
+    def _together(self, placements: list[PlacementKey]) -> Told:
+        """What placements want.  The versions are those of whole namespaces; of others the mailbox knows them."""
+        engine = self._known.engine
+        namespaces: set[str] = set()
+        parts: set[Part] = set()
+        kinds: dict[Kind, str] = {}
+        upsync: set[UpsyncSet] = set()
+        for key in placements:
+            what, served = engine.what(key), self._serving.known(key.cluster)
+            assert what is not None and served is not None
+            upsync.update(what.upsync)
+            whole = engine.whole_namespaces(key)
+            namespaces |= whole
+            if whole:
+                kinds |= served.namespaced
+            selected = engine.selected(key)
+            parts.update(part for part, how in selected.items() if not how.whole_namespace)
+            parts.update(self._definitions(key, {part.kind for part in selected}))
+        return Told(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
+
+    def _definitions(self, key: PlacementKey, kinds: Iterable[Kind]) -> Iterable[Part]:
+        """Those that go along with what is selected."""
+        for kind in kinds:
+            definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
+            if self._known.world.get(key.cluster, definition) is not None:
+                yield definition
+
+    def _version(self, cluster: str, kind: Kind) -> str:
+        """In which objects of a kind are in a mailbox; empty if it does not serve them."""
+        source = self._known.offers.source(cluster, kind)
+        return "" if source is None else source.version

@@ -1,0 +1,315 @@
+"""One object of one mailbox: made, changed or taken away, as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import orjson
+
+from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.placement_translator import problems, projecting
+from farflung.controllers.placement_translator.customizing import Customizer
+from farflung.controllers.placement_translator.desired import Desired, desired, taking_part
+from farflung.controllers.placement_translator.engine import Copy, Place, Wanted
+from farflung.controllers.placement_translator.feeds import Feeds
+from farflung.controllers.placement_translator.knowledge import Knowledge
+from farflung.controllers.placement_translator.merging import Offer, agreed
+from farflung.controllers.placement_translator.merging import Source as Merging
+from farflung.controllers.placement_translator.offers import BINDINGS
+from farflung.controllers.placement_translator.problems import Problem
+from farflung.controllers.placement_translator.reading import SeenLocation
+from farflung.controllers.placement_translator.serving import Serving
+from farflung.controllers.placement_translator.values import Kind, Part, Source
+from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen
+from farflung.informer.cache import Key
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+
+Report = Callable[[Copy, list[Wanted], list[Problem]], None]
+
+REMEMBERED: Final = 20_000  #: objects of which is remembered what goes anywhere
+TRANSIENT: Final = (401, 409, 410, 429)  #: refusals that say nothing of the object
+SECRETS: Final = Kind("", "secrets")
+BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
+
+
+class Read(NamedTuple):
+    """The objects that one is made of."""
+
+    sources: list[Merging]
+    conflict: str = ""  #: why some are left out
+
+
+class Copier:
+    def __init__(
+        self, known: Knowledge, feeds: Feeds, serving: Serving, everywhere: Client, report: Report, log: Logger
+    ) -> None:
+        """`report` is told what is wrong with a copy, each time anew."""
+        self._known = known
+        self._feeds = feeds
+        self._serving = serving
+        self._everywhere = everywhere
+        self._report = report
+        self._log = log
+        self._agreed: dict[tuple[str, Kind], str] = {}  #: versions, by mailbox
+        self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
+        self._common: dict[Part, tuple[object, Desired]] = {}  #: what is the same in all mailboxes
+
+    async def copy(self, copy: Copy) -> None:
+        """Raises ClientError, without values of Secrets."""
+        cluster = self._known.mailboxes.get(copy.mailbox)
+        if cluster is None:
+            return
+        try:
+            await self._copy(copy, cluster)
+        except Refused as error:
+            raise Refused(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
+
+    async def _copy(self, copy: Copy, cluster: str) -> None:
+        wanted = self._known.engine.wanted(*copy)
+        observed = self._known.world.get(cluster, copy.part)
+        kept = self._kept(observed, wanted)
+        read = await self._read(copy, taking_part(copy.part, wanted, kept))
+        want = self._desired(copy.part, wanted, read, kept)
+        if want.problem:
+            self._report(copy, wanted, [Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")])
+        elif want.obj is None:
+            self._report(copy, wanted, [])
+            await self._withdraw(copy, cluster, observed)
+        elif observed is not None and not observed.ours:
+            self._report(copy, wanted, _of_others(copy, wanted))
+        elif self._known.offers.source(cluster, copy.part.kind) is None:
+            unknown = f"{_at(copy)}: the mailbox does not serve {copy.part.kind}"
+            self._report(copy, wanted, [Problem(problems.NOT_SERVED, unknown)])
+        else:
+            found = _remarks(copy, want, read.conflict)
+            try:
+                await self._put(copy, cluster, want.obj, observed)
+            except Refused as error:
+                if error.status < 500 and error.status not in TRANSIENT:
+                    found.append(Problem(problems.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
+                raise
+            finally:
+                self._report(copy, wanted, found)
+
+    # --- what should be there ---------------------------------------------------------------------
+
+    def _kept(self, observed: Seen | None, wanted: list[Wanted]) -> list[PlacementKey]:
+        """Placements for which it was made, and of which nobody knows whether they want it still."""
+        if observed is None or observed.placements == {one.placement for one in wanted}:
+            return []
+        others = observed.placements - {one.placement for one in wanted}
+        return sorted(key for key in others if self._known.is_undecided(key))
+
+    def _desired(self, part: Part, wanted: list[Wanted], read: Read, kept: list[PlacementKey]) -> Desired:
+        """Worked out once for all mailboxes if it is the same in each."""
+        if any(self._is_special(one.cluster, part) for one in read.sources):
+            return self._worked_out(part, wanted, read, kept)
+        why = (
+            [(one.placement, one.selected) for one in wanted],
+            [(one.cluster, one.version, one.obj["apiVersion"]) for one in read.sources],
+            kept,
+        )
+        remembered = self._common.get(part)
+        if remembered is not None and remembered[0] == why:
+            return remembered[1]
+        want = self._worked_out(part, wanted, read, kept)
+        if len(self._common) >= REMEMBERED:
+            self._common.clear()
+        self._common[part] = why, want
+        return want
+
+    def _is_special(self, cluster: str, part: Part) -> bool:
+        seen = self._known.world.get(cluster, part)
+        return seen is None or bool(seen.customizer) or seen.expands
+
+    def _worked_out(self, part: Part, wanted: list[Wanted], read: Read, kept: list[PlacementKey]) -> Desired:
+        known = self._known
+
+        def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
+            return lambda name: known.customizers.get((cluster, name))
+
+        def location(place: Place) -> SeenLocation | None:
+            return known.locations.get((place.cluster, place.location))
+
+        return desired(part, wanted, read.sources, customizer_of, location, kept)
+
+    async def _read(self, copy: Copy, clusters: Sequence[str]) -> Read:
+        """All in the same version of the API."""
+        found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, copy.part))]
+        alive = [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
+        if len({seen.api_version for _, seen in alive}) > 1:
+            return await self._in_one_version(copy, alive)
+        return Read([Merging(cluster, seen.version, self._bare(cluster, copy.part, seen)) for cluster, seen in alive])
+
+    async def _in_one_version(self, copy: Copy, alive: list[tuple[str, Seen]]) -> Read:
+        kind = copy.part.kind
+        offers: list[Offer] = []
+        for cluster, seen in alive:
+            versions = await self._serving.versions(cluster, kind) or (seen.api_version,)
+            offers.append(Offer(cluster, versions, versions[0]))
+        agreement = agreed(offers, self._agreed.get((copy.mailbox, kind)))
+        self._agreed[copy.mailbox, kind] = agreement.version
+        sources: list[Merging] = []
+        for cluster, seen in alive:
+            if cluster not in agreement.dropped:
+                bare = await self._bare_in(agreement.version, cluster, copy.part, seen)
+                sources += [] if bare is None else [Merging(cluster, seen.version, bare)]
+        return Read(sources, agreement.conflict)
+
+    def _bare(self, cluster: str, part: Part, seen: Seen) -> Obj:
+        """What of an object goes anywhere, worked out once for all mailboxes."""
+        remembered = self._stripped.get((cluster, part))
+        if remembered is not None and remembered[:2] == (seen.version, seen.api_version):
+            return remembered[2]
+        return self._remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
+
+    async def _bare_in(self, version: str, cluster: str, part: Part, seen: Seen) -> Obj | None:
+        """In another version than it was heard of; None if it has gone."""
+        remembered = self._stripped.get((cluster, part))
+        if remembered is not None and remembered[:2] == (seen.version, version):
+            return remembered[2]
+        if version == seen.api_version:
+            return self._bare(cluster, part, seen)
+        collection = Collection(part.kind.group, version, part.kind.resource, "")
+        try:
+            obj = await self._everywhere.workspace(cluster).get(collection, part.name, part.namespace)
+        except NotFound:
+            return None
+        return self._remember(cluster, part, seen.version, version, obj)
+
+    def _remember(self, cluster: str, part: Part, version: int, api_version: str, obj: Obj) -> Obj:
+        if len(self._stripped) >= REMEMBERED:
+            self._stripped.clear()
+        bare = projecting.stripped(obj)
+        self._stripped[cluster, part] = version, api_version, bare
+        return bare
+
+    # --- putting it there -------------------------------------------------------------------------
+
+    def _at(self, cluster: str, kind: Kind, api_version: str) -> tuple[Client, Source, Collection]:
+        """`api_version`: with the group."""
+        source = self._known.offers.source(cluster, kind)
+        assert source is not None
+        version = api_version.rpartition("/")[2]
+        return self._everywhere.workspace(cluster), source, Collection(kind.group, version, kind.resource, "")
+
+    async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: Seen | None) -> None:
+        if observed is None:
+            await self._create(copy, cluster, wanted)
+        elif observed.alive:  # else we hear when it is gone
+            changed = projecting.updated(orjson.loads(observed.document), wanted)
+            if changed is not None:
+                await self._update(copy, cluster, wanted, changed, observed)
+
+    async def _create(self, copy: Copy, cluster: str, wanted: Obj) -> None:
+        client, source, collection = self._at(cluster, copy.part.kind, wanted["apiVersion"])
+        namespace = Part(NAMESPACES, "", copy.part.namespace)
+        if copy.part.namespace and self._known.world.get(cluster, namespace) is None:
+            await self.copy(Copy(copy.mailbox, namespace))
+        try:
+            answer = await client.create(collection, wanted, copy.part.namespace)
+        except AlreadyExists:
+            return  # which is heard, and looked at
+        self._say("Created", copy)
+        self._feeds.assume(source, answer)
+
+    async def _update(self, copy: Copy, cluster: str, wanted: Obj, changed: Obj, observed: Seen) -> None:
+        client, source, collection = self._at(cluster, copy.part.kind, wanted["apiVersion"])
+        try:
+            answer = await client.update(collection, changed)
+        except Invalid:
+            if not await self._can_be_replaced(copy, client, collection, wanted):
+                raise
+            await self._delete(copy, cluster, observed)  # and it is made again when that is heard
+            return
+        self._say("Updated", copy)
+        self._feeds.assume(source, answer)
+
+    async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
+        """Whether a copy that cannot become what it should be could be made so.  Who is asked to make what is there
+        already checks first whether it is valid."""
+        left_alone = wanted["metadata"]["annotations"].get(projecting.OVERWRITE) == projecting.NEVER
+        if copy.part.kind in BRINGING or left_alone:
+            return False
+        try:
+            await client.rehearsing().create(collection, wanted, copy.part.namespace)
+        except AlreadyExists:
+            return True
+        return False
+
+    # --- what should not be there -----------------------------------------------------------------
+
+    async def _withdraw(self, copy: Copy, cluster: str, observed: Seen | None) -> None:
+        if observed is None or not observed.ours or not observed.alive:
+            return
+        if any(self._known.stays(*copy, key) for key in observed.placements):
+            return
+        if copy.part.kind in BRINGING and self._is_occupied(copy, cluster):
+            return
+        await self._delete(copy, cluster, observed)
+
+    async def _delete(self, copy: Copy, cluster: str, observed: Seen) -> None:
+        source = self._known.offers.source(cluster, copy.part.kind)
+        if source is None:
+            return  # it is gone with its kind
+        client, _, collection = self._at(cluster, copy.part.kind, source.version)
+        try:
+            await client.delete(
+                collection, copy.part.name, copy.part.namespace, uid=observed.uid, version=str(observed.version)
+            )
+        except NotFound:
+            return  # which is heard
+        self._say("Deleted", copy)
+        self._feeds.forget(source, Key(cluster, copy.part.namespace, copy.part.name), observed.version)
+
+    def _is_occupied(self, copy: Copy, cluster: str) -> bool:
+        """Whether something would go with it that has to stay, as far as is known."""
+        known, part = self._known, copy.part
+        if not all(self._feeds.is_known(source) for source in known.offers.of(cluster)):
+            return True
+        if part.kind == NAMESPACES:
+            inside = known.world.inside(cluster, part.name)
+            return any(not seen.system for one in inside if (seen := known.world.get(cluster, one)) is not None)
+        brought = {source.kind for source in known.offers.brought_by(cluster, part)}
+        of_kind = ((one, seen) for one, seen in known.world.parts(cluster).items() if one.kind in brought)
+        return any(not seen.ours or self._stays(copy.mailbox, one, seen) for one, seen in of_kind)
+
+    def _stays(self, mailbox: str, part: Part, seen: Seen) -> bool:
+        """Whether a copy stays although nobody wants it."""
+        if self._known.engine.is_wanted(mailbox, part):
+            return False
+        return any(self._known.stays(mailbox, part, key) for key in seen.placements)
+
+    def _say(self, what: str, copy: Copy) -> None:
+        self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def _at(copy: Copy) -> str:
+    return f"{copy.part} in {copy.mailbox}"
+
+
+def _said(copy: Copy, error: Refused) -> str:
+    """The server may quote values."""
+    return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
+
+
+def _of_others(copy: Copy, wanted: list[Wanted]) -> list[Problem]:
+    """What is only needed is there, whoever made it."""
+    if all(one.selected is None for one in wanted):
+        return []
+    theirs = "there is one already that no placement brought, and it is left alone"
+    return [Problem(problems.CONFLICT, f"{_at(copy)}: {theirs}")]
+
+
+def _remarks(copy: Copy, want: Desired, conflict: str) -> list[Problem]:
+    found = [Problem(problems.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
+    if conflict:
+        found.append(Problem(problems.CONFLICT, f"{_at(copy)}: {conflict}"))
+    return found + [Problem(problems.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
