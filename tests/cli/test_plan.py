@@ -8,13 +8,12 @@ import click
 import orjson
 import pytest
 import yaml
-from asked_hub import AskedHub, custom, placement
+from asked_hub import AskedHub, placement
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import LAST_APPLIED, applied, check, is_change, plan, printed
-from farflung.controllers.edge_scheduler.controller import LOCATIONS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.machinery.errors import Obj
 
@@ -76,7 +75,7 @@ async def test_what_is_there_already_is_preferred_as_the_scheduler_does() -> Non
     await hub.place(placement("p", PROD))
     await hub.schedule()
     answer = await planned(hub, placement("p", {}, numberOfLocations=1))
-    assert answer["summary"] == {"added": 0, "removed": 0, "unchanged": 1, "errors": 0}
+    assert [answer["summary"][key] for key in ("added", "removed", "unchanged", "errors")] == [0, 0, 1, 0]
     other = (await planned(hub, placement("q", {}, numberOfLocations=1)))["placements"][0]
     assert [one["locationName"] for one in other["added"]] == ["dev"]
 
@@ -142,20 +141,16 @@ async def test_programs_get_the_same_in_json_and_yaml() -> None:
     assert orjson.loads(printed(answer, "json")) == yaml.safe_load(printed(answer, "yaml")) == answer
 
 
-def test_other_kinds_are_refused_with_a_sentence() -> None:
-    location = Manifest("x.yaml, document 2", custom(LOCATIONS, "here"))
-    with pytest.raises(click.ClickException) as caught:
-        check([Manifest("x.yaml", placement()), location])
-    assert caught.value.message == (
-        "x.yaml, document 2: this is a scheduling.kcp.io/v1alpha1 Location, and only edge.kcp.io/v1alpha1 "
-        "EdgePlacements can be planned"
-    )
+async def test_a_kind_that_the_workspace_does_not_serve_is_an_error() -> None:
+    hub = await furnished()
+    answer = await planned(hub, {"apiVersion": "x.org/v1", "kind": "X", "metadata": {"name": "x"}})
+    assert shown(hub, answer) == ["X default/x: error: the workspace does not serve X in x.org/v1"]
 
 
 @pytest.mark.parametrize(
     ("objs", "sentence"),
     [
-        ([], "there is no EdgePlacement in what was given"),
+        ([], "there is no object in what was given"),
         ([placement(), placement()], "x.yaml: the EdgePlacement p is in x.yaml already"),
         ([{**placement(), "metadata": {"generateName": "p-"}}], "x.yaml: the EdgePlacement has no metadata.name"),
         ([{**placement(), "metadata": None}], "x.yaml: the EdgePlacement has no metadata.name"),

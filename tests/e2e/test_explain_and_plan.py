@@ -105,7 +105,7 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(hub: HubProcess, tmp_path
     assert "is the address of no workspace: give one with --workspace" in nowhere[2]
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
     code, said, complaint = terminal.run("plan", "-f", "-", "--workspace", "root:web", stdin=wrong)
-    assert (code, complaint) == (1, "Error: not every EdgePlacement can be planned\n")
+    assert (code, complaint) == (1, "Error: not everything can be planned\n")
     assert said.startswith("EdgePlacement p: error: spec.locationSelectors[0].matchExpressions[0].operator: ")
     assert terminal.run("plan", "--what")[0] == 1
     assert "there is no " in Terminal(tmp_path / "none").run("explain", "placement", "p")[2]

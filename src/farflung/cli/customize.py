@@ -121,7 +121,7 @@ def _check(source: str, obj: Obj) -> None:
             raise click.ClickException(f"{source}: metadata.{name} must be a map of strings")
 
 
-def _in_namespace(obj: Obj, namespace: str) -> Obj:
+def in_namespace(obj: Obj, namespace: str) -> Obj:
     """As a server would have it."""
     group = obj["apiVersion"].rpartition("/")[0]
     if obj["metadata"].get("namespace") or (group, obj["kind"]) in UNNAMESPACED:
@@ -131,7 +131,7 @@ def _in_namespace(obj: Obj, namespace: str) -> Obj:
 
 def named(question: Question) -> list[str]:
     """The Customizers that objects name, sorted."""
-    references = [reference_of(_in_namespace(obj, question.namespace)) for _, obj in question.objects]
+    references = [reference_of(in_namespace(obj, question.namespace)) for _, obj in question.objects]
     return sorted({str(one) for one in references if one is not None and not one.problem})
 
 
@@ -156,7 +156,7 @@ def place_in_file(question: Question) -> Place:
 
 def customizers_in_files(question: Question) -> dict[str, Customizer]:
     found = _of_kind(CUSTOMIZERS.kind, question.customizer_files)
-    parsed = [parse_customizer(_in_namespace(obj, question.namespace)) for _, obj in found]
+    parsed = [parse_customizer(in_namespace(obj, question.namespace)) for _, obj in found]
     return {one.name: one for one in parsed}
 
 
@@ -244,7 +244,7 @@ async def customizers_in_hub(hub: Hub, names: Iterable[str]) -> dict[str, Custom
 def answered(question: Question, place: Place, known: Customizers) -> Answer:
     result = Answer()
     for source, obj in question.objects:
-        wanted = _in_namespace(_bare(source, obj), question.namespace)
+        wanted = in_namespace(_bare(source, obj), question.namespace)
         after = customized(wanted, known.get(str(reference_of(wanted))), place.parameters)
         which = f"{source}: {obj['kind']} {obj['metadata']['name']}"
         result.warnings.extend(f"{which}: {_unknown(name, place)}" for name in after.unknown)

@@ -394,13 +394,24 @@ class OneForErrors(click.Command):
     multiple=True,
     required=True,
     metavar="FILE",
-    help="A file or a directory with EdgePlacements, or - for standard input; may be given several times.",
+    help="A file or a directory with objects, or - for standard input; may be given several times.",
+)
+@click.option("--delete", is_flag=True, help="Say what `kubectl delete` would change, instead.")
+@click.option(
+    "--namespace",
+    "-n",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Of objects in files that have none.",
 )
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
 @click.option("--verbose", "-v", is_flag=True, help="Print destinations that stay, too.")
 @asking_options
 def plan(
     names: tuple[str, ...],
+    delete: bool,
+    namespace: str,
     detailed: bool,
     verbose: bool,
     workspace: str,
@@ -409,19 +420,20 @@ def plan(
     context: str,
     provider: str,
 ) -> None:
-    """Say what `kubectl apply` of EdgePlacements would change: the destinations that it adds and removes.
+    """Say what `kubectl apply` would change: the destinations that EdgePlacements gain and lose, and which copies of
+    objects would be created, changed or deleted at each of them.
 
-    The server checks the placements; nothing is changed.
+    The server checks the objects; nothing is changed.
     """
     from farflung.cli import plan
     from farflung.cli.connection import Asking, ask
     from farflung.cli.manifests import manifests
 
-    wanted = plan.check(manifests(names))
-    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: plan.plan(hub, wanted))
+    wanted = plan.check(manifests(names), namespace)
+    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: plan.plan(hub, wanted, delete=delete))
     click.echo(plan.printed(answer, output, verbose=verbose))
     if answer["summary"]["errors"]:
-        raise click.ClickException("not every EdgePlacement can be planned")
+        raise click.ClickException("not everything can be planned")
     if detailed and plan.is_change(answer):
         raise click.exceptions.Exit(2)
 

@@ -1,91 +1,227 @@
-"""`farflung plan`: where EdgePlacements of files would lead, compared with where those in the hub lead now.
+"""`farflung plan`: where EdgePlacements of files would lead, compared with where those in the hub lead now, and what
+would become of the copies in mailboxes, also if other objects of the files were applied.
 
 The server is asked what `kubectl apply` would make of each, without doing it; the scheduler's engine says where that
-leads.
+leads, and the translator's what goes there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 import orjson
 
+from farflung.cli import imagining
 from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.copies import Plan, shown
+from farflung.cli.customize import in_namespace
+from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
 from farflung.cli.manifests import Manifest
 from farflung.cli.printing import TABLE, count, machine_readable
-from farflung.client.errors import ClientError, Conflict, Refused
+from farflung.client.discovery import Resource, Served, discover
+from farflung.client.errors import ClientError, Conflict, NotFound, Refused
+from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import slices_of
+from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
+from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
 
 ATTEMPTS: Final = 3  #: while others write
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-NEW, CHANGED, SAME = "new", "changed", "unchanged"
+NEW, CHANGED, SAME, GONE = "new", "changed", "unchanged", "deleted"
+NAMED: Final = 5  #: destinations that are named where several are alike
+NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
 class RefusedError(Exception):
     """Why there is no plan for a placement."""
 
 
-async def plan(hub: Hub, wanted: Sequence[Manifest]) -> Obj:
-    """All that can be said, as it is printed for programs.  `wanted` was checked."""
-    for manifest in wanted[:1]:
-        await placement_of(hub, manifest.obj["metadata"]["name"])  # whether there is such an API at all
-    engine = (await inventory.read(hub.root)).engine()
-    placements = [await _planned(hub, engine, manifest) for manifest in wanted]
-    good = [one for one in placements if "error" not in one]
+class Applied(NamedTuple):
+    """What would become of one object of a file."""
+
+    spec: str  #: NEW, CHANGED, SAME, GONE
+    document: Obj
+
+
+async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) -> Obj:
+    """All that can be said, as it is printed for programs.  `wanted` was checked; `delete`: it would be deleted."""
+    placements, others = _sorted_out(wanted)
+    await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
+    served = await discover(hub.workspace)
+    known = await inventory.read(hub.root)
+    copies = Plan(imagining.locations_of(known.locations), hub.root, hub.provider, await _cluster(hub))
+    await copies.read(hub.workspace, served, copies.cluster)
+    engine = known.engine()
+    about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
+    new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
+    about_objects = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
+    fates = await copies.fates()
+    for one in about_objects:
+        one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
+    destinations = [{**copies.destination(mailbox), **shown(fates[mailbox])} for mailbox in sorted(fates)]
     return {
         "workspace": workspace_name(hub),
-        "placements": placements,
-        "summary": {
-            "added": sum(len(one["added"]) for one in good),
-            "removed": sum(len(one["removed"]) for one in good),
-            "unchanged": sum(len(one["unchanged"]) for one in good),
-            "errors": len(placements) - len(good),
-        },
+        "placements": about_placements,
+        "objects": about_objects,
+        "destinations": destinations,
+        "remarks": sorted(set(copies.remarks)),
+        "summary": _summary(about_placements, about_objects, destinations),
     }
 
 
-def check(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """EdgePlacements with names, each once; click.ClickException otherwise."""
-    found: dict[str, Manifest] = {}
+def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Sequence[Obj]) -> Obj:
+    good = [one for one in placements if "error" not in one]
+    wrong = sum("error" in one for one in (*placements, *objects))
+    return {
+        **{key: sum(len(one[key]) for one in good) for key in ("added", "removed", "unchanged")},
+        "errors": wrong,
+        **{f"{key}Copies": sum(len(one[key]) for one in destinations) for key in ("created", "changed", "deleted")},
+        "heldCopies": sum(copy["held"] for one in destinations for copy in one["deleted"]),
+        "problems": sum(len(one["problems"]) for one in destinations),
+    }
+
+
+def _sorted_out(wanted: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
+    """Placements, and others."""
+    placements = [one for one in wanted if _is_placement(one.obj)]
+    return placements, [one for one in wanted if not _is_placement(one.obj)]
+
+
+def _is_placement(obj: Obj) -> bool:
+    return (obj["apiVersion"], obj["kind"]) == (PLACEMENTS.api_version, PLACEMENTS.kind)
+
+
+async def _cluster(hub: Hub) -> str:
+    """Of the workspace: each object says it, and every workspace has a default namespace."""
+    namespaces = await hub.workspace.list(NAMESPACES)
+    clusters = {one["metadata"].get("annotations", {}).get(CLUSTER, "") for one in namespaces}
+    return max(clusters, default="")
+
+
+def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Manifest]:
+    """Objects with names, each once, and with `namespace` if they have none and may have one; click.ClickException
+    otherwise."""
+    found: dict[tuple[str, str, str, str], Manifest] = {}
     for source, obj in manifests:
-        if (obj["apiVersion"], obj["kind"]) != (PLACEMENTS.api_version, PLACEMENTS.kind):
-            what = f"{obj['apiVersion']} {obj['kind']}"
-            wanted = f"{PLACEMENTS.api_version} {PLACEMENTS.kind}"
-            raise click.ClickException(f"{source}: this is a {what}, and only {wanted}s can be planned")
-        metadata = obj.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
+        kind = obj["kind"]
+        given = obj.get("metadata")
+        metadata = given if isinstance(given, dict) else {}
+        name = metadata.get("name")
         if not isinstance(name, str) or not name:
-            raise click.ClickException(f"{source}: the EdgePlacement has no metadata.name")
-        if name in found:
-            raise click.ClickException(f"{source}: the EdgePlacement {name} is in {found[name].source} already")
-        found[name] = Manifest(source, obj)
+            raise click.ClickException(f"{source}: the {kind} has no metadata.name")
+        if not isinstance(obj["apiVersion"], str) or not isinstance(metadata.get("namespace") or "", str):
+            raise click.ClickException(f"{source}: apiVersion and metadata.namespace must be strings")
+        wanted = in_namespace(obj, namespace)
+        key = (obj["apiVersion"], kind, wanted["metadata"].get("namespace") or "", name)
+        if key in found:
+            raise click.ClickException(f"{source}: the {kind} {name} is in {found[key].source} already")
+        found[key] = Manifest(source, wanted)
     if not found:
-        raise click.ClickException("there is no EdgePlacement in what was given")
+        raise click.ClickException("there is no object in what was given")
     return list(found.values())
+
+
+# --- one object ------------------------------------------------------------------------------------
+
+
+async def _about(hub: Hub, served: Served, copies: Plan, manifest: Manifest, new: Set[str], *, delete: bool) -> Obj:
+    """`new`: namespaces that would be made, too."""
+    metadata = manifest.obj["metadata"]
+    names = {"namespace": metadata.get("namespace") or "", "name": metadata["name"], "source": manifest.source}
+    head = {"kind": manifest.obj["kind"], **names}
+    try:
+        resource = _resource(served, manifest.obj)
+        obj = manifest.obj if resource.namespaced else _without_namespace(manifest.obj)
+        becomes = await _rehearsed_object(hub, resource.collection, obj, new, delete=delete)
+    except (RefusedError, Refused) as error:
+        return {**head, "error": _quotable(manifest.obj, error)}
+    part = copies.change(resource.collection, becomes.document, gone=becomes.spec == GONE)
+    return {**head, "namespace": part.namespace, "spec": becomes.spec, "part": part}
+
+
+def _resource(served: Served, obj: Obj) -> Resource:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    found = served.find_kind(group, version, obj["kind"])
+    if found is None:
+        raise RefusedError(f"the workspace does not serve {obj['kind']} in {obj['apiVersion']}")
+    return found
+
+
+def _without_namespace(obj: Obj) -> Obj:
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "namespace"}}
+
+
+def _quotable(obj: Obj, error: Exception) -> str:
+    """The server may quote values of Secrets."""
+    if obj["kind"] == "Secret" and isinstance(error, Refused):
+        return error.reason or str(error.status)
+    return str(error)
+
+
+async def _rehearsed_object(hub: Hub, collection: Collection, wanted: Obj, new: Set[str], *, delete: bool) -> Applied:
+    name, namespace = wanted["metadata"]["name"], wanted["metadata"].get("namespace") or ""
+    if delete:
+        live = await hub.workspace.get(collection, name, namespace)
+        await hub.workspace.delete(collection, name, namespace)
+        return Applied(GONE, live)
+    try:
+        live = await hub.workspace.get(collection, name, namespace)
+    except NotFound:
+        try:
+            return Applied(NEW, await hub.workspace.create(collection, wanted, namespace))
+        except NotFound:
+            if namespace not in new:
+                raise
+            return Applied(NEW, wanted)
+    if live["metadata"].get("deletionTimestamp"):
+        raise RefusedError("it is being deleted")
+    after = await hub.workspace.update(collection, applied(live, wanted))
+    return Applied(SAME if _content(after) == _content(live) else CHANGED, after)
+
+
+def _content(obj: Obj) -> Obj:
+    metadata = {key: obj["metadata"].get(key) for key in ("labels", "annotations")}
+    return {**{key: value for key, value in obj.items() if key not in ("metadata", "status")}, "metadata": metadata}
 
 
 # --- one placement --------------------------------------------------------------------------------
 
 
-async def _planned(hub: Hub, engine: Engine, manifest: Manifest) -> Obj:
+async def _planned(hub: Hub, engine: Engine, copies: Plan, manifest: Manifest, *, delete: bool) -> Obj:
     name = manifest.obj["metadata"]["name"]
     try:
-        return {"name": name, "source": manifest.source, **await _change(hub, engine, manifest.obj)}
+        change = await (_deletion(hub, copies, name) if delete else _change(hub, engine, copies, manifest.obj))
+        return {"name": name, "source": manifest.source, **change}
     except (RefusedError, Refused) as error:
         return {"name": name, "source": manifest.source, "error": str(error)}
 
 
-async def _change(hub: Hub, engine: Engine, wanted: Obj) -> Obj:
+async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
+    await hub.workspace.delete(PLACEMENTS, name)
+    before = {one for obj in await slices_of(hub.workspace, name) for one in destinations_of(obj)}
+    copies.place(name, None, ())
+    nothing: list[Obj] = []
+    return {
+        "spec": GONE,
+        "matching": 0,
+        "chosen": 0,
+        "added": nothing,
+        "removed": entries(before),
+        "unchanged": nothing,
+    }
+
+
+async def _change(hub: Hub, engine: Engine, copies: Plan, wanted: Obj) -> Obj:
     what, document = await _rehearsed(hub, wanted)
     placement = decide.parse_placement(document)
     if placement.problem:
@@ -97,6 +233,7 @@ async def _change(hub: Hub, engine: Engine, wanted: Obj) -> Obj:
         raise RefusedError(resolution.problem)
     before = {destination for obj in observed for destination in destinations_of(obj)}
     after = set(resolution.destinations)
+    copies.place(placement.key.name, document, after)
     return {
         "spec": what,
         "matching": resolution.matching,
@@ -155,18 +292,22 @@ def _patch(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj:
 
 
 def is_change(answer: Obj) -> bool:
-    return bool(answer["summary"]["added"] or answer["summary"]["removed"])
+    summary = answer["summary"]
+    return any(summary[key] for key in ("added", "removed", "createdCopies", "changedCopies", "deletedCopies"))
 
 
 def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
     if output != TABLE:
         return machine_readable(answer, output)
     parts = ["\n".join(_placement(one, verbose)) for one in answer["placements"]]
-    if len(parts) > 1:
-        counts = {key: f"{number} {key}" for key, number in answer["summary"].items() if key != "errors"}
-        errors = answer["summary"]["errors"]
+    parts += ["\n".join(_object(one)) for one in answer["objects"]]
+    parts += ["\n".join(lines) for lines in copied(answer["destinations"])]
+    if len(answer["placements"]) > 1:
+        counts = [f"{answer['summary'][key]} {key}" for key in ("added", "removed", "unchanged")]
+        errors = sum("error" in one for one in answer["placements"])
         wrong = f"; {count(errors, 'placement')} cannot be planned" if errors else ""
-        parts.append(f"{count(len(parts), 'EdgePlacement')}: {', '.join(counts.values())}{wrong}.")
+        parts.append(f"{count(len(answer['placements']), 'EdgePlacement')}: {', '.join(counts)}{wrong}.")
+    parts += [f"remark: {remark}" for remark in answer["remarks"]]
     return "\n\n".join(parts)
 
 
@@ -180,3 +321,40 @@ def _placement(one: Obj, verbose: bool) -> Iterator[str]:
     if warning := one.get("warning"):
         yield f"warning: {warning}"
     yield ", ".join(f"{len(one[key])} {key}" for key in ("added", "removed", "unchanged"))
+
+
+def _object(one: Obj) -> Iterator[str]:
+    within = f"{one['namespace']}/{one['name']}" if one["namespace"] else one["name"]
+    head = f"{one['kind']} {within}"
+    if error := one.get("error"):
+        yield f"{head}: error: {error}"
+        return
+    yield f"{head} ({one['spec']})"
+    if one["spec"] != GONE:
+        number = len(one["goesTo"])
+        yield f"goes to {count(number, 'destination')}" if number else "goes nowhere: no EdgePlacement selects it"
+
+
+def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
+    """Destinations with the same changes together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in destinations:
+        alike.setdefault(tuple(_copies(one)), []).append(f"{one['locationName']}/{one['syncTargetName']}")
+    for lines, names in alike.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield [f"{count(len(names), 'destination')}: {', '.join(names[:NAMED])}{more}", *lines]
+
+
+def _copies(one: Obj) -> Iterator[str]:
+    for copy in one["created"]:
+        yield f"+ {_named(copy)}"
+    for copy in one["changed"]:
+        yield f"~ {_named(copy)}"
+        yield from (f"    {line(each)}" for each in copy["differences"])
+    for copy in one["deleted"]:
+        yield f"- {_named(copy)}{' (held until it is confirmed)' if copy['held'] else ''}"
+    yield from (f"! {problem}" for problem in one["problems"])
+
+
+def _named(copy: Obj) -> str:
+    return str(Part(Kind(copy["group"], copy["resource"]), copy["namespace"], copy["name"]))

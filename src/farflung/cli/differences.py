@@ -1,0 +1,99 @@
+"""What differs between two objects, by paths, for people and for programs.  Values of Secrets are never in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from farflung.controllers.placement_translator.projecting import PROJECTION
+from farflung.machinery.errors import Obj
+
+MISSING: Final = object()
+PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch
+LONGEST: Final = 100  #: characters of a value that people are shown
+DEEPEST: Final = 64  #: levels; what is below is compared as a whole
+SHOWN: Final = ("name", "namespace", "labels", "annotations")  #: of the metadata
+HIDDEN: Final = ("data", "stringData")  #: of Secrets
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Obj]:
+    """Each with a `path` and what is there `before` and `after`; without the one if it is added, and without the other
+    if it is removed.  Of the content of a Secret it is only said what became of it: `change`."""
+    secret = (after.get("apiVersion"), after.get("kind")) == ("v1", "Secret")
+    found = [_entry(*one) for one in _differences((), _comparable(before), _comparable(after))]
+    if not secret:
+        return found
+    return [one if one["path"].startswith("metadata.") else _concealed(one) for one in found]
+
+
+def _comparable(obj: Mapping[str, Any]) -> Obj:
+    """Without what says nothing of the content."""
+    left = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
+    metadata = {name: value for name, value in obj.get("metadata", {}).items() if name in SHOWN}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != PROJECTION}
+    return {**left, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterator[tuple[Any, Any, Any]]:
+    if before == after and type(before) is type(after):
+        return
+    if isinstance(before, dict) and isinstance(after, dict) and len(path) < DEEPEST:
+        for key in sorted({*before, *after}):
+            yield from _differences((*path, key), before.get(key, MISSING), after.get(key, MISSING))
+    elif isinstance(before, list) and isinstance(after, list) and len(path) < DEEPEST:
+        for at in range(max(len(before), len(after))):
+            one = before[at] if at < len(before) else MISSING
+            other = after[at] if at < len(after) else MISSING
+            yield from _differences((*path, at), one, other)
+    else:
+        yield path, before, after
+
+
+def _entry(path: tuple[str | int, ...], before: Any, after: Any) -> Obj:
+    said: Obj = {"path": _written(path)}
+    if before is not MISSING:
+        said["before"] = before
+    if after is not MISSING:
+        said["after"] = after
+    return said
+
+
+def _written(path: tuple[str | int, ...]) -> str:
+    text = ""
+    for step in path:
+        if isinstance(step, str) and PLAIN(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{orjson.dumps(step).decode()}]"
+    return text
+
+
+def _concealed(one: Obj) -> Obj:
+    """With the path as far as it is that of a key."""
+    change = "changed" if "before" in one and "after" in one else "added" if "after" in one else "removed"
+    return {"path": one["path"], "change": change} | (
+        {"keys": sorted(keys)} if (keys := _keys(one)) and one["path"] in HIDDEN else {}
+    )
+
+
+def _keys(one: Obj) -> list[str]:
+    return [key for side in ("before", "after") if isinstance(one.get(side), dict) for key in one[side]]
+
+
+def line(one: Obj) -> str:
+    """`spec.replicas: 1 → 3`"""
+    if "change" in one:
+        return f"{one['path']} {one['change']}"
+    if "before" not in one:
+        return f"{one['path']}: {_shown(one['after'])} added"
+    if "after" not in one:
+        return f"{one['path']}: {_shown(one['before'])} removed"
+    return f"{one['path']}: {_shown(one['before'])} → {_shown(one['after'])}"
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

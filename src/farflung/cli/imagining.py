@@ -1,0 +1,120 @@
+"""A workspace with placements as it is, or as it would be: what each mailbox should have then.
+
+The translator's own engine says what goes where, and its own rules what becomes of it on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import orjson
+
+from farflung.controllers.edge_scheduler.values import Destination, Location
+from farflung.controllers.placement_translator import projecting
+from farflung.controllers.placement_translator.customizing import Customizer, parse_customizer
+from farflung.controllers.placement_translator.desired import Desired, desired
+from farflung.controllers.placement_translator.engine import Copy, Engine, Output, Place
+from farflung.controllers.placement_translator.merging import Source
+from farflung.controllers.placement_translator.reading import SeenLocation, seen_object
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.what import parse_what
+from farflung.controllers.placement_translator.world import PlacementKey, Seen, World
+from farflung.machinery.errors import Obj
+
+NEWEST: Final = str(2**62)  #: the resourceVersion of what is not written yet
+Locations = Mapping[tuple[str, str], SeenLocation]  #: by cluster and name
+
+
+def mailbox_of(destination: Destination) -> str:
+    return f"{destination.cluster}-mb-{destination.uid}"
+
+
+def places_of(destinations: Iterable[Destination]) -> dict[str, Place]:
+    """By mailbox; of several ways to the same the first counts."""
+    places: dict[str, Place] = {}
+    for one in sorted(destinations):
+        places.setdefault(mailbox_of(one), Place(one.cluster, one.location, one.target))
+    return places
+
+
+def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], SeenLocation]:
+    return {
+        (one.key.cluster, one.key.name): SeenLocation(
+            dict(one.labels), orjson.loads(one.document)["metadata"].get("annotations") or {}
+        )
+        for one in known
+    }
+
+
+def seen(kind: Kind, obj: Obj) -> Seen:
+    """`obj`: with its apiVersion."""
+    metadata = {**obj["metadata"], "resourceVersion": obj["metadata"].get("resourceVersion") or NEWEST}
+    version = obj["apiVersion"].rpartition("/")[2]
+    return seen_object(kind, version, orjson.dumps({**obj, "metadata": metadata}))
+
+
+class Imagined:
+    def __init__(self, locations: Locations) -> None:
+        self._world = World()
+        self.engine = Engine(self._world)
+        self._customizers: dict[tuple[str, str], Customizer] = {}
+        self._locations = locations
+        self.placements: set[PlacementKey] = set()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def put_object(self, cluster: str, part: Part, after: Seen | None) -> set[Output]:
+        """What is to be looked at again."""
+        before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
+        return self.engine.object_changed(cluster, part, before, after)
+
+    def put_placement(self, key: PlacementKey, document: Obj | None) -> set[Output]:
+        """None: there is none any more.  One that nobody understands changes nothing."""
+        if document is None:
+            self.placements.discard(key)
+            return self.engine.remove_placement(key) | self.put_places(key, ())
+        self.placements.add(key)
+        what = parse_what(document)
+        return set() if what.problem else self.engine.put_placement(key, what)
+
+    def put_places(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[Output]:
+        return self.engine.put_places(key, places_of(destinations))
+
+    def put_customizer(self, cluster: str, name: str, document: Obj | None) -> set[Output]:
+        """`name`: with its namespace."""
+        self._customizers.pop((cluster, name), None)
+        if document is not None:
+            self._customizers[cluster, name] = parse_customizer(document)
+        concerned = [part for part, one in self._world.parts(cluster).items() if one.customizer == name]
+        return {
+            Copy(mailbox, part)
+            for part in concerned
+            for key in self.placements
+            if key.cluster == cluster and part in self.engine.selected(key)
+            for mailbox in self.engine.places(key)
+        }
+
+    def get(self, cluster: str, part: Part) -> Seen | None:
+        return self._world.get(cluster, part)
+
+    # --- what should be in mailboxes --------------------------------------------------------------
+
+    def desired(self, copy: Copy) -> Desired:
+        wanted = self.engine.wanted(*copy)
+        clusters = sorted({one.placement.cluster for one in wanted})
+        return desired(copy.part, wanted, self._sources(copy.part, clusters), self._customizers_of, self._location)
+
+    def _sources(self, part: Part, clusters: Sequence[str]) -> list[Source]:
+        found = [(cluster, one) for cluster in clusters if (one := self._world.get(cluster, part)) is not None]
+        return [
+            Source(cluster, one.version, projecting.stripped(orjson.loads(one.document)))
+            for cluster, one in found
+            if one.alive and not one.ours and not one.system
+        ]
+
+    def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
+        return lambda name: self._customizers.get((cluster, name))
+
+    def _location(self, place: Place) -> SeenLocation | None:
+        return self._locations.get((place.cluster, place.location))
