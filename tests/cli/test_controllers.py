@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from prometheus_client.exposition import generate_latest
 
-from farflung.cli.controllers import Shown
+from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, Shown, Where, settings_of
 from farflung.lib.klog import Logger
 
 
@@ -91,3 +92,46 @@ def test_an_address_that_is_none_is_said_in_one_sentence(tmp_path: Path) -> None
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 1
     assert ended.stderr == "farflung scheduler: 'here' is not an address of the form host:port\n"
+
+
+ALONE = (
+    "current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+    "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+)
+
+
+@pytest.mark.parametrize("command", ["placement-translator", "controllers"])
+def test_a_kubeconfig_without_a_way_to_all_workspaces_is_said_in_one_sentence(tmp_path: Path, command: str) -> None:
+    config = tmp_path / "config"
+    config.write_text(ALONE)
+    ended = subprocess.run(
+        [FARFLUNG, command, "--kubeconfig", str(config)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"farflung {command}: there is no context 'system:admin' in {config}: the placement translator has to see all "
+        "workspaces at once, and a context of somebody who may, as that of a hub's admin.kubeconfig, is given with "
+        "--allclusters-context\n"
+    )
+
+
+def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_else_is_said() -> None:
+    options = {
+        "kubeconfig": "a",
+        "context": "here",
+        "provider": "",
+        "verbosity": 0,
+        "concurrency": None,
+        "bind_address": "",
+        "leader_elect": False,
+        "max_withdraw": 20,
+        "max_withdraw_number": 3,
+    }
+    usual = settings_of("farflung controllers", ALL, options)
+    assert usual.everywhere == Where(kubeconfig="a", context="system:admin")
+    assert [usual.workers_of(one) for one in ALL] == [4, 4, 16]
+    assert usual.limits == (20, 3)
+    other = settings_of("farflung controllers", ALL, options | {"allclusters_context": "x", "concurrency": 2})
+    assert other.everywhere == Where(kubeconfig="a", context="x")
+    assert other.workers_of(TRANSLATOR) == 2
+    assert settings_of("farflung scheduler", (SCHEDULER,), options).everywhere is None

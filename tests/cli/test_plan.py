@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan import LAST_APPLIED, applied, check, is_change, plan, printed
+from farflung.cli.plan import check, is_change, plan, printed
+from farflung.cli.rehearsing import LAST_APPLIED, applied
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.machinery.errors import Obj
 

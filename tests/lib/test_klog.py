@@ -26,6 +26,13 @@ def test_a_line_has_level_time_process_place_message_and_values_in_the_order_the
     )
 
 
+def test_a_plain_message_has_no_quotes() -> None:
+    log, stream = logger()
+    log.plain("Waiting for caches to sync for x")
+    log.plain("too much", v=1)
+    assert printed(stream) == "I0321 06:25:23.108443    9071 test_klog.py:7] Waiting for caches to sync for x\n"
+
+
 def test_lines_that_are_not_asked_for_are_left_out() -> None:
     log, stream = logger(1)
     log.info("too much", v=2)

@@ -278,6 +278,39 @@ async def test_an_informer_of_two_controllers_runs_once() -> None:
         assert len(transport.requests) == 2
 
 
+class Independent:
+    """Finds out by itself what it has to hear of."""
+
+    def __init__(self, client: Client) -> None:
+        self.controller = controller(nothing)
+        self.informers: list[Informer[Any]] = []
+        self.synced = False
+        self._client = client
+
+    async def run(self) -> None:
+        self.informers.append(informer(self._client))
+        await self.informers[0].run()
+
+
+async def test_who_decides_by_itself_what_to_hear_of_is_run_and_shown_with_the_others() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    manager = Manager(Logger(io.StringIO()))
+    one = Independent(Client(LocalTransport(hub.function, ADMIN_TOKEN)))
+    manager.adopt(one)
+    async with running(manager):
+        await until(lambda: bool(one.informers) and one.informers[0].synced.is_set())
+        assert not manager.synced
+        one.synced = True
+        assert manager.synced
+        assert manager.idle
+        one.controller.queue.add("a")
+        assert not manager.idle
+        assert manager.controllers == [one.controller]
+        registry = CollectorRegistry()
+        registry.register(manager.figures())
+        assert 'farflung_cached_objects{resource="configmaps"}' in generate_latest(registry).decode()
+
+
 async def test_figures_are_told_once_for_each_kind_even_if_two_informers_have_it() -> None:
     away = Client(ScriptedServer(lambda request: failure(503)))
     manager = Manager(Logger(io.StringIO()))

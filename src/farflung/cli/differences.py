@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.controllers.placement_translator.projecting import PROJECTION
+from farflung.controllers.placement_translator.projecting import LAST_APPLIED, PROJECTION
 from farflung.machinery.errors import Obj
 
 MISSING: Final = object()
@@ -33,7 +33,8 @@ def _comparable(obj: Mapping[str, Any]) -> Obj:
     """Without what says nothing of the content."""
     left = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
     metadata = {name: value for name, value in obj.get("metadata", {}).items() if name in SHOWN}
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != PROJECTION}
+    annotations = metadata.get("annotations") or {}
+    annotations = {key: value for key, value in annotations.items() if key not in (PROJECTION, LAST_APPLIED)}
     return {**left, "metadata": {**metadata, "annotations": annotations}}
 
 
@@ -72,7 +73,6 @@ def _written(path: tuple[str | int, ...]) -> str:
 
 
 def _concealed(one: Obj) -> Obj:
-    """With the path as far as it is that of a key."""
     change = "changed" if "before" in one and "after" in one else "added" if "after" in one else "removed"
     return {"path": one["path"], "change": change} | (
         {"keys": sorted(keys)} if (keys := _keys(one)) and one["path"] in HIDDEN else {}

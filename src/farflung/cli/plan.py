@@ -7,12 +7,10 @@ leads, and the translator's what goes there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from copy import deepcopy
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import Final
 
 import click
-import orjson
 
 from farflung.cli import imagining
 from farflung.cli.connection import Hub, placement_of, workspace_name
@@ -22,8 +20,9 @@ from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
 from farflung.cli.manifests import Manifest
 from farflung.cli.printing import TABLE, count, machine_readable
+from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.client.discovery import Resource, Served, discover
-from farflung.client.errors import ClientError, Conflict, NotFound, Refused
+from farflung.client.errors import Refused
 from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
@@ -33,24 +32,9 @@ from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.errors import Obj
-from farflung.machinery.patch import merge
 
-ATTEMPTS: Final = 3  #: while others write
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-NEW, CHANGED, SAME, GONE = "new", "changed", "unchanged", "deleted"
 NAMED: Final = 5  #: destinations that are named where several are alike
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
-
-
-class RefusedError(Exception):
-    """Why there is no plan for a placement."""
-
-
-class Applied(NamedTuple):
-    """What would become of one object of a file."""
-
-    spec: str  #: NEW, CHANGED, SAME, GONE
-    document: Obj
 
 
 async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) -> Obj:
@@ -142,7 +126,7 @@ async def _about(hub: Hub, served: Served, copies: Plan, manifest: Manifest, new
     try:
         resource = _resource(served, manifest.obj)
         obj = manifest.obj if resource.namespaced else _without_namespace(manifest.obj)
-        becomes = await _rehearsed_object(hub, resource.collection, obj, new, delete=delete)
+        becomes = await rehearsed_object(hub, resource.collection, obj, new, delete=delete)
     except (RefusedError, Refused) as error:
         return {**head, "error": _quotable(manifest.obj, error)}
     part = copies.change(resource.collection, becomes.document, gone=becomes.spec == GONE)
@@ -166,32 +150,6 @@ def _quotable(obj: Obj, error: Exception) -> str:
     if obj["kind"] == "Secret" and isinstance(error, Refused):
         return error.reason or str(error.status)
     return str(error)
-
-
-async def _rehearsed_object(hub: Hub, collection: Collection, wanted: Obj, new: Set[str], *, delete: bool) -> Applied:
-    name, namespace = wanted["metadata"]["name"], wanted["metadata"].get("namespace") or ""
-    if delete:
-        live = await hub.workspace.get(collection, name, namespace)
-        await hub.workspace.delete(collection, name, namespace)
-        return Applied(GONE, live)
-    try:
-        live = await hub.workspace.get(collection, name, namespace)
-    except NotFound:
-        try:
-            return Applied(NEW, await hub.workspace.create(collection, wanted, namespace))
-        except NotFound:
-            if namespace not in new:
-                raise
-            return Applied(NEW, wanted)
-    if live["metadata"].get("deletionTimestamp"):
-        raise RefusedError("it is being deleted")
-    after = await hub.workspace.update(collection, applied(live, wanted))
-    return Applied(SAME if _content(after) == _content(live) else CHANGED, after)
-
-
-def _content(obj: Obj) -> Obj:
-    metadata = {key: obj["metadata"].get(key) for key in ("labels", "annotations")}
-    return {**{key: value for key, value in obj.items() if key not in ("metadata", "status")}, "metadata": metadata}
 
 
 # --- one placement --------------------------------------------------------------------------------
@@ -222,7 +180,7 @@ async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
 
 
 async def _change(hub: Hub, engine: Engine, copies: Plan, wanted: Obj) -> Obj:
-    what, document = await _rehearsed(hub, wanted)
+    what, document = await rehearsed_placement(hub, wanted)
     placement = decide.parse_placement(document)
     if placement.problem:
         raise RefusedError(placement.problem)
@@ -248,44 +206,6 @@ async def _change(hub: Hub, engine: Engine, copies: Plan, wanted: Obj) -> Obj:
 def _warning(status: Obj | None) -> dict[str, str]:
     ready = status["conditions"][0] if status else {}
     return {"warning": ready["message"]} if ready.get("status") == "False" else {}
-
-
-async def _rehearsed(hub: Hub, wanted: Obj) -> tuple[str, Obj]:
-    """What would be stored, and what that is to what is there."""
-    name = wanted["metadata"]["name"]
-    for attempt in range(ATTEMPTS):
-        live = await placement_of(hub, name)
-        try:
-            if live is None:
-                return NEW, await hub.workspace.create(PLACEMENTS, wanted)
-            if live["metadata"].get("deletionTimestamp"):
-                raise RefusedError("it is being deleted")
-            after = await hub.workspace.update(PLACEMENTS, applied(live, wanted))
-            return SAME if after.get("spec") == live.get("spec") else CHANGED, after
-        except Conflict:
-            if attempt == ATTEMPTS - 1:
-                raise
-    raise ClientError("others write it all the time")
-
-
-def applied(live: Obj, wanted: Obj) -> Obj:
-    """What `kubectl apply` makes of an object: what the file says, without what the file said last time and says no
-    more; what others said besides stays."""
-    annotations = live["metadata"].get("annotations") or {}
-    try:
-        last = orjson.loads(annotations.get(LAST_APPLIED) or "{}")
-    except orjson.JSONDecodeError:
-        last = {}
-    after: Obj = merge.apply(deepcopy(live), _patch(last if isinstance(last, dict) else {}, wanted))
-    return after
-
-
-def _patch(last: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj:
-    dropped = {key: None for key in last if key not in wanted}
-    return dropped | {
-        key: _patch(last[key], value) if isinstance(value, dict) and isinstance(last.get(key), dict) else value
-        for key, value in wanted.items()
-    }
 
 
 # --- for people -----------------------------------------------------------------------------------
