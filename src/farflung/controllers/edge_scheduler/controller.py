@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -14,8 +14,9 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
+from farflung.controllers.edge_scheduler.pace import Pace
 from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
-from farflung.controllers.edge_scheduler.values import Destination, Key, Location, Placement, Target
+from farflung.controllers.edge_scheduler.values import Destination, Key, Location, Placement, Resolution, Target
 from farflung.informer import cache
 from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
@@ -31,8 +32,6 @@ T = TypeVar("T")
 
 LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
 SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-#: Seconds for each destination before slices are written again: many changes in a row become few writes.
-PACE: Final = 20e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +46,22 @@ class Setting:
     now: Callable[[], datetime]
 
 
+class Decided(NamedTuple):
+    """Where a placement led last, and the slices that said so then, at their versions."""
+
+    uid: str
+    destinations: tuple[Destination, ...]
+    slices: tuple[tuple[cache.Key, int], ...]
+
+
 class EdgeScheduler:
     def __init__(self, setting: Setting, name: str, outside: Surroundings, log: Logger, *, workers: int = 4) -> None:
         self._setting = setting
         self._name = name
-        self._monotonic = outside.monotonic
         self._log = log
         self._triggers = Triggers()
-        self._decided: dict[Key, tuple[str, tuple[Destination, ...]]] = {}  #: uid, and where it led last
-        self._not_before: dict[Key, float] = {}
+        self._decided: dict[Key, Decided] = {}
+        self._pace = Pace(outside.monotonic, outside.backoff)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
             return Informer(client, collection, decode, outside, self._trouble)
@@ -94,35 +100,58 @@ class EdgeScheduler:
         if seen is None:
             self._log.info("EdgePlacement not found", v=1, controller=self._name, edgePlacement=key.name)
             self._decided.pop(key, None)
-            self._not_before.pop(key, None)
+            self._pace.forget(key)
             return None
         if not seen.alive:
             return None
-        wait = self._not_before.get(key, 0.0) - self._monotonic()
-        if wait > 0:
+        if (wait := self._pace.wait(key)) > 0:
             return wait
         placement, trigger = seen.value, self._triggers.last(key)
-        observed = self._observed(key)
-        resolution = self._triggers.engine.resolve(key, self._previous(placement, observed))
-        wanted = decide.desired(placement, resolution)
-        while writes := decide.plan(placement, wanted, observed):
-            self._not_before[key] = self._monotonic() + PACE * len(resolution.destinations)
+        resolution = self._triggers.engine.resolve(key, self._previous(placement))
+        if (writes := self._writes(placement, resolution)) and (wait := self._hold(placement, resolution)) > 0:
+            return wait
+        while writes:
             await self._apply(writes, trigger)
-            observed = self._observed(key)
+            writes = self._writes(placement, resolution)
         if not resolution.problem:
-            self._decided[key] = placement.uid, resolution.destinations
+            self._decided[key] = Decided(placement.uid, resolution.destinations, self._versions(key))
         document = orjson.loads(seen.document)
         await self._apply(decide.plan_status(placement, document, resolution, self._timestamp()), trigger)
         return None
 
-    def _observed(self, key: Key) -> list[Obj]:
-        found = (self._slices.cache.get(one) for one in self._triggers.slices(key))
+    def _writes(self, placement: Placement, resolution: Resolution) -> list[Write]:
+        wanted = decide.desired(placement, resolution)
+        return decide.plan(placement, wanted, self._observed(placement.key, wanted or ()))
+
+    def _hold(self, placement: Placement, resolution: Resolution) -> float:
+        """Seconds until slices may be written; none if it is done now."""
+        decided = self._decided.get(placement.key)
+        found = (placement.uid, resolution.destinations)
+        mending = decided is not None and (decided.uid, decided.destinations) == found
+        if mending and (wait := self._pace.wait(placement.key, mending=True)) > 0:
+            return wait
+        self._pace.note(placement.key, len(resolution.destinations), mending=mending)
+        return 0.0
+
+    def _observed(self, key: Key, wanted: Iterable[Obj] = ()) -> list[Obj]:
+        """Also those that should be the placement's, and do not say so any more."""
+        named = (cache.Key(key.cluster, "", obj["metadata"]["name"]) for obj in wanted)
+        found = map(self._slices.cache.get, sorted({*self._triggers.slices(key), *named}))
         return [orjson.loads(one.document) for one in found if one is not None]
 
-    def _previous(self, placement: Placement, observed: list[Obj]) -> frozenset[Destination]:
-        """What we decided ourselves; after a restart, what the slices say."""
-        uid, destinations = self._decided.get(placement.key, ("", ()))
-        return frozenset(destinations) if uid == placement.uid else decide.previous(placement, observed)
+    def _versions(self, key: Key) -> tuple[tuple[cache.Key, int], ...]:
+        return tuple([(one, self._slices.cache.version(one)) for one in self._triggers.slices(key)])
+
+    def _previous(self, placement: Placement) -> frozenset[Destination]:
+        """What we decided ourselves, and what the slices say: others that decide, too, may have written them, and who
+        insists on the own choice writes for ever."""
+        decided = self._decided.get(placement.key)
+        if decided is None or decided.uid != placement.uid:
+            return decide.previous(placement, self._observed(placement.key))
+        destinations = frozenset(decided.destinations)
+        if decided.slices == self._versions(placement.key):
+            return destinations
+        return destinations | decide.previous(placement, self._observed(placement.key))
 
     def _timestamp(self) -> str:
         return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
