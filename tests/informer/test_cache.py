@@ -51,6 +51,12 @@ def test_the_deletion_of_an_earlier_one_of_that_name_is_no_news() -> None:
     assert cache[key("a")] == "a9"
 
 
+def test_a_server_that_went_back_to_a_copy_may_give_a_version_to_something_else() -> None:
+    cache: Cache[str] = Cache()
+    cache.replace([known("a", 5, "before"), known("b", 6)], 6)
+    assert cache.replace([known("a", 5, "after"), known("b", 6)], 6) == [Change(key("a"), "before", "after")]
+
+
 lists = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4)).map(
     lambda found: [known(name, version) for name, version in found.items()]
 )

@@ -91,13 +91,13 @@ class Cache(Mapping[Key, T], Generic[T]):
 
     def replace(self, everything: Iterable[Known[T]], version: int) -> list[Change[T]]:
         """By a whole list of that version.  It counts, whatever was known: the server may have been restored from a
-        backup."""
+        backup, and what was written since then may have versions that were something else before."""
         found = {known.key: known for known in everything}
         before, self._known, self._heard = self._known, found, version
         changes: list[Change[T]] = [Change(key, old.value, None) for key, old in before.items() if key not in found]
         for key, new in found.items():
             old = before.get(key)
-            if old is None or old.version != new.version:
+            if old is None or old.version != new.version or old.value != new.value:
                 changes.append(Change(key, None if old is None else old.value, new.value))
         return changes
 
