@@ -183,6 +183,25 @@ async def test_the_pause_that_the_server_asks_for_is_kept() -> None:
     assert done.pauses == [17]
 
 
+async def test_nobody_waits_for_days_because_a_server_or_a_proxy_says_so() -> None:
+    done = await play(failure(503, retry_after="86400"), listed(7))
+    assert done.pauses == [120]
+
+
+async def test_a_server_that_lists_but_does_not_let_watch_is_asked_more_and_more_seldom() -> None:
+    gone = failure(410, "Expired")
+    for refusal, pauses in ((failure(403, "Forbidden"), [1, 2, 4, 8]), (gone, [2, 4, 8])):
+        done = await play(*[listed(7), refusal] * 4)
+        assert done.pauses == pauses
+    done = await play(*[listed(7), gone] * 3, listed(7), watched(bookmark(8)), gone, listed(9))
+    assert done.pauses == [2, 4]
+
+
+async def test_a_watch_that_ends_at_once_and_says_nothing_new_is_a_failure() -> None:
+    done = await play(listed(7), *[watched(bookmark(7))] * 3, watched(bookmark(8)))
+    assert done.pauses == [1, 2, 4]
+
+
 async def test_a_version_that_is_too_old_leads_to_a_new_list_without_a_pause() -> None:
     gone = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
     for expired in (watched(gone), failure(410, "Expired")):

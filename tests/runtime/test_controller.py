@@ -127,7 +127,7 @@ async def test_the_server_says_how_long_to_wait_at_least() -> None:
             raise TooMany(429, "TooManyRequests", "wait", retry_after=30.0)
         return None
 
-    made = controller(reconcile, backoff=Backoff(1.0, 5.0, lambda: 1.0), now=lambda: now)
+    made = controller(reconcile, backoff=Backoff(1.0, 10.0, lambda: 1.0), now=lambda: now)
     made.queue.add("a")
     async with running(made):
         await until(lambda: made.tally.failures == 1)
@@ -161,7 +161,7 @@ async def test_failures_are_waited_for_longer_each_time_until_one_succeeds() -> 
     said: list[float] = []
 
     class Noted(Backoff):
-        def delay(self, failures: int) -> float:
+        def delay(self, failures: int, asked: float | None = None) -> float:
             said.append(failures)
             return 0.0
 
@@ -343,4 +343,7 @@ def test_a_pause_doubles_up_to_a_limit_and_is_never_less_than_half(
     first: float, longest: float, failures: int, chance: float
 ) -> None:
     whole = min(longest, first * 2.0 ** min(failures - 1, 32))
-    assert whole / 2 <= Backoff(first, longest, lambda: chance).delay(failures) <= whole
+    backoff = Backoff(first, longest, lambda: chance)
+    assert whole / 2 <= backoff.delay(failures) <= whole
+    assert backoff.delay(failures, longest * 2) == longest * 2
+    assert backoff.delay(failures, longest * 1000) == longest * 4

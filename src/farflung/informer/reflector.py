@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 SHORT: Final = 1.0  #: seconds; a watch that ends sooner and brought nothing is a failure
+LONG: Final = 30.0  #: seconds; who was told of a failure so late has waited enough
 WATCH_SECONDS: Final = (300, 600)
 
 
@@ -97,7 +98,8 @@ class Reflector(Generic[T]):
         self._outside = surroundings
         self._selection = selection
         self._since = ""  #: the version to watch from; empty: there is no whole list to go on from
-        self._failures = 0
+        self._failures = 0  #: in a row
+        self._lists = 0  #: that led to nothing that could be watched
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -111,11 +113,11 @@ class Reflector(Generic[T]):
         doing = "watch" if self._since else "list"
         if isinstance(error, Refused) and (error.ahead or _for_good(error)):
             self._since = ""
-        if isinstance(error, Expired) and doing == "watch":
-            return  # nothing is wrong: we were away for too long
         self._failures += 1
+        if isinstance(error, Expired) and doing == "watch" and self._failures == 1:
+            return  # nothing is wrong: we were away for too long
         self._sink.trouble(f"cannot {doing} {self._collection.plural}", error)
-        await self._outside.sleep(max(self._outside.backoff.delay(self._failures), error.retry_after or 0))
+        await self._outside.sleep(self._outside.backoff.delay(self._failures, error.retry_after))
 
     async def _list(self) -> None:
         found: list[Known[T]] = []
@@ -127,18 +129,25 @@ class Reflector(Generic[T]):
         if not version:
             raise Garbled("a list without a resourceVersion")
         self._sink.replace(found, number(version))
-        self._since, self._failures = version, 0
+        self._since, self._failures = version, self._lists
+        self._lists += 1
 
     async def _watch(self) -> None:
-        began, heard = self._outside.monotonic(), False
+        """A list counts for little until it can be watched: otherwise a server that lists and does not let watch would
+        be asked for everything again and again."""
+        began, since, enough = self._outside.monotonic(), self._since, LONG
         low, high = WATCH_SECONDS
         seconds = int(low + (high - low) * self._outside.random())
-        watch = self._client.watch(self._collection, self._since, self._selection, seconds=seconds)
-        async for events in watch:
-            for event in events:
-                self._hear(event)
-            heard, self._failures = True, 0
-        if not heard and self._outside.monotonic() - began < SHORT:
+        try:
+            async for events in self._client.watch(self._collection, since, self._selection, seconds=seconds):
+                for event in events:
+                    self._hear(event)
+            enough = SHORT
+        finally:
+            useful = self._since != since or self._outside.monotonic() - began >= enough
+            if useful:
+                self._failures = self._lists = 0
+        if not useful:
             raise Garbled("a watch that ended at once")
 
     def _hear(self, event: Event) -> None:

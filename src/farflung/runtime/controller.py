@@ -89,7 +89,7 @@ class Controller(Generic[K]):
                 error if isinstance(error, ClientError) else RuntimeError(f"{type(error).__name__} at {_place(error)}")
             )
             self._log.error(said, f"{self.name} controller didn't sync", controller=self.name, key=str(key))
-        self.queue.add_after(key, max(self._backoff.delay(failures), at_least or 0.0))
+        self.queue.add_after(key, self._backoff.delay(failures, at_least))
 
 
 def _is_cancelled() -> bool:
