@@ -176,6 +176,13 @@ async def test_what_others_added_stays_and_what_the_file_dropped_goes() -> None:
     assert live["spec"]["numberOfLocations"] == 1
 
 
+def test_what_kubectl_notes_itself_stays() -> None:
+    last = {"metadata": {"annotations": {}, "name": "p"}, "spec": {"a": 1}}
+    noted = {LAST_APPLIED: orjson.dumps(last).decode(), "others": "x"}
+    live = {"metadata": {"annotations": noted, "name": "p"}, "spec": {"a": 1}}
+    assert applied(live, {"metadata": {"name": "p"}, "spec": {"a": 1}}) == live
+
+
 VALUES = st.recursive(
     st.integers(0, 2), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=6
 )

@@ -106,6 +106,7 @@ async def test_what_an_object_is_that_is_new_unchanged_or_goes_nowhere() -> None
             ("new", 0),
         ]
         assert "goes nowhere: no EdgePlacement selects it" in shown(answer)
+        assert [len(obj["goesTo"]) for obj in (await planned(one, namespace("shop", env="prod")))["objects"]] == [2]
         assert shown(answer)[-1] == "+ configmaps shop/fresh"
 
 

@@ -18,6 +18,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +120,9 @@ class Terminal:
             env=directory.environment,
         )
         self.output = "".join(self._until_ready())
+        self._rest = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)  # a hub that nobody listens to gets stuck
+        self._reader.start()
 
     def _until_ready(self) -> Iterator[str]:
         assert self._process.stdout is not None
@@ -127,16 +131,23 @@ class Terminal:
             if READY in line:
                 return
 
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            self._rest = output.read()
+
     def interrupt(self) -> None:
         """^C.  Whoever is asked to stop stops cleanly."""
         self._process.send_signal(signal.SIGINT)
-        said, _ = self._process.communicate(timeout=PATIENCE)
-        if self._process.returncode:
-            raise Differs(f"the hub stopped with {self._process.returncode}: {self.output}{said}")
+        code = self._process.wait(timeout=PATIENCE)
+        self._reader.join(timeout=PATIENCE)
+        if code:
+            raise Differs(f"the hub stopped with {code}: {self.output}{self._rest}")
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._reader.join(timeout=PATIENCE)
 
 
 def run(document: Path, directory: Directory) -> None:

@@ -139,8 +139,9 @@ class Plan:
 
     def goes_to(self, part: Part) -> list[str]:
         """The mailboxes that should have it then."""
-        keys = [key for key in self.after.placements if part in self.after.engine.selected(key)]
-        return sorted({mailbox for key in keys for mailbox in self.after.engine.places(key)})
+        engine = self.after.engine
+        pairs = ((key, mailbox) for key in self.after.placements for mailbox in engine.places(key))
+        return sorted({mailbox for key, mailbox in pairs if engine.is_wanted_by(key, mailbox, part)})
 
     def destination(self, mailbox: str) -> Obj:
         """As slices have it."""

@@ -52,7 +52,8 @@ async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) ->
     fates = await copies.fates()
     for one in about_objects:
         one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
-    destinations = [{**copies.destination(mailbox), **shown(fates[mailbox])} for mailbox in sorted(fates)]
+    destinations = [{**copies.destination(mailbox), **shown(fates[mailbox])} for mailbox in fates]
+    destinations.sort(key=lambda one: [one[key] for key in ("locationName", "syncTargetName", "mailbox")])
     return {
         "workspace": workspace_name(hub),
         "placements": about_placements,

@@ -57,7 +57,8 @@ def applied(live: Obj, wanted: Obj) -> Obj:
         last = orjson.loads(annotations.get(LAST_APPLIED) or "{}")
     except orjson.JSONDecodeError:
         last = {}
-    after: Obj = merge.apply(deepcopy(live), _patch(last if isinstance(last, dict) else {}, wanted))
+    said = {**wanted, "metadata": {"annotations": {}, **(wanted.get("metadata") or {})}}  # where kubectl notes it
+    after: Obj = merge.apply(deepcopy(live), _patch(last if isinstance(last, dict) else {}, said))
     return after
 
 
@@ -91,5 +92,6 @@ async def rehearsed_object(hub: Hub, collection: Collection, wanted: Obj, new: S
 
 
 def _content(obj: Obj) -> Obj:
-    metadata = {key: obj["metadata"].get(key) for key in ("labels", "annotations")}
+    annotations = {key: text for key, text in (obj["metadata"].get("annotations") or {}).items() if key != LAST_APPLIED}
+    metadata = {"labels": obj["metadata"].get("labels"), "annotations": annotations}
     return {**{key: value for key, value in obj.items() if key not in ("metadata", "status")}, "metadata": metadata}
