@@ -58,6 +58,17 @@ def test_values_are_shown_as_klog_shows_them() -> None:
     assert shown({"a": ["b"]}) == '{"a":["b"]}'
 
 
+def test_a_value_of_several_lines_cannot_look_like_another_line_of_the_log() -> None:
+    assert shown("one\r\n\tt\x1b[2Kwo\u2028") == "<\n\tone\\r\n\t\tt\\x1b[2Kwo\\u2028\n >"
+
+
+def test_an_error_that_quotes_a_whole_object_is_cut() -> None:
+    log, stream = logger()
+    log.error(ValueError("é" * 100_000), "it failed", key="a")
+    line = printed(stream).partition("] ")[2]
+    assert line == f'"it failed" err="{"é" * 4096}… (95904 more characters)" key="a"\n'
+
+
 def test_nobody_reading_is_no_reason_to_fail() -> None:
     log, stream = logger()
     stream.close()

@@ -20,6 +20,7 @@ import orjson
 INFO: Final = "I"
 WARNING: Final = "W"
 ERROR: Final = "E"
+LONGEST_ERROR: Final = 4096  #: characters; a server may quote all of what it did not want
 
 
 class Bare(str):
@@ -57,7 +58,7 @@ class Logger:
         self._print(WARNING, message, values)
 
     def error(self, error: BaseException | None, message: str, **values: object) -> None:
-        said = {} if error is None else {"err": f"{error}" or type(error).__name__}
+        said = {} if error is None else {"err": _shortened(f"{error}") or type(error).__name__}
         self._print(ERROR, message, {**said, **values})
 
     def _print(self, level: str, message: str, values: dict[str, object]) -> None:
@@ -72,6 +73,11 @@ class Logger:
             self.stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads it any more
+
+
+def _shortened(text: str) -> str:
+    left_out = len(text) - LONGEST_ERROR
+    return text if left_out <= 0 else f"{text[:LONGEST_ERROR]}… ({left_out} more characters)"
 
 
 def shown(value: object) -> str:
@@ -89,7 +95,7 @@ def shown(value: object) -> str:
     text = str(value)
     if "\n" in text:
         lines = text.removesuffix("\n").split("\n")
-        return "<\n" + "".join(f"\t{line}\n" for line in lines) + " >"
+        return "<\n" + "".join(f"\t{_visible(line)}\n" for line in lines) + " >"
     return quoted(text)
 
 
@@ -98,6 +104,13 @@ def quoted(text: str) -> str:
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escaped(character) for character in text) + '"'
+
+
+def _visible(line: str) -> str:
+    """Nothing in it moves the cursor of a terminal, so that no line looks like another."""
+    if line.isprintable():
+        return line
+    return "".join(one if one == "\t" or one.isprintable() else _escaped(one) for one in line)
 
 
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b"}
