@@ -176,3 +176,4 @@ async def test_a_further_slice_that_somebody_disowns_and_empties_is_mended() -> 
         await one.eventually(whole)
         owners = [slice["metadata"].get("ownerReferences") for slice in await slices(one, workload)]
         assert owners[0] and all(owner == owners[0] for owner in owners)
+        assert "EdgePlacement not found" not in one.log.getvalue()

@@ -79,7 +79,8 @@ class Triggers:
                 del self._slices[Key(cluster, name)]
         for name in after - before:
             self._slices.setdefault(Key(cluster, name), set()).add(change.key)
-        concerned = sorted(Key(cluster, name) for name in before | after)
+        named = sorted(Key(cluster, name) for name in before | after)
+        concerned = [key for key in named if self.engine.placement(key) is not None]
         yield from self._because("SinglePlacementSlice", Key(cluster, change.key.name), concerned)
 
     def _because(self, kind: str, key: Key, concerned: Iterable[Key]) -> Iterator[Key]:
