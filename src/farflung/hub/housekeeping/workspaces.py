@@ -19,7 +19,7 @@ from farflung.hub.housekeeping.work import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.workspaces import states
-from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content, rank
+from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content, is_held, rank
 from farflung.hub.workspaces.hashes import NAME_LENGTH
 from farflung.hub.workspaces.paths import (
     LOGICAL_CLUSTERS,
@@ -219,7 +219,8 @@ class Workspaces:
         plan = clearance(self._store, cluster)
         await self._mark(plan)
         if plan.is_clear:
-            await self._delete([*plan.free, entry])
+            await self._delete(plan.free)
+            await self._delete([*plan.last, entry])
             self._let_go(cluster)
             return
         await self._delete(plan.free)
@@ -250,7 +251,20 @@ class Workspaces:
         """In their order: what is deleted later goes later."""
         for start in range(0, len(entries), TOGETHER):
             chunk = entries[start : start + TOGETHER]
-            await all_of(self._store.delete(entry.key, expect=entry.revision) for entry in chunk)
+            await all_of(map(self._delete_one, chunk))
+
+    async def _delete_one(self, entry: Entry) -> None:
+        """As it is now: whoever goes on writing to it does not keep it."""
+        now: Entry | None = entry
+        while now is not None:
+            try:
+                await self._store.delete(now.key, expect=now.revision)
+            except Conflict:
+                now = self._store.get(entry.key)
+                if now is not None and is_held(now):
+                    raise
+            else:
+                return
 
     def _wait(self, cluster: str, plan: Clearance) -> None:
         """Until something that holds the cluster goes.  What went meanwhile is heard of no more, so look."""

@@ -67,10 +67,11 @@ class Clearance:
     held: list[Entry] = field(default_factory=list)
     namespaces: list[Entry] = field(default_factory=list)
     free: list[Entry] = field(default_factory=list)  #: may go now, in this order
+    last: list[Entry] = field(default_factory=list)  #: may go when those are gone: without it nobody hears of their end
 
     @property
     def is_clear(self) -> bool:
-        """Once `free` is gone, nothing is left."""
+        """Once `free` and `last` are gone, nothing is left."""
         return not self.workspaces and not self.held
 
     def unmarked(self) -> list[Entry]:
@@ -113,5 +114,5 @@ def clearance(store: Store, cluster: str) -> Clearance:
     if found.held:
         found.namespaces, found.free = free[0], free[1]
     else:
-        found.free = [entry for entries in free for entry in entries]
+        found.free, found.last = free[0] + free[1], free[2] + free[3]
     return found
