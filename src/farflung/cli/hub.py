@@ -129,7 +129,8 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        async with start.controllers(kubeconfig) if settings.controllers else contextlib.nullcontext():
+        beside = start.controllers(kubeconfig, verbose=settings.verbose)
+        async with beside if settings.controllers else contextlib.nullcontext():
             await stopped.wait()
             print("farflung hub is stopping", flush=True)
 

@@ -27,6 +27,7 @@ from farflung.lib.files import write_private
 from farflung.store.base import Store
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
+VERBOSE: Final = "3"  #: how much controllers log if the hub logs more than usual
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
 ADMINISTRATORS_OF_ALL: Final = (OPERATOR, SHARD_ADMINISTRATOR)
@@ -45,9 +46,10 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
 
 
-def controllers(kubeconfig: Path) -> AbstractAsyncContextManager[None]:
+def controllers(kubeconfig: Path, *, verbose: bool) -> AbstractAsyncContextManager[None]:
     """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
     options = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
+    options += ["--verbosity", VERBOSE] if verbose else []
     return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *options])
 
 

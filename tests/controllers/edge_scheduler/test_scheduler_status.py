@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from farflung.controllers.edge_scheduler.decide import desired, plan, plan_status, status
-from farflung.controllers.edge_scheduler.values import Key, Placement, Resolution
+from farflung.controllers.edge_scheduler.values import Destination, Key, Placement, Resolution
 from farflung.runtime.plan import Create, UpdateStatus
 
 PLACEMENT = Placement(Key("wmw", "all2all"), "uid", 2)
+SOMEWHERE = (Destination("imw", "l", "t", "u"),)
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 
 
@@ -20,11 +21,19 @@ def written(placement: Placement, resolution: Resolution, before: Any, now: str 
 
 
 def test_a_placement_that_is_understood_is_ready() -> None:
-    assert written(PLACEMENT, Resolution(matching=3), None) == {
+    assert written(PLACEMENT, Resolution(SOMEWHERE, matching=3), None) == {
         "specGeneration": 2,
         "matchingLocationCount": 3,
         "conditions": [{"type": "Ready", "status": "True", "reason": "Resolved", "lastTransitionTime": NOW}],
     }
+
+
+def test_a_placement_that_leads_nowhere_says_so() -> None:
+    (condition,) = written(PLACEMENT, Resolution(matching=3), None)["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "LeadsNowhere")
+    assert condition["message"] == "3 Locations match, and none of them has a SyncTarget that can be used"
+    (condition,) = written(PLACEMENT, Resolution(), None)["conditions"]
+    assert condition["message"] == "no Location matches"
 
 
 def test_a_problem_is_said_and_the_last_count_kept() -> None:
@@ -54,8 +63,8 @@ def test_fewer_locations_than_wanted_are_a_warning() -> None:
 
 def test_the_time_of_a_condition_stays_when_only_the_count_changes_and_conditions_of_others_stay() -> None:
     other = {"type": "Other", "status": "True", "lastTransitionTime": NOW}
-    before = written(PLACEMENT, Resolution(matching=3), {"conditions": [other]})
-    after = written(PLACEMENT, Resolution(matching=4), before, LATER)
+    before = written(PLACEMENT, Resolution(SOMEWHERE, matching=3), {"conditions": [other]})
+    after = written(PLACEMENT, Resolution(SOMEWHERE, matching=4), before, LATER)
     assert after == {**before, "matchingLocationCount": 4}
     assert after["conditions"][0] == other
 

@@ -74,6 +74,10 @@ def _ready(placement: Placement, resolution: Resolution) -> Obj:
     if placement.number is not None and resolution.chosen < placement.number:
         found = f"{resolution.chosen} of {placement.number} Locations can be used; {resolution.matching} match"
         return _condition("False", "Warning", "NotEnoughLocations", found)
+    if not resolution.destinations:
+        found = f"{resolution.matching} Locations match, and none of them has a SyncTarget that can be used"
+        nowhere = found if resolution.matching else "no Location matches"
+        return {"type": READY, "status": "True", "reason": "LeadsNowhere", "message": nowhere}
     return {"type": READY, "status": "True", "reason": "Resolved"}
 
 
