@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Start a hub with workspaces, fill an inventory, place a workload with kubectl, look at it all, and stop.  Nothing is left
-# behind.
+# Start a hub with workspaces, fill an inventory, place a workload with kubectl, see it arrive in mailboxes, and stop.
+# Nothing is left behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -81,8 +81,17 @@ show kubectl ws root:espw
 mailboxes() { kubectl get workspaces -o name | wc -l; }
 eventually 2 mailboxes
 show kubectl get workspaces
+
+say "The placement translator puts copies of the workload into the mailboxes, and tells the syncers"
+mailbox=$(kubectl get workspaces -o 'jsonpath={.items[0].metadata.name}')
+show kubectl ws "$mailbox"
+copies() { kubectl get deployments,services -n guestbook -o name 2>/dev/null | wc -l; }
+eventually 2 copies
+show kubectl get namespaces
+show kubectl -n guestbook get deployments,services
+show kubectl get syncerconfig the-one -o 'jsonpath={.spec.namespaceScope.namespaces}{"\n"}'
 echo
-echo "Nothing is delivered yet: what fills the mailboxes comes later."
+echo "What carries them from there to the clusters comes later."
 
 say "Workspaces know nothing of each other"
 show kubectl ws root:my-org

@@ -36,5 +36,7 @@ def test_the_demo_shows_workspaces_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert "location.scheduling.kcp.io/default   synctargets   0           2" in ended.stdout
     assert 'Current workspace is "root:my-org:web" (type root:universal).' in ended.stdout
     assert "edgeplacement.edge.kcp.io/all2all created" in ended.stdout
+    assert ended.stdout.count("deployment.apps/frontend") == 3  # as it is made, there, and in a mailbox
+    assert '["default","guestbook"]' in ended.stdout
     assert ended.stdout.endswith("farflung hub is stopping\n")
     assert list(temporary.iterdir()) == []
