@@ -146,7 +146,10 @@ class World:
     async def items(self, cluster: str, collection: str) -> list[Obj]:
         """Nothing if it is not served."""
         found = await self.get(cluster, collection)
-        return [] if found is None else list(found["items"])
+        if found is None:
+            return []
+        said = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+        return [{**said, **item} for item in found["items"]]
 
     async def location(self, name: str, **labels: str) -> Obj:
         """Where the SyncTarget is that has the name."""
