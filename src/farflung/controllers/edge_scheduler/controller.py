@@ -96,6 +96,7 @@ class EdgeScheduler:
     # --- one placement ----------------------------------------------------------------------------
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
+        self._triggers.begin()
         seen = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
         if seen is None:
             self._log.info("EdgePlacement not found", v=1, controller=self._name, edgePlacement=key.name)

@@ -2,6 +2,9 @@
 
 The engine knows who is concerned by what; slices name their placements.  What triggered a placement last is kept for
 the log alone.
+
+Until there is a whole list of everything, placements wait outside: all of them will be looked at, and to find out for
+each Location which of them match would take placements times Locations steps, instead of one for each placement later.
 """
 
 from __future__ import annotations
@@ -40,8 +43,15 @@ class Trigger(NamedTuple):
 class Triggers:
     def __init__(self) -> None:
         self.engine = Engine()
+        self._waiting: dict[Key, Placement] | None = {}  #: None: it began
         self._last: dict[Key, Trigger] = {}
         self._slices: dict[Key, set[cache.Key]] = {}  #: the slices of a placement, or of one that could be there
+
+    def begin(self) -> None:
+        """There was a whole list of everything, and placements are looked at from now on."""
+        waiting, self._waiting = self._waiting or {}, None
+        for placement in waiting.values():
+            self.engine.put_placement(placement)
 
     def last(self, key: Key) -> Trigger:
         return self._last.get(key, Trigger("EdgePlacement", text(key)))
@@ -51,7 +61,11 @@ class Triggers:
 
     def on_placement(self, change: Change[SeenPlacement]) -> Iterator[Key]:
         key = Key(change.key.cluster, change.key.name)
-        if change.new is not None:
+        if self._waiting is not None:
+            self._waiting.pop(key, None)
+            if change.new is not None:
+                self._waiting[key] = change.new.value
+        elif change.new is not None:
             self.engine.put_placement(change.new.value)
         else:
             self.engine.remove_placement(key)
