@@ -183,6 +183,13 @@ async def test_the_pause_that_the_server_asks_for_is_kept() -> None:
     assert done.pauses == [17]
 
 
+async def test_a_watch_that_is_told_in_the_middle_that_its_version_is_not_there_yet_lists_anew() -> None:
+    details = {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 5}
+    ahead = event("ERROR", {"kind": "Status", "code": 504, "reason": "Timeout", "details": details})
+    done = await play(listed(7, widget("a", 3)), watched(ahead), listed(5))
+    assert (done.heard.news, done.pauses) == ([["a"], []], [5])
+
+
 async def test_nobody_waits_for_days_because_a_server_or_a_proxy_says_so() -> None:
     done = await play(failure(503, retry_after="86400"), listed(7))
     assert done.pauses == [120]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -74,6 +74,7 @@ class Status(msgspec.Struct, frozen=True):
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: dict[str, Any] | None = None
 
 
 _headed = msgspec.json.Decoder(Headed)
@@ -205,4 +206,4 @@ def _told(raw: msgspec.Raw) -> ClientError:
         status = _status.decode(raw)
     except NONSENSE:
         return Garbled("an ERROR event without a Status")
-    return refused(status.code, {"reason": status.reason, "message": status.message})
+    return refused(status.code, msgspec.structs.asdict(status))
