@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from hub_process import PATIENCE, HubProcess
 
-from farflung.client import credentials, kubeconfig
+from farflung.client import credentials, kubeconfig, tls
 from farflung.client.credentials import Command, Program, TokenFile
 from farflung.client.errors import KubeconfigError, Unauthorized, Unreachable
 from farflung.client.kubeconfig import load, of_service_account
@@ -481,3 +481,11 @@ async def test_an_insecure_server_is_still_spoken_to_by_tls(tmp_path: Path) -> N
     strict = load(written(tmp_path, config({"insecure-skip-tls-verify": "yes"}))).tls
     assert strict is not None
     assert strict.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_a_machine_without_room_for_files_is_a_trouble_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(KubeconfigError, match=r"cannot be used: .*No such file"):
+        tls.present(ssl.create_default_context(), b"certificate", b"key")

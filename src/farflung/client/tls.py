@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import tempfile
-from pathlib import Path
 
 from farflung.client.errors import KubeconfigError
 
@@ -24,15 +22,13 @@ def context(authority: bytes, *, insecure: bool = False) -> ssl.SSLContext:
 
 def present(to: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Both in PEM.  OpenSSL reads them from a file, that only we can read and that is gone at once."""
-    descriptor, name = tempfile.mkstemp()
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
-        to.load_cert_chain(name, password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
+            file.flush()
+            to.load_cert_chain(file.name, password=_no_password)
+    except (OSError, ValueError) as error:
         raise KubeconfigError(f"the client certificate and its key cannot be used: {error}") from None
-    finally:
-        Path(name).unlink()
 
 
 def _no_password() -> str:
