@@ -297,3 +297,29 @@ async def test_every_placement_is_written_once_when_a_scheduler_starts_among_man
         assert len([path for path in written if path.endswith("/singleplacementslices")]) == 20
         assert len([path for path in written if path.endswith("/status")]) == 20
         assert len(written) == 40
+
+
+EXPORTS = "/clusters/root/apis/apis.kcp.io/v1alpha1/apiexports"
+
+
+@pytest.mark.parametrize(("export", "plural"), [("scheduling.kcp.io", "locations"), ("workload.kcp.io", "synctargets")])
+async def test_an_export_that_is_made_anew_with_another_identity_empties_no_slice(export: str, plural: str) -> None:
+    async with small_world() as one:
+        fleet = one.fleet
+        before = await fleet.do("GET", f"{EXPORTS}/{export}")
+        assert before is not None and fleet.manager is not None
+        secret = before["spec"].pop("identity")["secretRef"]
+        informer = next(found for found in fleet.manager.informers if found.collection.plural == plural)
+        await fleet.do("DELETE", f"{EXPORTS}/{export}")
+        await fleet.do("DELETE", f"/clusters/root/api/v1/namespaces/{secret['namespace']}/secrets/{secret['name']}")
+        fleet.transport.cut()
+        await fleet.eventually(lambda: informer.troubles > 2)
+        await fleet.put(EXPORTS, "APIExport", export, spec=before["spec"])
+        await fleet.location(one.inventories[0], "l2", {"env": "prod"}, {})
+        await fleet.target(one.inventories[0], "t2", {"env": "prod"})
+        await fleet.eventually(lambda: led(one, "p1", 4))
+        after = await fleet.do("GET", f"{EXPORTS}/{export}")
+        assert after is not None and after["status"]["identityHash"] != before["status"]["identityHash"]
+        assert "didn't sync" not in fleet.log.getvalue()
+        [slice] = await slices(one)
+        assert slice["metadata"]["generation"] <= 3, "it never lost what it had"
