@@ -282,7 +282,7 @@ class Independent:
     """Finds out by itself what it has to hear of."""
 
     def __init__(self, client: Client) -> None:
-        self.controller = controller(nothing)
+        self.controllers = [controller(nothing), controller(nothing)]
         self.informers: list[Informer[Any]] = []
         self.synced = False
         self._client = client
@@ -303,9 +303,9 @@ async def test_who_decides_by_itself_what_to_hear_of_is_run_and_shown_with_the_o
         one.synced = True
         assert manager.synced
         assert manager.idle
-        one.controller.queue.add("a")
+        one.controllers[1].queue.add("a")
         assert not manager.idle
-        assert manager.controllers == [one.controller]
+        assert manager.controllers == one.controllers
         registry = CollectorRegistry()
         registry.register(manager.figures())
         assert 'farflung_cached_objects{resource="configmaps"}' in generate_latest(registry).decode()

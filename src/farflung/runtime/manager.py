@@ -17,7 +17,9 @@ from farflung.runtime.controller import Controller
 class Independent(Protocol):
     """Something that finds out by itself what it has to hear of, and when it may begin."""
 
-    controller: Controller[Any]
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        """The first one is what it is called by."""
 
     @property
     def synced(self) -> bool:
@@ -56,7 +58,7 @@ class Manager:
         self._running = True
         async with asyncio.TaskGroup() as group:
             for one in self._independent:
-                group.create_task(one.run(), name=one.controller.name)
+                group.create_task(one.run(), name=one.controllers[0].name)
             for informer in self._informers:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
             await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
@@ -78,7 +80,7 @@ class Manager:
 
     @property
     def controllers(self) -> list[Controller[Any]]:
-        return [*self._controllers, *(one.controller for one in self._independent)]
+        return [*self._controllers, *(controller for one in self._independent for controller in one.controllers)]
 
     @property
     def informers(self) -> list[Informer[Any]]:

@@ -140,6 +140,10 @@ class PlacementTranslator:
         return self._started
 
     @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        return [self.controller, self._statuses]
+
+    @property
     def informers(self) -> Sequence[Informer[Any]]:
         return [*self._static(), *self._feeds.informers()]
 
