@@ -170,6 +170,7 @@ class PlacementTranslator:
             await self._feeds.settled()
             self._started = True
             self._listen()  # to what came meanwhile
+            self._add(self._known.begin())
             self._log.plain("Caches are synced for placement-translator")
             group.create_task(self.controller.run(), name=NAME)
             group.create_task(self._statuses.run(), name=self._statuses.name)
@@ -229,7 +230,10 @@ class PlacementTranslator:
     # --- hearing ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
-        self._add(self._known.on_object(cluster, part, after))
+        works = self._known.on_object(cluster, part, after)
+        if self._feeds.is_assuming:  # a copy that was just written; what happened meanwhile is heard by itself
+            works.discard(Copy(self._known.mailbox_of(cluster) or "", part))
+        self._add(works)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
             self._listen()
 

@@ -72,7 +72,7 @@ class Copier:
         wanted = self._known.engine.wanted(*copy)
         observed = self._known.world.get(cluster, copy.part)
         kept = self._kept(observed, wanted)
-        read = await self._read(copy, taking_part(copy.part, wanted, kept))
+        read = await self._read(copy, self._alive(copy.part, taking_part(copy.part, wanted, kept)))
         want = self._desired(copy.part, wanted, read, kept)
         if want.problem:
             self._report(copy, wanted, [Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")])
@@ -137,11 +137,13 @@ class Copier:
 
         return desired(part, wanted, read.sources, customizer_of, location, kept)
 
-    async def _read(self, copy: Copy, clusters: Sequence[str]) -> Read:
+    def _alive(self, part: Part, clusters: Sequence[str]) -> list[tuple[str, Seen]]:
+        found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, part)) is not None]
+        return [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
+
+    async def _read(self, copy: Copy, alive: list[tuple[str, Seen]]) -> Read:
         """All in the same version of the API."""
-        found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, copy.part))]
-        alive = [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
-        if len({seen.api_version for _, seen in alive}) > 1:
+        if len(alive) > 1 and len({seen.api_version for _, seen in alive}) > 1:
             return await self._in_one_version(copy, alive)
         return Read([Merging(cluster, seen.version, self._bare(cluster, copy.part, seen)) for cluster, seen in alive])
 

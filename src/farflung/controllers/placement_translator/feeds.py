@@ -45,6 +45,7 @@ class Feeds:
         self._changed = changed
         self._outside = outside
         self._trouble = trouble
+        self.is_assuming = False  #: what is heard just now, we did ourselves
         self._informers: dict[Source, Informer[Seen]] = {}
         self._running: dict[Source, asyncio.Task[None]] = {}
 
@@ -111,7 +112,11 @@ class Feeds:
 
     def assume(self, source: Source, written: Obj) -> None:
         if informer := self._informers.get(source):
-            informer.assume(written)
+            self.is_assuming = True
+            try:
+                informer.assume(written)
+            finally:
+                self.is_assuming = False
 
     def forget(self, source: Source, key: Key, version: int) -> None:
         """What we deleted, as it was known then."""

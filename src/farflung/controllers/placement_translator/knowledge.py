@@ -57,6 +57,17 @@ class Knowledge:
         self._led: dict[tuple[str, str], set[Led]] = {}  #: by Location
         self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
         self._held: set[PlacementKey] = set()  #: as it was when it was last looked at
+        self._begun = False
+
+    def begin(self) -> set[Work]:
+        """All that there is was heard of.  Only now it makes sense to ask what goes."""
+        self._begun = True
+        works: set[Work] = set()
+        for mailbox, cluster in self.mailboxes.items():
+            for part, seen in self.world.parts(cluster).items():
+                if seen.placements and not self.engine.is_wanted(mailbox, part):
+                    works |= self._recheck(mailbox, part)
+        return works
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -64,7 +75,7 @@ class Knowledge:
         before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
         outputs = self.engine.object_changed(cluster, part, before, after)
         works = self._noticed(outputs)
-        if cluster in self.engine.sources() and _is_there(before) != _is_there(after):
+        if self._begun and cluster in self.engine.sources() and _is_there(before) != _is_there(after):
             works |= self._deleted_or_back(cluster, part)
         if part.kind in (BINDINGS, DEFINITIONS):
             works |= self._on_bringer(cluster, part, after)
@@ -276,17 +287,18 @@ class Knowledge:
                 return True
         return False
 
-    def _noticed(self, outputs: Iterable[Output]) -> set[Work]:
+    def _noticed(self, outputs: set[Output]) -> set[Work]:
         """What the engine says, and what follows for what is held."""
-        works: set[Work] = set()
-        for one in outputs:
-            works.add(one)
+        works: set[Work] = set(outputs)
+        for one in outputs if self._begun else ():
             if isinstance(one, Copy):
                 works |= self._recheck(*one)
         return works
 
     def _recheck(self, mailbox: str, part: Part) -> set[Work]:
         """Whether a copy is wanted may have changed."""
+        if not self._begun:
+            return set()
         seen = self.world.get(self.mailboxes.get(mailbox, ""), part)
         if seen is None or not seen.placements:
             return set()
@@ -299,7 +311,7 @@ class Knowledge:
     def _review(self, keys: Iterable[PlacementKey]) -> set[Work]:
         """If something is held now, or no longer, all of it is looked at again."""
         works: set[Work] = set()
-        for key in keys:
+        for key in keys if self._begun else ():
             held = self.is_held(key)
             if held or key in self._held or self.is_confirmation_used_up(key):
                 works.add(Status(key))
