@@ -166,7 +166,7 @@ async def fleet() -> AsyncIterator[Fleet]:
                 ):
                     spec = {"reference": {"export": {"path": path, "name": export}}}
                     await clusters[1].create(BINDINGS, headed(BINDINGS, binding) | {"spec": spec})
-                yield Fleet(directory, root, everywhere, *clusters, hub)
+                yield Fleet(directory, root, everywhere, clusters[0], clusters[1], hub)
         finally:
             hub.stop()
 

@@ -248,7 +248,7 @@ class Copier:
     async def _withdraw(self, copy: Copy, cluster: str, observed: Seen | None) -> None:
         if observed is None or not observed.ours or not observed.alive:
             return
-        if any(self._known.stays(*copy, key) for key in observed.placements):
+        if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
         if copy.part.kind in BRINGING and self._is_occupied(copy, cluster):
             return
@@ -284,7 +284,7 @@ class Copier:
         """Whether a copy stays although nobody wants it."""
         if self._known.engine.is_wanted(mailbox, part):
             return False
-        return any(self._known.stays(mailbox, part, key) for key in seen.placements)
+        return any(self._known.withdrawals.stays(mailbox, part, key) for key in seen.placements)
 
     def _say(self, what: str, copy: Copy) -> None:
         self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))

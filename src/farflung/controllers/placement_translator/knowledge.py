@@ -14,6 +14,7 @@ from farflung.controllers.placement_translator.engine import Config, Copy, Engin
 from farflung.controllers.placement_translator.offers import BINDINGS, Offers
 from farflung.controllers.placement_translator.reading import SeenLocation, SeenPlacement, SeenSlice
 from farflung.controllers.placement_translator.values import Kind, Part, Source
+from farflung.controllers.placement_translator.withdrawals import Withdrawals
 from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen, World
 
 
@@ -49,14 +50,15 @@ class Knowledge:
         self.locations: dict[tuple[str, str], SeenLocation] = {}
         self.placements: dict[PlacementKey, SeenPlacement] = {}
         self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
-        self._limits = limits
+        self.withdrawals = Withdrawals(
+            self.world, self.engine, self.offers, self.copies, self.placements, limits, is_heard, self.is_undecided
+        )
         self._is_heard = is_heard
         self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
         self._names: dict[str, str] = {}  #: the mailbox of a cluster
         self._slices: dict[PlacementKey, dict[str, SeenSlice]] = {}
         self._led: dict[tuple[str, str], set[Led]] = {}  #: by Location
         self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
-        self._held: set[PlacementKey] = set()  #: as it was when it was last looked at
         self._begun = False
 
     def begin(self) -> set[Work]:
@@ -102,11 +104,12 @@ class Knowledge:
 
     def _on_bringer(self, cluster: str, part: Part, after: Seen | None) -> set[Work]:
         """A binding or a definition."""
-        before = list(self.offers.of(cluster))
+        before = set(self.offers.of(cluster))
         if not self.offers.changed(cluster, part, after):
             return set()
         if cluster in self._minded:
-            self._count(before, self.offers.of(cluster))
+            for source in before ^ set(self.offers.of(cluster)):
+                self._count(source, -1 if source in before else 1)
         works: set[Work] = {Discover(cluster)} if cluster in self.engine.sources() else set()
         name = self._names.get(cluster)
         if name is not None:
@@ -239,48 +242,12 @@ class Knowledge:
             if self.engine.is_wanted_by(key, mailbox, part)
         }
 
-    # --- what goes, and what is held --------------------------------------------------------------
-
-    def is_held(self, key: PlacementKey) -> bool:
-        """Whether a placement that is there withdraws too much at once."""
-        seen = self.placements.get(key)
-        losing, having = len(self.copies.lost(key)), len(self.copies.mailboxes(key))
-        if seen is None or not self._limits.are_exceeded(losing, having):
-            return False
-        return not guard.is_confirmed(seen.annotations, seen.generation, losing)
-
-    def verdict(self, key: PlacementKey) -> guard.Verdict[str, Part]:
-        lost, having = self.copies.lost(key), len(self.copies.mailboxes(key))
-        return guard.Verdict(len(lost), having, lost if self.is_held(key) else {})
-
-    def is_confirmation_used_up(self, key: PlacementKey) -> bool:
-        """It was about the present spec, and nothing is left to be withdrawn."""
-        seen = self.placements.get(key)
-        return (
-            seen is not None
-            and guard.is_confirmed(seen.annotations, seen.generation, 0)
-            and not self.copies.lost(key)
-            and not self.is_undecided(key)
-        )
-
-    def stays(self, mailbox: str, part: Part, key: PlacementKey) -> bool:
-        """Whether a copy that nobody wants, and that was made for this placement, stays nevertheless."""
-        if self.was_deleted(key.cluster, part):
-            return False
-        return self.is_undecided(key) or (self.is_held(key) and part in self.copies.lost(key).get(mailbox, ()))
-
-    def was_deleted(self, cluster: str, part: Part) -> bool:
-        """Whether somebody deleted it by name, which is meant.  What a workspace does not serve, nobody knows."""
-        seen = self.world.get(cluster, part)
-        if seen is not None:
-            return not seen.alive
-        source = self.offers.source(cluster, part.kind)
-        return source is not None and self._is_heard(source)
+    # --- what goes --------------------------------------------------------------------------------
 
     def is_unsettled(self, mailbox: str) -> bool:
         """Whether something is in a mailbox that stays although nobody wants it, or nobody knows."""
         for key in self.placements:
-            if mailbox in self.copies.lost(key) and self.is_held(key):
+            if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
                 return True
             concerned = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.places(key)
             if concerned and self.is_undecided(key):
@@ -297,26 +264,19 @@ class Knowledge:
 
     def _recheck(self, mailbox: str, part: Part) -> set[Work]:
         """Whether a copy is wanted may have changed."""
-        if not self._begun:
-            return set()
-        seen = self.world.get(self.mailboxes.get(mailbox, ""), part)
+        seen = self.world.get(self.mailboxes.get(mailbox, ""), part) if self._begun else None
         if seen is None or not seen.placements:
             return set()
-        unwanted = not self.engine.is_wanted(mailbox, part)
-        for key in seen.placements:
-            lost = unwanted and key in self.placements and not self.was_deleted(key.cluster, part)
-            self.copies.set_lost(key, mailbox, part, lost=lost)
+        self.withdrawals.look_at(mailbox, part, seen.placements)
         return self._review(seen.placements)
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[Work]:
         """If something is held now, or no longer, all of it is looked at again."""
         works: set[Work] = set()
         for key in keys if self._begun else ():
-            held = self.is_held(key)
-            if held or key in self._held or self.is_confirmation_used_up(key):
+            if self.withdrawals.is_worth_telling(key):
                 works.add(Status(key))
-            if held != (key in self._held):
-                (self._held.add if held else self._held.discard)(key)
+            if self.withdrawals.turns(key):
                 works |= {Copy(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts}
                 works |= {Config(mailbox) for mailbox in self.copies.mailboxes(key)}
         return works
@@ -346,16 +306,13 @@ class Knowledge:
         if matters == (cluster in self._minded):
             return
         (self._minded.add if matters else self._minded.discard)(cluster)
-        offered = self.offers.of(cluster)
-        self._count(*(((), offered) if matters else (offered, ())))
+        for source in self.offers.of(cluster):
+            self._count(source, 1 if matters else -1)
 
-    def _count(self, before: Iterable[Source], after: Iterable[Source]) -> None:
-        for source in after:
-            self.sources[source] += 1
-        for source in before:
-            self.sources[source] -= 1
-            if not self.sources[source]:
-                del self.sources[source]
+    def _count(self, source: Source, more: int) -> None:
+        self.sources[source] += more
+        if not self.sources[source]:
+            del self.sources[source]
 
     def on_source(self, source: Source) -> set[Work]:
         """All objects that come from there are known now, or none any more."""

@@ -80,13 +80,13 @@ class Telling:
             self._record(key, seen)
             self._placements.assume(answer)
         self._news.pop(key, None)  # what the condition says already, somebody was told before
-        if status is None and self._known.is_confirmation_used_up(key):
+        if status is None and self._known.withdrawals.is_confirmation_used_up(key):
             await self._use_up(key, seen)
 
     def _look_at(self, key: PlacementKey, seen: SeenPlacement) -> None:
         """What is wrong with the placement as a whole."""
         self._put(key, "spec", [Problem(problems.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
-        verdict = self._known.verdict(key)
+        verdict = self._known.withdrawals.verdict(key)
         message = verdict.message(seen.generation)
         self._put(key, "withdrawal", [Problem(problems.WITHDRAWAL_HELD, message)] if message else [])
 
