@@ -49,7 +49,7 @@ OLDEST = 27  #: before 1.27, kubectl lacks flags that the tests of every version
 
 
 def every_kubectl() -> list[Any]:
-    """The newest for every run of the tests, the oldest for every whole run, the others when there is time."""
+    """The newest for every run of the tests, the others when there is time."""
     found = kubectls()
     if not found:
         return [None]
@@ -58,12 +58,7 @@ def every_kubectl() -> list[Any]:
         old = pytest.mark.skip(reason=f"needs kubectl 1.{OLDEST}; an older one has tests of its own")
         return [pytest.param(found[-1], marks=old)]
     *older, newest = modern
-    marks = [pytest.mark.slow, *[pytest.mark.long] * len(older)]
-    return [pytest.param(newest), *map(marked, older, marks)]
-
-
-def marked(binary: Path, mark: pytest.MarkDecorator) -> Any:
-    return pytest.param(binary, marks=mark)
+    return [pytest.param(newest), *(pytest.param(binary, marks=pytest.mark.long) for binary in older)]
 
 
 @pytest.fixture(params=every_kubectl(), ids=lambda binary: binary.name if binary else "no kubectl")
