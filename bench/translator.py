@@ -280,6 +280,8 @@ async def breadth(figures: Figures, count: int, spaces: int, objects: int, *, st
             seconds = copies.last - started
             used = cpu_of(translator)
             figures.show(what, f"{seconds:.1f} s", "", f"{total / seconds:,.0f} copies/s; CPU {used:.1f} s")
+            while not await is_told(one):
+                await asyncio.sleep(0.5)
             await one.quiet()
             # each namespace gets a ConfigMap and a ServiceAccount from the hub, and each mailbox a binding and the-one
             figures.show(f"{what}: writes", f"{await one.revision() - before:,}", f"{total + 3 * spaces * count:,}")
@@ -300,6 +302,12 @@ async def restart(figures: Figures, one: Fleet, total: int) -> None:
         figures.show(f"restart with {total:,} copies: memory", f"{int(resident) / 1024:,.0f} MB")
         await one.quiet()
     figures.show(f"restart with {total:,} copies: writes", f"{await one.revision() - before}", "0")
+
+
+async def is_told(one: Fleet) -> bool:
+    """The translator says of the placement that all is done."""
+    status = (await one.workload.get(PLACEMENTS, "p")).get("status") or {}
+    return any(said["type"] == "WorkloadProjected" for said in status.get("conditions") or ())
 
 
 async def is_done(address: str) -> bool:
