@@ -20,17 +20,17 @@ demo: setup  ## start a hub with workspaces, place a workload with kubectl, show
 	@tools/demo.sh
 
 test: setup  ## every test but the long ones
-	$(BIN)/pytest -q -n 2 -m "not long"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not long"
 
 long: setup  ## the long ones: longer histories, and every kubectl there is
-	$(BIN)/pytest -q -n 2 -m long
+	$(BIN)/pytest -q -n 2 --dist worksteal -m long
 
 check: setup  ## format, lint, types, import rules, fast tests
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not slow and not long"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
 conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp in ../shared
 	$(BIN)/python tests/conformance/replay.py
