@@ -35,6 +35,7 @@ VOLATILE = [
     (re.compile(r"\bv1alpha1-[0-9a-f]{8}(?=\.)"), "SCHEMA"),
     (re.compile(r"(?<=\s)(\d+[smhd])+$", re.MULTILINE), "AGE"),
     (re.compile(r"(?<=\" deleted) from \S+ namespace$", re.MULTILINE), ""),  # since 1.34
+    (re.compile(r" annotate$", re.MULTILINE), " annotated"),  # as kubectl before 1.28 has it
     (re.compile(r" {2,}"), "  "),
 ]
 SYNCER_CONFIG = "apiVersion: edge.kcp.io/v1alpha1\nkind: SyncerConfig\n"

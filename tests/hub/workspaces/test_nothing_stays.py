@@ -15,6 +15,7 @@ WIDGETS = "/apis/ex.test/v1/widgets"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLAIM = {"resource": "configmaps", "all": True}
 UNIVERSAL = {"name": "universal", "path": "root"}
+PASSING = "passing-b7kq"  #: no word, as descriptions of kinds are made of
 #: what is of the past, of the last commit alone, or begins anew when it is full
 BOUNDED = ("._log", "._departed", "._shared", "._known")
 APART = (str, bytes, int, float, bool, type, ModuleType, type(None))
@@ -102,14 +103,14 @@ async def test_nothing_is_remembered_of_exports_that_are_gone() -> None:
     async with hub.kept():
         cluster = await hub.workspace("w")
         at = f"/clusters/{cluster}{APIS}"
-        await hub.export(cluster, "passing", widget_schema(), permissionClaims=[CLAIM])
-        await hub.bind(cluster, "b", "root:w", "passing", permissionClaims=[{**CLAIM, "state": "Accepted"}])
-        view = f"/services/apiexport/{cluster}/passing/clusters/*{WIDGETS}"
+        await hub.export(cluster, PASSING, widget_schema(), permissionClaims=[CLAIM])
+        await hub.bind(cluster, "b", "root:w", PASSING, permissionClaims=[{**CLAIM, "state": "Accepted"}])
+        view = f"/services/apiexport/{cluster}/{PASSING}/clusters/*{WIDGETS}"
         assert (await hub.of(OPERATOR, "GET", view)).status == 200
-        for path in ("apiexports/passing", "apibindings/b"):
+        for path in (f"apiexports/{PASSING}", "apibindings/b"):
             assert (await hub.of(OPERATOR, "DELETE", f"{at}/{path}")).status == 200
             await hub.housekeeping.finished()
-        identity = f"/core/secrets/{cluster}/kcp-system/passing"
-        assert {key for key in hub.stored(cluster) if key.endswith("/passing")} == {identity}
-        where = [one for one in naming(hub, "passing") if "._store" not in one]
+        identity = f"/core/secrets/{cluster}/kcp-system/{PASSING}"
+        assert {key for key in hub.stored(cluster) if key.endswith(f"/{PASSING}")} == {identity}
+        where = [one for one in naming(hub, PASSING) if "._store" not in one]
         assert where == []

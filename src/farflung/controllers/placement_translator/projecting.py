@@ -194,11 +194,16 @@ def _holds(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether it has the content that is wanted, provided that it was once written so."""
     if _is_literal(wanted):
         return all(
-            (observed.get(name) or None) == (wanted.get(name) or None)
+            _same(observed.get(name), wanted.get(name))
             for name in observed.keys() | wanted.keys()
             if name not in HEAD and (name != "type" or name in wanted)
         )
     return all(_covers(observed.get(name), section) for name, section in wanted.items() if name not in HEAD)
+
+
+def _same(there: Any, wanted: Any) -> bool:
+    """What is not said is empty."""
+    return bool(there == wanted) or (wanted in (None, {}, []) and there is None) or (wanted is None and there == {})
 
 
 def _covers(there: Any, wanted: Any) -> bool:
