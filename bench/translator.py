@@ -22,22 +22,17 @@ from pathlib import Path
 import uvloop
 from figures import Figures, allow_many_connections
 from hub_process import COMMAND, TICK, HubProcess
+from scheduler_wire import AT_ONCE, BINDINGS, PLACEMENTS, TARGETS, WORKSPACES, headed, workspace
 
 from farflung.client.kubeconfig import load
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 
-LOCATIONS = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
-TARGETS = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-PLACEMENTS = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 CONFIGS = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
-WORKSPACES = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
-BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS = Collection("apps", "v1", "deployments", "Deployment")
-AT_ONCE = 32  #: requests under way while things are put
 ALL = "system:admin"  #: the context of who sees all workspaces at once
 MARK = "edge.kcp.io/projected"
 
@@ -169,16 +164,6 @@ async def fleet() -> AsyncIterator[Fleet]:
                 yield Fleet(directory, root, everywhere, clusters[0], clusters[1], hub)
         finally:
             hub.stop()
-
-
-async def workspace(root: Client, name: str) -> Client:
-    made = await root.create(WORKSPACES, headed(WORKSPACES, name))
-    return root.workspace(made["spec"]["cluster"])
-
-
-def headed(collection: Collection, name: str, **labels: str) -> Obj:
-    metadata: Obj = {"name": name, "labels": labels}
-    return {"apiVersion": collection.api_version, "kind": collection.kind, "metadata": metadata, "spec": {}}
 
 
 def placement() -> Obj:

@@ -38,6 +38,9 @@ class Terms:
     pause: float = 2.0  #: between two tries
 
 
+USUAL: Final = Terms()
+
+
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -70,7 +73,7 @@ class Candidate:
         surroundings: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
-        terms: Terms = Terms(),  # noqa: B008
+        terms: Terms = USUAL,
     ) -> None:
         """`identity`: nobody else's; `now` is only written down, for people to read."""
         self._client = client

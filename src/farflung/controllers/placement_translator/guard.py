@@ -32,6 +32,9 @@ class Limits(NamedTuple):
         return losing > self.number and losing * 100 > self.share * having
 
 
+USUAL: Final = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[Destination, Thing]):
     losing: int  #: destinations that lose something, unless it is held
@@ -53,7 +56,7 @@ def decide(
     after: Mapping[Destination, Set[Thing]],
     *,
     confirmed: bool,
-    limits: Limits = Limits(),  # noqa: B008 - it never changes
+    limits: Limits = USUAL,
     gone: Set[Thing] = frozenset(),
 ) -> Verdict[Destination, Thing]:
     """What is held, if a placement has brought `before` to its destinations and wants `after` there.
@@ -79,7 +82,7 @@ def weigh(
     having: int,
     *,
     confirmed: bool,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: Limits = USUAL,
 ) -> Verdict[Destination, Thing]:
     """The same, for those who know already what each of `having` destinations loses.  No loss is empty."""
     if confirmed or not limits.are_exceeded(len(losses), having):
