@@ -51,32 +51,6 @@ class Verdict(Generic[Destination, Thing]):
         )
 
 
-def decide(
-    before: Mapping[Destination, Set[Thing]],
-    after: Mapping[Destination, Set[Thing]],
-    *,
-    confirmed: bool,
-    limits: Limits = USUAL,
-    gone: Set[Thing] = frozenset(),
-) -> Verdict[Destination, Thing]:
-    """What is held, if a placement has brought `before` to its destinations and wants `after` there.
-
-    `gone`: things that someone deleted by name where they come from: they go, and do not count.  Destinations that
-    share a set cost little."""
-    having = {destination: things for destination, things in before.items() if things}
-    known: dict[tuple[int, int], tuple[Set[Thing], Set[Thing]]] = {}  #: what is lost between two sets, which live on
-    losses: dict[Destination, Set[Thing]] = {}
-    nothing: frozenset[Thing] = frozenset()
-    for destination, things in having.items():
-        wanted = after.get(destination, nothing)
-        key = id(things), id(wanted)
-        if key not in known:
-            known[key] = wanted, nothing if things is wanted else (things - wanted) - gone
-        if loss := known[key][1]:
-            losses[destination] = loss
-    return weigh(losses, len(having), confirmed=confirmed, limits=limits)
-
-
 def weigh(
     losses: Mapping[Destination, Set[Thing]],
     having: int,
@@ -84,7 +58,7 @@ def weigh(
     confirmed: bool,
     limits: Limits = USUAL,
 ) -> Verdict[Destination, Thing]:
-    """The same, for those who know already what each of `having` destinations loses.  No loss is empty."""
+    """What is held of what each of `having` destinations would lose.  No loss is empty."""
     if confirmed or not limits.are_exceeded(len(losses), having):
         return Verdict(len(losses), having)
     return Verdict(len(losses), having, MappingProxyType(dict(losses)))
