@@ -30,7 +30,7 @@ from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.request import Target, target_of
 from farflung.hub.routing import OneCluster, Place, Routes
 from farflung.hub.served import Kinds
-from farflung.hub.verbs import create, delete, patch, read, respond, subresources, update
+from farflung.hub.verbs import create, delete, patch, pods, read, respond, subresources, update
 from farflung.hub.verbs.call import Call, Redefined, Tools
 from farflung.hub.verbs.reviews import Reviews
 from farflung.hub.verbs.watch import Watches
@@ -227,7 +227,7 @@ class Hub:
         if verb == "watch":
             return self._watches.open(call)
         if not resource.storage_version_hash and verb == "create":
-            return self._reviews.answer(call)
+            return pods.bind_named(call) if resource.qualified == "bindings" else self._reviews.answer(call)
         if verb == "list":
             return read.list_(call)
         if verb == "get" and self._tools.extension is not None:

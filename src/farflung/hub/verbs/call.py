@@ -15,6 +15,7 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.user import User
 from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
+from farflung.hub.nodes import Nodes
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
@@ -43,6 +44,7 @@ class Tools:
     annotates: bool = False  #: whether objects say which cluster they are in
     extension: Extension | None = None  #: what else is done as objects are written
     views: Views | None = None  #: which objects are seen through a view
+    nodes: Nodes | None = None  #: what runs pods, if anything does
 
 
 class Extension(Protocol):

@@ -58,6 +58,11 @@ class DeleteOptions(msgspec.Struct):
 def delete_options(call: Call) -> DeleteOptions:
     """From the body, or, if there is none, from the query."""
     options = _from_body(call) if call.request.body else _from_query(call.request.query)
+    check_options(call, options)
+    return options
+
+
+def check_options(call: Call, options: DeleteOptions) -> None:
     errors = []
     policy = options.propagationPolicy
     if policy and options.orphanDependents is not None:
@@ -71,7 +76,6 @@ def delete_options(call: Call) -> DeleteOptions:
         raise invalid(META, "DeleteOptions", "", errors)
     if call.trail is not None and options.dryRun:
         call.trail.dry_run = True
-    return options
 
 
 def _from_body(call: Call) -> DeleteOptions:

@@ -13,7 +13,7 @@ from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.http.messages import Answer
 from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.options import WriteOptions, write_options
-from farflung.hub.verbs import patch, read, respond, token_request, update
+from farflung.hub.verbs import logs, patch, pods, read, respond, token_request, update
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.ownership import STATUS, manager_of, set_owners
 from farflung.hub.verbs.update import Change, change_object
@@ -155,6 +155,15 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
     return scale_answer(call, representation, entry, change.warnings)
 
 
+# --- /log -----------------------------------------------------------------------------------------
+
+
+def get_log(call: Call) -> Answer:
+    if call.tools.nodes is None:
+        raise not_here(call)
+    return logs.get_log(call, call.tools.nodes)
+
+
 # --- the doors ------------------------------------------------------------------------------------
 
 DOORS: Final[Mapping[tuple[str, str], Door]] = {
@@ -162,6 +171,9 @@ DOORS: Final[Mapping[tuple[str, str], Door]] = {
     **{(name, "update"): update.update for name in ("status", *update.PARTS)},
     **{(name, "patch"): patch.patch for name in ("status", *update.PARTS)},
     ("token", "create"): token_request.create_token,
+    ("binding", "create"): pods.bind,
+    ("eviction", "create"): pods.evict,
+    ("log", "get"): get_log,
     ("scale", "get"): get_scale,
     ("scale", "update"): update_scale,
     ("scale", "patch"): patch_scale,
