@@ -233,6 +233,6 @@ def expected(call: Call, pods: list[Obj]) -> int:
         )
         if made_by:
             makers[made_by["metadata"]["uid"]] = made_by["spec"].get("replicas", 1)
-        elif "deletionTimestamp" not in pod["metadata"]:
+        else:
             alone += 1
     return alone + sum(makers.values())
