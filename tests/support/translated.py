@@ -31,6 +31,10 @@ def inside(namespace: str, plural: str, group_version: str = "v1") -> str:
     return f"{root}/namespaces/{namespace}/{plural}"
 
 
+SHOP = f"{NAMESPACES}/shop"
+MAPS = inside("shop", "configmaps")
+
+
 def config_map(name: str, data: dict[str, str], **metadata: Any) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data}
 
@@ -214,3 +218,14 @@ async def furnished(world: World, count: int) -> bool:
             world.boxes[target] = cluster
             world.names[target] = one["metadata"]["name"]
     return len(world.boxes) == count
+
+
+@asynccontextmanager
+async def shop(*targets: str, **spec: Any) -> AsyncIterator[World]:
+    """A namespace `shop` with a ConfigMap `prices`, and a placement `p` that brings it to all of them."""
+    async with world(*(targets or ("florin",))) as one:
+        await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
+        await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
+        await one.placement(0, "p", namespaceSelector=PROD, **spec)
+        await one.fleet.eventually(lambda: one.has(one.boxes, f"{MAPS}/prices"), "the first copy")
+        yield one

@@ -220,8 +220,9 @@ class Client:
         uid: str = "",
         version: str = "",
         propagation: str = "",
-    ) -> None:
-        """Raises Conflict if it is another one by now than `uid` or `version` say."""
+    ) -> Obj:
+        """The object, if it is still there with something to finish first; else that or a Status, as the server likes.
+        Raises Conflict if it is another one by now than `uid` or `version` say."""
         if not name:
             raise ValueError("nothing is named, which would delete everything")
         preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
@@ -232,7 +233,7 @@ class Client:
             options["propagationPolicy"] = propagation
         if self.rehearses:
             options["dryRun"] = ["All"]  # with a body, the query does not count
-        await self._send("DELETE", collection.path(namespace, name), body=options)
+        return await self._object("DELETE", collection.path(namespace, name), body=options)
 
     async def delete_collection(self, collection: Collection, selection: Selection = EVERYTHING) -> None:
         """All that are selected, of those that are there now."""

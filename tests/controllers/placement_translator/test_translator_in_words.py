@@ -12,10 +12,12 @@ from platform_harness import APIS
 from translated import (
     CONFIRM,
     DEFINITIONS,
+    MAPS,
     MINE,
     NAMESPACES,
     PROD,
     PROJECTED,
+    SHOP,
     World,
     config_map,
     definition,
@@ -24,6 +26,7 @@ from translated import (
     inside,
     namespace,
     secret,
+    shop,
     widget,
     world,
 )
@@ -31,26 +34,10 @@ from translated import (
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.machinery.errors import Obj
 
-SHOP = f"{NAMESPACES}/shop"
-MAPS, SECRETS, WIDGETS = (
-    inside("shop", "configmaps"),
-    inside("shop", "secrets"),
-    inside("shop", "widgets", "example.org/v1"),
-)
+SECRETS, WIDGETS = inside("shop", "secrets"), inside("shop", "widgets", "example.org/v1")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 BINDINGS = f"{APIS}/apibindings"
 BRINGS_KUBE = [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}]
-
-
-@asynccontextmanager
-async def shop(*targets: str, **spec: Any) -> AsyncIterator[World]:
-    """A namespace `shop` with a ConfigMap `prices`, and a placement `p` that brings it to all of them."""
-    async with world(*(targets or ("florin",))) as one:
-        await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
-        await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
-        await one.placement(0, "p", namespaceSelector=PROD, **spec)
-        await one.fleet.eventually(lambda: one.has(one.boxes, f"{MAPS}/prices"), "the first copy")
-        yield one
 
 
 async def data(one: World, box: str = "florin", name: str = "prices") -> dict[str, str]:

@@ -38,7 +38,8 @@ NOWHERE = {
     "subjectaccessreviews",
     "certificates.k8s.io": "certificatesigningrequests",
     "core.kcp.io": "logicalclusters shards",
-    "edge.kcp.io": "customizers edgeplacements singleplacementslices statussummaries syncerconfigs whatever",
+    "edge.kcp.io": "customizers edgeplacements edgesyncconfigs singleplacementslices statussummaries syncerconfigs "
+    "whatever",
     "edge.kubestellar.io": "edgeplacements",
     "events.k8s.io": "events",
     "scheduling.kcp.io": "locations placements",

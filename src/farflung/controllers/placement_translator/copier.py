@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import orjson
@@ -250,9 +250,18 @@ class Copier:
             return
         if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
             return
-        if copy.part.kind in BRINGING and self._is_occupied(copy, cluster):
-            return
-        await self._delete(copy, cluster, observed)
+        if copy.part.kind not in BRINGING or not self._is_occupied(copy, cluster):
+            await self._delete(copy, cluster, observed)
+        elif observed.placements and not self._is_being_emptied(copy, cluster):
+            await self._release(copy, cluster, observed)
+
+    async def _release(self, copy: Copy, cluster: str, observed: Seen) -> None:
+        """It goes when nothing is left of what others have to take away first, which may take long; for a placement it
+        is withdrawn now."""
+        client, source, collection = self._at(cluster, copy.part.kind, observed.api_version)
+        answer = await client.update(collection, projecting.released(orjson.loads(observed.document)))
+        self._say("Released", copy)
+        self._feeds.assume(source, answer)
 
     async def _delete(self, copy: Copy, cluster: str, observed: Seen) -> None:
         source = self._known.offers.source(cluster, copy.part.kind)
@@ -260,31 +269,39 @@ class Copier:
             return  # it is gone with its kind
         client, _, collection = self._at(cluster, copy.part.kind, source.version)
         try:
-            await client.delete(
+            answer = await client.delete(
                 collection, copy.part.name, copy.part.namespace, uid=observed.uid, version=str(observed.version)
             )
         except NotFound:
             return  # which is heard
         self._say("Deleted", copy)
-        self._feeds.forget(source, Key(cluster, copy.part.namespace, copy.part.name), observed.version)
+        if (answer.get("metadata") or {}).get("deletionTimestamp"):
+            self._feeds.assume(source, answer)  # somebody has to finish something first; we hear when it is gone
+        else:
+            self._feeds.forget(source, Key(cluster, copy.part.namespace, copy.part.name), observed.version)
 
     def _is_occupied(self, copy: Copy, cluster: str) -> bool:
-        """Whether something would go with it that has to stay, as far as is known."""
-        known, part = self._known, copy.part
-        if not all(self._feeds.is_known(source) for source in known.offers.of(cluster)):
+        """Whether something would go with it that has to stay or to go first, as far as is known."""
+        if not all(self._feeds.is_known(source) for source in self._known.offers.of(cluster)):
             return True
-        if part.kind == NAMESPACES:
-            inside = known.world.inside(cluster, part.name)
-            return any(not seen.system for one in inside if (seen := known.world.get(cluster, one)) is not None)
-        brought = {source.kind for source in known.offers.brought_by(cluster, part)}
-        of_kind = ((one, seen) for one, seen in known.world.parts(cluster).items() if one.kind in brought)
-        return any(not seen.ours or self._stays(copy.mailbox, one, seen) for one, seen in of_kind)
+        return any(True for _ in self._within(copy, cluster))
 
-    def _stays(self, mailbox: str, part: Part, seen: Seen) -> bool:
-        """Whether a copy stays although nobody wants it."""
-        if self._known.engine.is_wanted(mailbox, part):
-            return False
-        return any(self._known.withdrawals.stays(mailbox, part, key) for key in seen.placements)
+    def _is_being_emptied(self, copy: Copy, cluster: str) -> bool:
+        """Whether some of what is in the way is still to be deleted by us."""
+        return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
+
+    def _within(self, copy: Copy, cluster: str) -> Iterator[Seen]:
+        """What is in a namespace, or of the kinds that a definition or a binding brings.  Of the latter, what is wanted
+        goes with them: it cannot be there without."""
+        world, part = self._known.world, copy.part
+        if part.kind == NAMESPACES:
+            inside = ((one, world.get(cluster, one)) for one in world.inside(cluster, part.name))
+            yield from (seen for _, seen in inside if seen is not None and not seen.system)
+            return
+        brought = {source.kind for source in self._known.offers.brought_by(cluster, part)}
+        for one, seen in world.parts(cluster).items():
+            if one.kind in brought and not (seen.ours and self._known.engine.is_wanted(copy.mailbox, one)):
+                yield seen
 
     def _say(self, what: str, copy: Copy) -> None:
         self._log.info(f"{what} object in mailbox workspace", v=3, mbwsName=copy.mailbox, object=str(copy.part))

@@ -67,7 +67,7 @@ class Knowledge:
         works: set[Work] = set()
         for mailbox, cluster in self.mailboxes.items():
             for part, seen in self.world.parts(cluster).items():
-                if seen.placements and not self.engine.is_wanted(mailbox, part):
+                if _made_for(seen) and not self.engine.is_wanted(mailbox, part):
                     works |= self._recheck(mailbox, part)
         return works
 
@@ -89,15 +89,15 @@ class Knowledge:
 
     def _on_copy(self, mailbox: str, part: Part, before: Seen | None, after: Seen | None) -> set[Work]:
         """Something is different in a mailbox."""
-        were, are = before.placements if before else frozenset(), after.placements if after else frozenset()
+        were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, part, were, are)
         works: set[Work] = {Copy(mailbox, part)}
-        if after is None:
+        if not _is_there(after):
             works |= {Copy(mailbox, around) for around in self._around(mailbox, part)}
         return works | self._recheck(mailbox, part) | self._review(were - are)
 
     def _around(self, mailbox: str, part: Part) -> Iterator[Part]:
-        """What is not needed any more if nothing is left of a part's kind, or in its namespace."""
+        """What may not be needed any more when a part goes or is gone: its namespace, and what brings its kind."""
         if part.namespace:
             yield Part(NAMESPACES, "", part.namespace)
         yield from self.offers.bringing(self.mailboxes[mailbox], part.kind)
@@ -264,11 +264,11 @@ class Knowledge:
 
     def _recheck(self, mailbox: str, part: Part) -> set[Work]:
         """Whether a copy is wanted may have changed."""
-        seen = self.world.get(self.mailboxes.get(mailbox, ""), part) if self._begun else None
-        if seen is None or not seen.placements:
+        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._begun else None
+        if not keys:
             return set()
-        self.withdrawals.look_at(mailbox, part, seen.placements)
-        return self._review(seen.placements)
+        self.withdrawals.look_at(mailbox, part, keys)
+        return self._review(keys)
 
     def _review(self, keys: Iterable[PlacementKey]) -> set[Work]:
         """If something is held now, or no longer, all of it is looked at again."""
@@ -338,6 +338,11 @@ class Knowledge:
 
 def _is_there(seen: Seen | None) -> bool:
     return seen is not None and seen.alive
+
+
+def _made_for(seen: Seen | None) -> frozenset[PlacementKey]:
+    """The placements for which a copy is there.  One that is being deleted is withdrawn, and nobody's any more."""
+    return seen.placements if seen is not None and seen.alive else frozenset()
 
 
 def _decisive(seen: SeenPlacement | None) -> object:

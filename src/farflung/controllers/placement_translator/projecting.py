@@ -143,8 +143,9 @@ def projection_of(observed: Mapping[str, Any]) -> Projection:
 def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
     """What is to be put in the place of a copy, which has to be ours; None if it is as `projected` wants it.
 
-    Labels and annotations of others stay, as does what the server assigned.  What the server added to our content by
-    default is no difference.  Of a copy that is left alone once it is there, only that mark is written.
+    Labels and annotations of others stay, as do finalizers, the status and what the server assigned.  What the server
+    added to our content by default is no difference.  Of a copy that is left alone once it is there, only that mark is
+    written.
     """
     annotations: Obj = wanted["metadata"]["annotations"]
     if annotations.get(OVERWRITE) == NEVER:
@@ -168,6 +169,14 @@ def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
         return None
     metadata = _metadata(observed)
     metadata["annotations"] = {**annotations, OVERWRITE: NEVER}
+    return {**observed, "metadata": metadata}
+
+
+def released(observed: Mapping[str, Any]) -> Obj:
+    """A copy that is made for nobody any more, and goes when it can."""
+    metadata = _metadata(observed)
+    projection = _encode(msgspec.structs.replace(projection_of(observed), sources=())).decode()
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), PROJECTION: projection}
     return {**observed, "metadata": metadata}
 
 
