@@ -1,0 +1,158 @@
+"""What is to be done at the edge about one object.
+
+step = about(entry, live, adopt)
+
+`entry` is what the hub last said, `live` what is at the edge.  Whatever happens, nothing that has not our mark is
+changed, unless it is adopted, or deleted; and nothing is deleted unless the hub withdrew it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from farflung.syncer.journal import Entry
+from farflung.syncer.shaping import digest, identical, is_create_only, is_downsynced, owned_fields
+from farflung.syncer.values import MANAGER, Adopt, Part, Resource
+from farflung.syncer.wanted import NAMESPACES
+
+DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Why(StrEnum):
+    """Why something is applied."""
+
+    NEW = "New"
+    CHANGED = "Changed"
+    DRIFT = "Drift"  #: somebody changed or deleted it at the edge
+    ADOPTED = "Adopted"
+    PROTECTED = "Protected"  #: for the last time, to say that it is left alone from now on
+
+
+class Reason(StrEnum):
+    """Why something is left alone."""
+
+    NOT_OURS = "NotOurs"
+    CREATE_ONLY = "CreateOnly"
+    ORPHANED = "Orphaned"
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Apply `entry.desired`.
+
+    With a uid: forced, to the object that has it.  Without: not forced, so that what somebody else makes at the same
+    moment is not overwritten.  With a version as well: only if it has not changed since."""
+
+    why: Why
+    uid: str = ""
+    version: str = ""  #: the resourceVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the object that has this uid.  `container`: others are in it and go with it, so it may be deleted only if
+    all of them are ours."""
+
+    uid: str
+    container: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    reason: Reason
+    sentence: str = ""  #: for people, if this is a problem
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """It is being deleted: when it has gone, decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It was withdrawn, and nothing of it is left that we may delete: the finalizer goes, and the entry with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """All is as it is to be."""
+
+
+Step = Apply | Delete | Leave | Wait | Done | Nothing
+
+
+def about(entry: Entry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> Step:
+    """What is to be done."""
+    if entry is None:
+        return Leave(Reason.ORPHANED) if live is not None and is_downsynced(live) else Nothing()
+    if entry.withdrawn and not entry.orphaned:
+        return _withdraw(entry.part.resource, live)
+    if live is None:
+        return Apply(Why.DRIFT if entry.applied else Why.NEW)
+    if "deletionTimestamp" in live["metadata"]:
+        return Wait()
+    if not is_downsynced(live):
+        return _meet(entry, live, adopt)
+    if entry.create_only:
+        return _protect(entry, live)
+    return _keep(entry, live)
+
+
+def _withdraw(resource: Resource, live: Mapping[str, Any] | None) -> Step:
+    if live is None or not is_downsynced(live) or is_create_only(live):
+        return Done()
+    if "deletionTimestamp" in live["metadata"]:
+        return Wait()
+    return Delete(_uid(live), container=resource in (NAMESPACES, DEFINITIONS))
+
+
+def _meet(entry: Entry, live: Mapping[str, Any], adopt: Adopt) -> Step:
+    """What is there is not ours."""
+    if entry.orphaned:
+        return Leave(Reason.ORPHANED)
+    if entry.create_only:
+        return Leave(Reason.CREATE_ONLY)
+    if entry.part.resource == NAMESPACES:
+        return Nothing()
+    if adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(orjson.loads(entry.desired), live)):
+        return Apply(Why.ADOPTED, _uid(live), live["metadata"].get("resourceVersion") or "")
+    return Leave(Reason.NOT_OURS, _refusal(entry.part, adopt))
+
+
+def _refusal(part: Part, adopt: Adopt) -> str:
+    different = " and differs from what is wanted" if adopt is Adopt.IF_IDENTICAL else ""
+    return (
+        f"{part} is at the edge already, is not ours{different}: it is left as it is; delete or rename one of the two, "
+        f"or let the syncer adopt what it finds (--adopt {Adopt.ALWAYS})"
+    )
+
+
+def _protect(entry: Entry, live: Mapping[str, Any]) -> Step:
+    if is_create_only(live) or entry.applied == digest(entry.desired):
+        return Leave(Reason.CREATE_ONLY)
+    return Apply(Why.PROTECTED, _uid(live))
+
+
+def _keep(entry: Entry, live: Mapping[str, Any]) -> Step:
+    if entry.applied != digest(entry.desired):
+        return Apply(Why.CHANGED, _uid(live))
+    if _has_drifted(entry, live):
+        return Apply(Why.DRIFT, _uid(live))
+    return Leave(Reason.ORPHANED) if entry.orphaned else Nothing()
+
+
+def _has_drifted(entry: Entry, live: Mapping[str, Any]) -> bool:
+    if _uid(live) != entry.edge_uid:
+        return True
+    if not entry.owned:  # a server that does not say who owns what
+        return not identical(orjson.loads(entry.desired), live)
+    return owned_fields(live, MANAGER) != entry.owned
+
+
+def _uid(live: Mapping[str, Any]) -> str:
+    return str(live["metadata"].get("uid") or "")

@@ -1,0 +1,238 @@
+"""How objects look on the other side.
+
+for_edge(copy)          what of a copy in the mailbox is applied at the edge
+for_mailbox(object)     what of an object of the edge is put into the mailbox
+
+Nothing here changes what it is given; results share with it whatever is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from farflung.controllers.placement_translator.assigned import with_assigned, without_assigned
+from farflung.controllers.placement_translator.projecting import NEVER, OVERWRITE, PROJECTION, YES, stripped
+from farflung.machinery.errors import Obj
+from farflung.machinery.quantity import QuantityError
+from farflung.machinery.quantity import parse as quantity
+from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, UPSYNCED, Resource
+
+DIGITS: Final = 16  #: of a hash
+OLD_MARK: Final = "true"  #: what the first syncers wrote
+_OURS: Final = frozenset({PROJECTED, PROJECTION, DOWNSYNCED, UPSYNCED, OVERWRITE, CREATE_ONLY})
+#: fields that hold quantities, or maps of them
+_QUANTITIES: Final = frozenset(
+    {
+        "averageValue",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "divisor",
+        "hard",
+        "limits",
+        "max",
+        "maxLimitRequestRatio",
+        "min",
+        "podFixed",
+        "requests",
+        "sizeLimit",
+    }
+)
+#: whose status the centre knows better
+_STATUS_OF_THE_CENTRE: Final = frozenset(
+    {
+        Resource("", "namespaces"),
+        Resource("", "resourcequotas"),
+        Resource("apiextensions.k8s.io", "customresourcedefinitions"),
+        Resource("apis.kcp.io", "apibindings"),
+    }
+)
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def mark(kind: str, namespace: str, name: str) -> str:
+    """It names the object that has it, because controllers give the annotations of objects to what they make."""
+    return f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}"
+
+
+def is_downsynced(obj: Mapping[str, Any]) -> bool:
+    """Whether an object of the edge is ours: nothing else may be changed or deleted there."""
+    said = _annotations(obj).get(DOWNSYNCED)
+    return said == _mark_of(obj) or (said == OLD_MARK and _texts(obj, "labels").get(PROJECTED) == YES)
+
+
+def is_upsynced(obj: Mapping[str, Any]) -> bool:
+    """Whether an object of the mailbox came from the edge.  No controller there hands annotations on."""
+    return _annotations(obj).get(UPSYNCED) in (_mark_of(obj), OLD_MARK)
+
+
+def is_create_only(obj: Mapping[str, Any]) -> bool:
+    """Whether it is left alone once it is at the edge: because the placement or the object itself says so."""
+    annotations = _annotations(obj)
+    return annotations.get(OVERWRITE) == NEVER or annotations.get(CREATE_ONLY) == NEVER
+
+
+def _mark_of(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata") or {}
+    return mark(obj.get("kind") or "", metadata.get("namespace") or "", metadata.get("name") or "")
+
+
+def _annotations(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _texts(obj, "annotations")
+
+
+def _texts(obj: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    found = (obj.get("metadata") or {}).get(field)
+    return found if isinstance(found, dict) else {}
+
+
+# --- down -----------------------------------------------------------------------------------------
+
+
+def for_edge(copy: Mapping[str, Any]) -> Obj:
+    """What of a copy is applied at the edge: what users wrote, and our marks."""
+    obj = stripped(copy)
+    obj["metadata"] = _marked(obj, {PROJECTED: YES}, DOWNSYNCED)
+    return obj
+
+
+def _marked(obj: Obj, labels: Mapping[str, str], by: str) -> Obj:
+    """Its metadata, with these labels and the mark `by`, and without other marks."""
+    metadata: Obj = {**obj["metadata"]}
+    kept = {key: text for key, text in _annotations(obj).items() if key not in (DOWNSYNCED, UPSYNCED)}
+    metadata["annotations"] = dict(sorted({**kept, by: _mark_of(obj)}.items()))
+    if both := {**_texts(obj, "labels"), **labels}:
+        metadata["labels"] = dict(sorted(both.items()))
+    return metadata
+
+
+def encoded(desired: Mapping[str, Any]) -> bytes:
+    """Equal for equal objects.  Raises ValueError for what nobody can send, such as a thousand lists in each other."""
+    try:
+        return orjson.dumps(desired, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise ValueError(f"it cannot be written as JSON: {error}") from error
+
+
+def digest(desired: bytes) -> str:
+    """Of what was `encoded`."""
+    return hashlib.sha256(desired).hexdigest()[:DIGITS]
+
+
+def owned_fields(live: Mapping[str, Any], manager: str) -> str:
+    """A hash of which fields the manager owns by server-side apply; empty if it owns none.
+
+    Whoever changes one of them takes it away from the manager, so the hash is another one then."""
+    entries = (live.get("metadata") or {}).get("managedFields")
+    owned = [
+        one.get("fieldsV1")
+        for one in (entries if isinstance(entries, list) else ())
+        if isinstance(one, dict)
+        and one.get("manager") == manager
+        and one.get("operation") == "Apply"
+        and not one.get("subresource")
+    ]
+    if not owned:
+        return ""
+    texts = sorted(encoded({"fields": fields}) for fields in owned)
+    return hashlib.sha256(b"\n".join(texts)).hexdigest()[:DIGITS]
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def identical(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+    """Whether an object already is as it is to be, our marks aside: all that is desired is there, with nothing but
+    more fields in maps.  What is empty may be absent, and quantities may be written in another way."""
+    below: list[tuple[Any, Any, bool]] = [(_unmarked(desired), live, False)]
+    while below:
+        wanted, there, amount = below.pop()
+        if type(wanted) is dict and type(there) is dict:
+            below += [(value, there.get(key), amount or key in _QUANTITIES) for key, value in wanted.items()]
+        elif type(wanted) is list and type(there) is list and len(wanted) == len(there):
+            below += [(one, other, False) for one, other in zip(wanted, there, strict=True)]
+        elif there is None and wanted in (None, {}, []):
+            continue
+        elif not (_equal(wanted, there) or (amount and _same_quantity(wanted, there))):
+            return False
+    return True
+
+
+def _unmarked(desired: Mapping[str, Any]) -> Obj:
+    metadata: Obj = {**(desired.get("metadata") or {})}
+    for field in ("labels", "annotations"):
+        metadata[field] = {key: text for key, text in _texts(desired, field).items() if key not in _OURS}
+    return {**desired, "metadata": metadata}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """As JSON has it: `true` is no number."""
+    return (type(one) is bool) is (type(other) is bool) and bool(one == other)
+
+
+def _same_quantity(one: Any, other: Any) -> bool:
+    if type(one) not in (str, int, float) or type(other) not in (str, int, float):
+        return False
+    try:
+        return quantity(str(one)) == quantity(str(other))
+    except QuantityError:
+        return False
+
+
+# --- up and back ----------------------------------------------------------------------------------
+
+
+def for_mailbox(edge_object: Mapping[str, Any]) -> Obj:
+    """What of an object of the edge is put into the mailbox, its status included.
+
+    Marks of downsync are left out: they were handed on by what this object belongs to, and a copy that looks as if it
+    came from a placement would be withdrawn."""
+    obj = stripped(edge_object)
+    if "status" in edge_object:
+        obj["status"] = edge_object["status"]
+    for field in ("labels", "annotations"):
+        if kept := {key: text for key, text in _texts(obj, field).items() if key not in _OURS}:
+            obj["metadata"][field] = kept
+        else:
+            obj["metadata"].pop(field, None)
+    obj["metadata"] = _marked(obj, {}, UPSYNCED)
+    return obj
+
+
+def updated_upsync(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
+    """What is to be put in the place of an upsynced object, whose `for_mailbox` is wanted; None if it is so already.
+
+    What the mailbox's server and its system wrote stays, and so does the status, which is written by itself."""
+    if _content(for_mailbox(observed)) == _content(wanted):
+        return None
+    metadata = {key: value for key, value in observed["metadata"].items() if key != "managedFields"}
+    for field in ("labels", "annotations"):
+        system = _texts(observed, field).keys() - _texts(stripped(observed), field).keys() - _OURS
+        kept = {key: text for key, text in _texts(observed, field).items() if key in system}
+        metadata[field] = dict(sorted({**kept, **_texts(wanted, field)}.items()))
+    result = {**with_assigned(wanted, observed), "metadata": metadata}
+    result.pop("status", None)
+    if "status" in observed:
+        result["status"] = observed["status"]
+    return result
+
+
+def _content(obj: Mapping[str, Any]) -> Obj:
+    return {name: section for name, section in without_assigned(obj).items() if name != "status"}
+
+
+def returned_status(live: Mapping[str, Any]) -> Obj | None:
+    """What an object of the edge says of itself; None if it says nothing."""
+    status = live.get("status")
+    return status if isinstance(status, dict) else None
+
+
+def takes_status(resource: Resource) -> bool:
+    """Whether copies of the kind are given the status of the edge: not if the centre knows it better."""
+    return resource not in _STATUS_OF_THE_CENTRE

@@ -1,0 +1,313 @@
+"""What the configurations in a mailbox tell a syncer to bring to the edge and back.
+
+wanted = read(configs, kinds)
+wanted.resources                              what is watched in the mailbox, and in which version of its API
+wanted.covers(part)                           whether a copy goes to the edge
+wanted.brings(resource, namespace, name)      whether an object of the edge goes to the mailbox
+wanted.problems, wanted.unknown               what was not understood
+
+All configurations count together.  People write them by hand: whatever makes no sense is said in `problems`, and the
+rest counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from farflung.machinery.errors import Obj
+from farflung.machinery.versions import version_order
+from farflung.syncer.values import Part, Resource
+
+Kinds = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces
+
+NAMESPACES: Final = Resource("", "namespaces")
+ANY: Final = "*"
+MOST_PROBLEMS: Final = 50  #: that are said one by one
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII).fullmatch
+_DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII).fullmatch
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+class UpsyncSet(NamedTuple):
+    """Objects that come from the edge.  Each list may hold `*`; an object without namespace fits any namespaces."""
+
+    group: str
+    resources: frozenset[str]
+    namespaces: frozenset[str]
+    names: frozenset[str]
+
+    def has(self, namespace: str, name: str) -> bool:
+        """Whether it has an object of one of its kinds."""
+        inside = not namespace or namespace in self.namespaces or ANY in self.namespaces
+        return inside and (name in self.names or ANY in self.names)
+
+    def order(self) -> tuple[str, list[str], list[str], list[str]]:
+        return self.group, sorted(self.resources), sorted(self.namespaces), sorted(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    resources: Mapping[Resource, str]  #: that are watched in the mailbox → version; empty: whichever there is
+    upsync: tuple[UpsyncSet, ...] = ()  #: sorted, without those that hold nothing
+    unknown: tuple[tuple[str, str], ...] = ()  #: groups and kinds that `kinds` did not know, sorted
+    problems: tuple[str, ...] = ()  #: sentences, sorted
+    _whole: Mapping[Resource, tuple[frozenset[str], ...]] = field(default_factory=dict)  #: namespaces
+    _parts: frozenset[Part] = frozenset()  #: one by one; a namespace or a name may be `*`
+    _namespaces: frozenset[str] = _NOTHING  #: that are needed for what is in them
+    _upsync: Mapping[Resource, tuple[UpsyncSet, ...]] = field(default_factory=dict)
+
+    def covers(self, part: Part) -> bool:
+        """Whether it goes to the edge."""
+        resource, namespace, name = part
+        if part in self._parts or Part(resource, namespace, ANY) in self._parts:
+            return True
+        if resource == NAMESPACES:
+            return not namespace and (name in self._namespaces or ANY in self._namespaces)
+        if not namespace:
+            return False
+        if any(namespace in some or ANY in some for some in self._whole.get(resource, ())):
+            return True
+        return Part(resource, ANY, name) in self._parts or Part(resource, ANY, ANY) in self._parts
+
+    def brings(self, resource: Resource, namespace: str, name: str) -> bool:
+        """Whether an object of the edge goes to the mailbox."""
+        return any(one.has(namespace, name) for one in self._sets(resource))
+
+    def may_bring(self, resource: Resource) -> bool:
+        """Whether any object of the kind does."""
+        return next(self._sets(resource), None) is not None
+
+    @property
+    def upsync_groups(self) -> frozenset[str]:
+        """The API groups of all that comes from the edge."""
+        return frozenset(one.group for one in self.upsync)
+
+    def _sets(self, resource: Resource) -> Iterator[UpsyncSet]:
+        yield from self._upsync.get(resource, ())
+        yield from self._upsync.get(Resource(resource.group, ANY), ())
+
+
+def read(configs: Iterable[Obj], kinds: Kinds) -> Wanted:
+    """All that SyncerConfigs and EdgeSyncConfigs say together, in whatever order they come.  It never raises."""
+    reading = _Reading(kinds)
+    for config in configs:
+        reading.add(config)
+    return reading.result()
+
+
+class _Reading:
+    """What was read so far."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._versions: dict[Resource, str] = {}
+        self._whole: dict[Resource, set[frozenset[str]]] = {}
+        self._parts: set[Part] = set()
+        self._namespaces: set[str] = set()
+        self._upsync: dict[tuple[str, frozenset[str], frozenset[str]], set[str]] = {}
+        self._unknown: set[tuple[str, str]] = set()
+        self._problems: set[str] = set()
+        self._config = ""
+
+    def result(self) -> Wanted:
+        if self._namespaces:
+            self._watch(NAMESPACES, "v1")
+        upsync = sorted((UpsyncSet(*key, frozenset(names)) for key, names in self._upsync.items()), key=UpsyncSet.order)
+        by_resource: dict[Resource, list[UpsyncSet]] = {}
+        for one in upsync:
+            for plural in one.resources:
+                by_resource.setdefault(Resource(one.group, plural), []).append(one)
+        return Wanted(
+            MappingProxyType(dict(sorted(self._versions.items()))),
+            tuple(upsync),
+            tuple(sorted(self._unknown)),
+            _first(sorted(self._problems)),
+            {resource: tuple(some) for resource, some in self._whole.items()},
+            frozenset(self._parts),
+            frozenset(self._namespaces),
+            {resource: tuple(some) for resource, some in by_resource.items()},
+        )
+
+    def add(self, config: Any) -> None:
+        config = config if isinstance(config, dict) else {}
+        metadata = config.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        self._config = f"{config.get('kind') or 'SyncerConfig'} {name}"
+        spec = self._map(config, "spec", "")
+        self._namespace_scope(self._map(spec, "namespaceScope", "spec."))
+        for where, one in self._maps(spec, "namespacedObjects", "spec."):
+            self._namespaced_objects(where, one)
+        for where, one in self._maps(spec, "clusterScope", "spec."):
+            self._cluster_scope(where, one)
+        for where, one in self._maps(spec, "upsync", "spec."):
+            self._upsync_set(where, one)
+        for where, one in self._maps(spec, "downSyncedResources", "spec."):
+            self._downsynced_resource(where, one)
+        for where, one in self._maps(spec, "upSyncedResources", "spec."):
+            self._upsynced_resource(where, one)
+
+    # --- SyncerConfigs ----------------------------------------------------------------------------
+
+    def _namespace_scope(self, scope: Obj) -> None:
+        namespaces = self._texts(scope, "namespaces", "spec.namespaceScope.")
+        self._namespaces |= namespaces
+        for where, one in self._maps(scope, "resources", "spec.namespaceScope."):
+            resource = self._resource(where, one)
+            if resource and namespaces:
+                self._watch(*resource)
+                self._whole.setdefault(resource[0], set()).add(namespaces)
+
+    def _namespaced_objects(self, where: str, one: Obj) -> None:
+        resource = self._resource(where, one)
+        for inner, within in self._maps(one, "objectsByNamespace", f"{where}."):
+            [namespace] = self._texts(within, "namespace", f"{inner}.", single=True) or [""]
+            names = self._texts(within, "names", f"{inner}.")
+            if not namespace:
+                self._problem(f"{inner}.namespace", "is missing")
+            elif resource and names:
+                self._want(*resource, namespace, names)
+
+    def _cluster_scope(self, where: str, one: Obj) -> None:
+        resource = self._resource(where, one)
+        names = self._texts(one, "objects", f"{where}.")
+        if resource and names:
+            self._want(*resource, "", names)
+
+    def _upsync_set(self, where: str, one: Obj) -> None:
+        group = self._group(where, one, "apiGroup")
+        resources, namespaces, names = (
+            self._texts(one, key, f"{where}.") for key in ("resources", "namespaces", "names")
+        )
+        plurals = frozenset(plural for plural in resources if plural == ANY or self._is_plural(where, plural))
+        if group is not None and plurals and names:
+            self._upsync.setdefault((group, plurals, namespaces), set()).update(names)
+
+    def _resource(self, where: str, one: Obj) -> tuple[Resource, str] | None:
+        group = self._group(where, one, "group")
+        version = self._version(where, one, "apiVersion")
+        plural = one.get("resource")
+        if not isinstance(plural, str) or not self._is_plural(where, plural):
+            if not isinstance(plural, str):
+                self._problem(f"{where}.resource", "is no text")
+            return None
+        return None if group is None or version is None else (Resource(group, plural), version)
+
+    # --- EdgeSyncConfigs --------------------------------------------------------------------------
+
+    def _downsynced_resource(self, where: str, one: Obj) -> None:
+        named = self._named_object(where, one)
+        version = self._version(where, one, "version")
+        if named and version is not None:
+            resource, namespace, name = named
+            self._want(resource, version, namespace, [name])
+
+    def _upsynced_resource(self, where: str, one: Obj) -> None:
+        if named := self._named_object(where, one):
+            resource, namespace, name = named
+            namespaces = frozenset([namespace]) if namespace else _NOTHING
+            key = resource.group, frozenset([resource.plural]), namespaces
+            self._upsync.setdefault(key, set()).add(name)
+
+    def _named_object(self, where: str, one: Obj) -> Part | None:
+        group = self._group(where, one, "group")
+        [kind], [name], [namespace] = (
+            self._texts(one, key, f"{where}.", single=True) or [""] for key in ("kind", "name", "namespace")
+        )
+        for key, text in (("kind", kind), ("name", name)):
+            if not text:
+                self._problem(f"{where}.{key}", "is missing")
+        if group is None or not kind or not name:
+            return None
+        known = self._kinds(group, kind)
+        if known is None:
+            self._unknown.add((group, kind))
+            return None
+        plural, namespaced = known
+        if namespaced and not namespace:
+            self._problem(f"{where}.namespace", f"is missing, and objects of kind {kind} are in namespaces")
+            return None
+        return Part(Resource(group, plural), namespace if namespaced else "", name)
+
+    # --- what is wanted ---------------------------------------------------------------------------
+
+    def _want(self, resource: Resource, version: str, namespace: str, names: Iterable[str]) -> None:
+        self._watch(resource, version)
+        self._parts.update(Part(resource, namespace, name) for name in names)
+        if namespace:
+            self._namespaces.add(namespace)
+
+    def _watch(self, resource: Resource, version: str) -> None:
+        """In the newest version that anybody asks for."""
+        known = self._versions.get(resource) or version
+        self._versions[resource] = min(known, version or known, key=version_order)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _map(self, within: Obj, key: str, above: str) -> Obj:
+        found = within.get(key)
+        if isinstance(found, dict):
+            return found
+        if found is not None:
+            self._problem(f"{above}{key}", "is no map")
+        return {}
+
+    def _list(self, within: Obj, key: str, above: str) -> list[Any]:
+        found = within.get(key)
+        if isinstance(found, list):
+            return found
+        if found is not None:
+            self._problem(f"{above}{key}", "is no list")
+        return []
+
+    def _maps(self, within: Obj, key: str, above: str) -> Iterator[tuple[str, Obj]]:
+        """Each with where it is."""
+        for number, one in enumerate(self._list(within, key, above)):
+            where = f"{above}{key}[{number}]"
+            if isinstance(one, dict):
+                yield where, one
+            else:
+                self._problem(where, "is no map")
+
+    def _texts(self, within: Obj, key: str, above: str, *, single: bool = False) -> frozenset[str]:
+        """`single`: not a list of them, but one or none."""
+        found = ([] if within.get(key) in (None, "") else [within[key]]) if single else self._list(within, key, above)
+        texts = {one for one in found if isinstance(one, str) and one}
+        if len(texts) < len(found) and not all(isinstance(one, str) and one for one in found):
+            self._problem(f"{above}{key}", "is no text" if single else "holds something that is no text, or empty")
+        return frozenset(texts)
+
+    def _group(self, where: str, one: Obj, key: str) -> str | None:
+        group = one.get(key)
+        if group is None or group == "":
+            return ""
+        if isinstance(group, str) and _DOMAIN(group):
+            return group
+        self._problem(f"{where}.{key}", "is no name of an API group")
+        return None
+
+    def _version(self, where: str, one: Obj, key: str) -> str | None:
+        version = one.get(key)
+        if version is None or version == "":
+            return ""
+        if isinstance(version, str) and _LABEL(version):
+            return version
+        self._problem(f"{where}.{key}", "is no version of an API: say `v1`, without its group")
+        return None
+
+    def _is_plural(self, where: str, plural: str) -> bool:
+        if _LABEL(plural):
+            return True
+        self._problem(where, "has a resource that is no lower-case plural")
+        return False
+
+    def _problem(self, where: str, what: str) -> None:
+        self._problems.add(f"{self._config}: {where} {what}")
+
+
+def _first(problems: list[str]) -> tuple[str, ...]:
+    left = len(problems) - MOST_PROBLEMS
+    return tuple(problems) if left <= 0 else (*problems[:MOST_PROBLEMS], f"… and {left} more")
