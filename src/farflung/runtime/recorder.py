@@ -43,6 +43,7 @@ class Happening:
     type: str  #: Normal or Warning
     reason: str
     message: str
+    component: str  #: who says so
 
 
 @dataclass(slots=True)
@@ -78,12 +79,12 @@ class Recorder:
         self._written: OrderedDict[Happening, _Written] = OrderedDict()
         self._allowances: OrderedDict[About, _Allowance] = OrderedDict()
 
-    def record(self, about: About, type: str, reason: str, message: str) -> None:
-        """Never blocks."""
+    def record(self, about: About, type: str, reason: str, message: str, *, component: str = "") -> None:
+        """Never blocks.  `component`: who says so, if not the one that the recorder is made for."""
         if not self._allowed(about):
             return
         try:
-            self._waiting.put_nowait(Happening(about, type, reason, message[:LONGEST]))
+            self._waiting.put_nowait(Happening(about, type, reason, message[:LONGEST], component or self._component))
         except asyncio.QueueFull:
             self._log.info("event left out", v=2, reason=reason)
 
@@ -149,8 +150,8 @@ class Recorder:
             "reason": happening.reason,
             "message": happening.message,
             "type": happening.type,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
+            "source": {"component": happening.component},
+            "reportingComponent": happening.component,
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,
