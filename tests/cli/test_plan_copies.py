@@ -15,6 +15,8 @@ from platform_harness import OPERATOR
 from translated import CONFIRM, MINE, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
 from farflung.cli.connection import Hub, hub_of
+from farflung.cli.explain import explain
+from farflung.cli.explain import printed as printed_explanation
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
 from farflung.client.rest import Client
@@ -183,6 +185,25 @@ async def test_an_object_of_others_is_in_the_way() -> None:
             "! configmaps shop/theirs: there is one already that no placement brought, and it is left alone"
         )
         assert not is_change(answer)
+
+
+async def test_what_a_syncer_still_holds_is_shown_as_being_withdrawn() -> None:
+    async with shop("florin") as one:
+        held = {"metadata": {"finalizers": ["edge.kcp.io/syncer"]}}
+        await one.patch(one.boxes["florin"], f"{MAPS}/prices", held)
+        await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="dev"))
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{SECRETS}/key"))
+        await one.at_rest()
+        explained = await explain(asked(one), "p", "florin")
+        [entry] = explained["locations"]
+        assert [(copy["syncTarget"], copy["name"]) for copy in entry["beingWithdrawn"]] == [("florin", "prices")]
+        text = printed_explanation(explained, "table", detailed=True)
+        assert "SYNCTARGET   BEING WITHDRAWN\nflorin       configmaps shop/prices\n" in text
+        back = await planned(one, namespace("shop", env="prod"))
+        assert "+ configmaps shop/prices (being withdrawn, and made anew when it is gone)" in shown(back)
+        assert back["summary"]["createdCopies"] == 1, "the Secret; the namespace is there still"
+        gone = await planned(one, config_map("prices", {}), delete=True)
+        assert not is_change(gone)
 
 
 async def test_what_another_workspace_brings_too_stays() -> None:

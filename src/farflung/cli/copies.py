@@ -35,7 +35,7 @@ T = TypeVar("T")
 CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
 WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 AT_ONCE: Final = 8  #: requests
-CREATED, CHANGED, DELETED = "created", "changed", "deleted"
+CREATED, CHANGED, DELETED, WITHDRAWN = "created", "changed", "deleted", "beingWithdrawn"
 DEFAULT: Final = Part(NAMESPACES, "", "default")  #: every workspace has it
 THEIRS: Final = "there is one already that no placement brought, and it is left alone"
 
@@ -45,17 +45,21 @@ class Fate:
     """What becomes of one copy."""
 
     part: Part
-    what: str = ""  #: CREATED, CHANGED, DELETED, or nothing
+    what: str = ""  #: CREATED, CHANGED, DELETED, WITHDRAWN (it is deleted already, and held by a syncer) or nothing
     differences: list[Obj] = field(default_factory=list)
     problem: str = ""  #: why it is not as it should be
     held: bool = False  #: it stays until somebody confirms that it may go
+    anew: bool = False  #: it is made again when it is gone
 
     def shown(self) -> Obj:
         kind, namespace, name = self.part
         head: Obj = {"group": kind.group, "resource": kind.resource, "namespace": namespace, "name": name}
-        if self.what == CHANGED:
-            return head | {"differences": self.differences}
-        return head | ({"held": self.held} if self.what == DELETED else {})
+        more: dict[str, Obj] = {
+            CHANGED: {"differences": self.differences},
+            DELETED: {"held": self.held},
+            WITHDRAWN: {"anew": self.anew},
+        }
+        return head | more.get(self.what, {})
 
 
 class Plan:
@@ -210,6 +214,8 @@ class Plan:
         fate = Fate(copy.part)
         if after.problem:
             fate.problem = after.problem
+        elif observed is not None and observed.ours and not observed.alive:
+            fate.what, fate.anew = WITHDRAWN, after.obj is not None
         elif after.obj is None:
             if observed is not None and self._goes(copy, observed):
                 fate.what = DELETED
@@ -238,7 +244,7 @@ class Plan:
     def _goes(self, copy: Copy, observed: Seen) -> bool:
         """Whether a copy that is not wanted by what we know would be deleted."""
         unknown = observed.placements - self.before.placements
-        if not observed.ours or not observed.alive or any(key.cluster != self.cluster for key in unknown):
+        if not observed.ours or any(key.cluster != self.cluster for key in unknown):
             return False
         if copy.part.kind != NAMESPACES:
             return True
@@ -297,5 +303,6 @@ def _is_of(one: Obj, placement: Obj) -> bool:
 
 def shown(fates: list[Fate]) -> Obj:
     """For programs."""
-    parts = {what: [fate.shown() for fate in fates if fate.what == what] for what in (CREATED, CHANGED, DELETED)}
+    kinds = (CREATED, CHANGED, DELETED, WITHDRAWN)
+    parts = {what: [fate.shown() for fate in fates if fate.what == what] for what in kinds}
     return {**parts, "problems": [f"{fate.part}: {fate.problem}" for fate in fates if fate.problem]}

@@ -9,13 +9,17 @@ import click
 
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.printing import NONE, TABLE, count, machine_readable, pairs, table
+from farflung.cli.withdrawing import being_withdrawn
 from farflung.controllers.edge_scheduler import decide, fitness, inventory
 from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import Inventory
 from farflung.controllers.edge_scheduler.slices import destinations_of
-from farflung.controllers.edge_scheduler.values import Destination, Explanation, Placement, Resolution
+from farflung.controllers.edge_scheduler.values import Destination, Explanation, Placement, Resolution, Target
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.world import PlacementKey
 from farflung.machinery.errors import Obj
 
+ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them
 BEHIND: Final = "the scheduler is behind, or does not run"
 
 
@@ -30,6 +34,8 @@ async def explain(hub: Hub, name: str, location: str = "") -> Obj:
     locations = list(seen.locations(location))
     if location and not locations and not seen.resolution.problem:
         raise click.ClickException(f"there is no Location {location}")
+    if location:
+        await _add_withdrawn(hub, seen, locations)
     return {
         "placement": {"workspace": workspace_name(hub), "name": name, "generation": seen.placement.generation},
         **({"problem": seen.resolution.problem} if seen.resolution.problem else {}),
@@ -37,6 +43,28 @@ async def explain(hub: Hub, name: str, location: str = "") -> Obj:
         "summary": seen.summary(),
         "now": seen.now(),
     }
+
+
+async def _add_withdrawn(hub: Hub, seen: Seen, locations: Iterable[Obj]) -> None:
+    """What was made for the placement and is not gone yet at the clusters of these Locations, those that a Location
+    selects first; of very many not all are asked."""
+    for one in locations:
+        selected = {target["name"] for target in one["inventory"] if target["selected"]}
+        targets = sorted(seen.targets_of(one["cluster"]), key=lambda target: target.key.name not in selected)
+        names = {f"{one['cluster']}-mb-{target.uid}": target.key.name for target in targets[:ASKED]}
+        found = await being_withdrawn(hub, names, PlacementKey(*seen.placement.key))
+        one["beingWithdrawn"] = [
+            {
+                "syncTarget": names[mailbox],
+                "group": part.kind.group,
+                "resource": part.kind.resource,
+                "namespace": part.namespace,
+                "name": part.name,
+            }
+            for mailbox in sorted(found, key=lambda name: names[name])
+            for part in found[mailbox]
+        ]
+        one["notAsked"] = len(targets[ASKED:])
 
 
 class Seen:
@@ -51,6 +79,9 @@ class Seen:
         self._engine.put_placement(placement)
         self._previous = decide.previous(placement, observed)
         self.resolution: Resolution = self._engine.resolve(placement.key, self._previous)
+
+    def targets_of(self, cluster: str) -> list[Target]:
+        return self._inventory.targets_of(cluster)
 
     def locations(self, wanted: str = "") -> Iterator[Obj]:
         cluster, _, name = wanted.rpartition(":")
@@ -84,7 +115,7 @@ class Seen:
                 "taints": list(map(str, target.taints)),
                 "selected": location.instances is not None and location.instances.matches(target.labels),
             }
-            for target in self._inventory.targets_of(one.location.cluster)
+            for target in self.targets_of(one.location.cluster)
         ]
         return {
             "labels": dict(location.labels),
@@ -173,7 +204,18 @@ def _detailed(location: Obj) -> str:
         text += f"\n\n{table([['SELECTOR', 'MATCHES', 'REASON'], *selectors])}"
     if location["inventory"]:
         text += f"\n\n{table(_target_rows(location))}"
+    if gone := location.get("beingWithdrawn"):
+        rows = [[one["syncTarget"], str(_part(one))] for one in gone]
+        text += f"\n\n{table([['SYNCTARGET', 'BEING WITHDRAWN'], *rows])}"
+    if number := location.get("notAsked"):
+        text += (
+            f"\n\n{count(number, 'SyncTarget')} more may have something that is being withdrawn, and were not asked."
+        )
     return text
+
+
+def _part(one: Obj) -> Part:
+    return Part(Kind(one["group"], one["resource"]), one["namespace"], one["name"])
 
 
 def _target_rows(location: Obj) -> Iterator[list[str]]:

@@ -274,6 +274,9 @@ def _copies(one: Obj) -> Iterator[str]:
         yield from (f"    {line(each)}" for each in copy["differences"])
     for copy in one["deleted"]:
         yield f"- {_named(copy)}{' (held until it is confirmed)' if copy['held'] else ''}"
+    for copy in one["beingWithdrawn"]:
+        anew = ", and made anew when it is gone" if copy["anew"] else ""
+        yield f"{'+' if anew else '-'} {_named(copy)} (being withdrawn{anew})"
     yield from (f"! {problem}" for problem in one["problems"])
 
 

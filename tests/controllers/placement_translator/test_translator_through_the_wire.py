@@ -38,6 +38,7 @@ from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.what import UpsyncSet
 from farflung.machinery.errors import Obj
 
+SYNCER = "edge.kcp.io/syncer"  #: the finalizer
 BOXES = ["florin", "guilder", "krone"]
 TARGETS = dict(zip(BOXES, ("prod", "dev", "prod"), strict=True))
 SPACES = ["one", "two"]
@@ -385,7 +386,17 @@ class History:
                 return f"{box}: {path} was touched"
         return ""
 
+    async def let_go(self) -> None:
+        """What is deleted, syncers take from their clusters."""
+        for cluster in self.world.boxes.values():
+            for part, obj in (await objects_of(self.world, cluster)).items():
+                held = obj["metadata"].get("finalizers") or []
+                if is_going(obj) and SYNCER in held:
+                    left = {"metadata": {"finalizers": [one for one in held if one != SYNCER]}}
+                    await self.world.patch(cluster, path_of(part), left)
+
     async def right(self) -> bool:
+        await self.let_go()
         return not await self.wrong()
 
     async def settle(self) -> None:
@@ -416,6 +427,8 @@ STEPS = st.one_of(
     st.tuples(st.just("customizer"), st.tuples(WHICH, st.sampled_from(['"x"', '"y"', "broken"]))),
     st.tuples(st.just("edit copy"), st.tuples(BOX, st.integers(0, 20))),
     st.tuples(st.just("no copy"), st.tuples(BOX, st.integers(0, 20))),
+    st.tuples(st.just("hold copy"), st.tuples(BOX, st.integers(0, 20))),
+    st.tuples(st.just("hold copy"), st.tuples(BOX, st.integers(0, 20))),
     st.tuples(st.just("theirs"), st.tuples(BOX, OBJECT, st.sampled_from([*SPACES, "theirs"]))),
     st.tuples(st.just("crash"), st.none()),
     st.tuples(st.just("cut"), WHICH),
@@ -473,7 +486,7 @@ async def perform(history: History, step: Step) -> None:
             replacements = [{"path": "$.data.extra", "value": how[1]}]
             cluster = one.workloads[how[0]]
             await one.put(cluster, f"{EDGE}/namespaces/one/customizers", {**head, "replacements": replacements})
-        case "edit copy" | "no copy":
+        case "edit copy" | "no copy" | "hold copy":
             await disturb(one, what, how[0], how[1])
         case "theirs":
             await put_theirs(history, how[0], how[1], how[2])
@@ -494,20 +507,29 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
+def path_of(part: Part) -> str:
+    return f"{inside(part.namespace, *INSIDE[part.kind]) if part.namespace else OUTSIDE[part.kind]}/{part.name}"
+
+
 async def disturb(one: World, what: str, box: str, number: int) -> None:
-    """Somebody changes or deletes a copy."""
+    """Somebody changes or deletes a copy, or a syncer holds it."""
     cluster = one.boxes[box]
     copies = [
         part
         for part, obj in (await objects_of(one, cluster)).items()
-        if PROJECTED in labels_of(obj) and part.kind not in (SPACE, DEFINITION, BINDING)
+        if PROJECTED in labels_of(obj) and (part.kind not in (SPACE, DEFINITION, BINDING) or what == "hold copy")
     ]
     if not copies:
         return
     part = sorted(copies)[number % len(copies)]
-    path = f"{inside(part.namespace, *INSIDE[part.kind]) if part.namespace else OUTSIDE[part.kind]}/{part.name}"
+    path = path_of(part)
     if what == "no copy":
         await one.delete(cluster, path)
+        return
+    if what == "hold copy":
+        found = await one.get(cluster, path)
+        before = (found or {"metadata": {}})["metadata"].get("finalizers") or []
+        await one.patch(cluster, path, {"metadata": {"finalizers": [*before, SYNCER]}})
         return
     change: Obj = {"metadata": {"labels": {"env": None, "theirs": "1"}, "annotations": {PROJECTION: None}}}
     if part.kind == MAPS:
