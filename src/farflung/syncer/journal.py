@@ -11,48 +11,35 @@ Work at the edge is done from it, so it goes on with the hub gone.  One process 
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from sys import intern
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
-from farflung.lib.files import sync_directory
+from farflung.syncer.journal_file import (
+    DamageError,
+    JournalError,
+    Lock,
+    Row,
+    connect,
+    put_aside,
+    sealed,
+    trouble_told,
+    unsealed,
+)
 from farflung.syncer.values import Part, Resource
 
-APPLICATION: Final = 0x66667379  #: how the file says that it is a journal: "ffsy"
-FORMAT: Final = 1
-MOST_ASIDE: Final = 9  #: damaged files that are kept
-COMPANIONS: Final = ("-wal", "-shm")
+__all__ = ["Entry", "Heard", "Journal", "JournalError"]
 
-SCHEMA: Final = (
-    f"pragma application_id = {APPLICATION}",
-    f"pragma user_version = {FORMAT}",
-    """create table entry (
-        "group" text not null, plural text not null, namespace text not null, name text not null,
-        version text not null, kind text not null, namespaced integer not null,
-        uid text not null, revision text not null, incarnation text not null, desired blob not null,
-        create_only integer not null, withdrawn integer not null, orphaned integer not null, guarded integer not null,
-        applied text not null, owned text not null, edge_uid text not null,
-        primary key ("group", plural, namespace, name)) strict""",
-    """create table heard (
-        "group" text not null, plural text not null, version text not null, revision text not null,
-        primary key ("group", plural)) strict, without rowid""",
-    "create table fact (name text primary key, value text not null) strict, without rowid",
-)
-PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
-HEAR: Final = "insert or replace into heard values (?, ?, ?, ?)"
-STATE: Final = "insert or replace into fact values (?, ?)"
-
-
-class JournalError(Exception):
-    """The file cannot be used.  The message says what to do."""
+HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
+STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,34 +71,30 @@ class Heard:
     revision: str = ""  #: the resourceVersion to go on from
 
 
+@dataclass(slots=True)
 class _Changes:
     """What is not in the file yet."""
 
-    __slots__ = ("entries", "facts", "heard")
-
-    def __init__(self) -> None:
-        self.entries: dict[Part, Entry | None] = {}  #: None: dropped
-        self.heard: dict[Resource, Heard] = {}
-        self.facts: dict[str, str] = {}
+    entries: dict[Part, Entry | None] = field(default_factory=dict)  #: None: dropped
+    heard: dict[Resource, Heard] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.heard or self.facts)
 
-    def put_before(self, later: _Changes) -> None:
-        """Make `later` what both say."""
-        later.entries = {**self.entries, **later.entries}
-        later.heard = {**self.heard, **later.heard}
-        later.facts = {**self.facts, **later.facts}
+    def and_then(self, later: _Changes) -> _Changes:
+        return _Changes({**self.entries, **later.entries}, {**self.heard, **later.heard}, {**self.facts, **later.facts})
 
 
 class Journal:
     """Made by `open`.  `flush` may run in another thread than the rest."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: _Lock, damage: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, lock: Lock, damage: str) -> None:
         self.damage: Final = damage  #: a sentence, if what was there before could not be read and was put aside
         self._connection = connection
         self._lock = lock
-        self._writing = threading.Lock()
+        self._writing = threading.Lock()  #: for who uses the connection
+        self._noting = threading.Lock()  #: for who uses `_changes`, never for long
         self._changes = _Changes()
         self._entries: dict[Resource, dict[Part, Entry]] = {}
         self._heard: dict[Resource, Heard] = {}
@@ -123,9 +106,9 @@ class Journal:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as undo:
-                lock = _Lock(path)
+                lock = Lock(path)
                 undo.callback(lock.release)
-                journal = cls._opened(path, lock)
+                journal = cls._whole(path, lock)
                 undo.pop_all()
         except OSError as error:
             raise JournalError(f"cannot use {path}: {error.strerror or error}") from error
@@ -136,20 +119,21 @@ class Journal:
         return journal
 
     @classmethod
-    def _opened(cls, path: Path, lock: _Lock) -> Journal:
+    def _whole(cls, path: Path, lock: Lock) -> Journal:
         try:
             return cls._loaded(path, lock, damage="")
-        except _DamageError as error:
-            aside = _put_aside(path)
+        except DamageError as error:
+            aside = put_aside(path)
             damage = f"{path} could not be read ({error}): it was put aside as {aside.name}, and a new one was begun"
         return cls._loaded(path, lock, damage=damage)
 
     @classmethod
-    def _loaded(cls, path: Path, lock: _Lock, *, damage: str) -> Journal:
+    def _loaded(cls, path: Path, lock: Lock, *, damage: str) -> Journal:
         with ExitStack() as undo:
-            connection = undo.enter_context(closing(_connect(path)))
+            connection = undo.enter_context(closing(connect(path)))
             journal = cls(connection, lock, damage)
-            journal._load()
+            with trouble_told():
+                journal._load()
             undo.pop_all()
         return journal
 
@@ -159,17 +143,17 @@ class Journal:
         return self._entries.get(part.resource, {}).get(part)
 
     def parts(self) -> Iterator[Part]:
-        """Of all entries.  Not to be changed meanwhile."""
+        """Of all entries.  Put and drop none meanwhile."""
         for some in self._entries.values():
             yield from some
 
     def entries_of(self, resource: Resource) -> Iterable[Entry]:
-        """Not to be changed meanwhile."""
+        """Put and drop none meanwhile."""
         return self._entries.get(resource, {}).values()
 
-    def resources(self) -> Iterable[Resource]:
+    def resources(self) -> tuple[Resource, ...]:
         """That there are entries of."""
-        return self._entries.keys()
+        return tuple(self._entries)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -177,20 +161,22 @@ class Journal:
     def put(self, entry: Entry) -> None:
         """It is in the file after the next `flush`."""
         self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
-        self._changes.entries[entry.part] = entry
+        with self._noting:
+            self._changes.entries[entry.part] = entry
 
     def put_now(self, entry: Entry) -> None:
-        """It is in the file when this returns, and so is everything that was put before."""
+        """It is in the file when this returns, and so is everything that was changed before."""
         self.put(entry)
         self.flush()
 
     def drop(self, part: Part) -> None:
-        some = self._entries.get(part.resource)
-        if some is None or some.pop(part, None) is None:
+        some = self._entries.get(part.resource, {})
+        if some.pop(part, None) is None:
             return
         if not some:
             del self._entries[part.resource]
-        self._changes.entries[part] = None
+        with self._noting:
+            self._changes.entries[part] = None
 
     # --- how far the mailbox was heard, and small texts -------------------------------------------
 
@@ -200,51 +186,56 @@ class Journal:
 
     def heard(self) -> Mapping[Resource, Heard]:
         """How far, for each kind."""
-        return self._heard
+        return MappingProxyType(self._heard)
 
     def set_revision(self, resource: Resource, version: str, revision: str) -> None:
         """In the file it is never ahead of the entries that were put before."""
         heard = Heard(version, revision)
-        if self._heard.get(resource) != heard:
-            self._heard[resource] = self._changes.heard[resource] = heard
+        if self._heard.get(resource) == heard:
+            return
+        self._heard[resource] = heard
+        with self._noting:
+            self._changes.heard[resource] = heard
 
     def get_fact(self, name: str) -> str:
         """Empty if nobody said."""
         return self._facts.get(name, "")
 
     def set_fact(self, name: str, value: str) -> None:
-        if self._facts.get(name) != value:
-            self._facts[name] = self._changes.facts[name] = value
+        if self._facts.get(name) == value:
+            return
+        self._facts[name] = value
+        with self._noting:
+            self._changes.facts[name] = value
 
     # --- the file ---------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Everything that changed is in the file when this returns.  Raises JournalError, and then the next one tries
-        it again."""
+        """Everything that changed before is in the file when this returns.  Raises JournalError, and then the next one
+        writes it too."""
         with self._writing:
-            changes, self._changes = self._changes, _Changes()
+            with self._noting:
+                changes, self._changes = self._changes, _Changes()
             if not changes:
                 return
             try:
                 self._write(changes)
-            except sqlite3.Error as error:
-                changes.put_before(self._changes)
+            except (sqlite3.Error, ValueError) as error:
+                with self._noting:
+                    self._changes = changes.and_then(self._changes)
                 raise JournalError(f"the journal cannot be written: {error}") from error
 
     def _write(self, changes: _Changes) -> None:
         connection = self._connection
         connection.execute("begin immediate")
         try:
-            dropped = [_key(part) for part, entry in changes.entries.items() if entry is None]
-            connection.executemany(DROP, dropped)
+            connection.executemany(DROP, [_key(part) for part, entry in changes.entries.items() if entry is None])
             connection.executemany(PUT, [_row(entry) for entry in changes.entries.values() if entry is not None])
-            connection.executemany(
-                HEAR, [(*one, heard.version, heard.revision) for one, heard in changes.heard.items()]
-            )
-            connection.executemany(STATE, changes.facts.items())
+            connection.executemany(HEAR, [sealed((*one, *_values(heard))) for one, heard in changes.heard.items()])
+            connection.executemany(STATE, [sealed(one) for one in changes.facts.items()])
             connection.execute("commit")
-        except sqlite3.Error:
-            with suppress(sqlite3.Error):
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite may have done so by itself
                 connection.execute("rollback")
             raise
 
@@ -257,27 +248,33 @@ class Journal:
             self._lock.release()
 
     def _load(self) -> None:
-        with _damage_told():
-            for row in self._connection.execute("select * from entry"):
-                entry = _entry(row)
-                self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
-            for group, plural, version, revision in self._connection.execute("select * from heard"):
-                self._heard[Resource(group, plural)] = Heard(version, revision)
-            self._facts.update(self._connection.execute("select name, value from fact"))
+        for row in self._connection.execute("select * from entry"):
+            entry = _entry(unsealed(row))
+            self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
+        for row in self._connection.execute("select * from heard"):
+            group, plural, version, revision = unsealed(row)
+            self._heard[Resource(group, plural)] = Heard(version, revision)
+        for row in self._connection.execute("select * from fact"):
+            name, value = unsealed(row)
+            self._facts[name] = value
 
 
 def _key(part: Part) -> tuple[str, str, str, str]:
-    return part.resource.group, part.resource.plural, part.namespace, part.name
+    return *part.resource, part.namespace, part.name
 
 
-def _row(entry: Entry) -> tuple[Any, ...]:
-    """A resourceVersion may be too large for an integer of SQLite."""
-    _, version, kind, namespaced, uid, revision, *others = (getattr(entry, one.name) for one in fields(entry))
-    return (*_key(entry.part), version, kind, namespaced, uid, str(revision), *others)
+def _values(record: Entry | Heard) -> Row:
+    return tuple(getattr(record, one.name) for one in fields(record))
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    """Raises ValueError."""
+def _row(entry: Entry) -> Row:
+    """A resourceVersion may be too large for an integer of SQLite, which also has no booleans."""
+    values = [int(value) if type(value) is bool else value for value in _values(entry)[1:]]
+    values[4] = str(entry.revision)
+    return sealed((*_key(entry.part), *values))
+
+
+def _entry(row: Row) -> Entry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
     create_only, withdrawn, orphaned, guarded, applied, owned, edge_uid = others
     return Entry(
@@ -297,120 +294,3 @@ def _entry(row: tuple[Any, ...]) -> Entry:
         owned=owned,
         edge_uid=edge_uid,
     )
-
-
-# --- the file on the disk -------------------------------------------------------------------------
-
-
-class _DamageError(Exception):
-    """What is in the file makes no sense."""
-
-
-#: what SQLite says if the trouble is not in the file
-_AROUND: Final = frozenset(
-    {
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_AUTH,
-    }
-)
-
-
-@contextmanager
-def _damage_told() -> Iterator[None]:
-    """Tell trouble in the file from trouble around it."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _AROUND:
-            raise
-        raise _DamageError(str(error)) from error
-    except ValueError as error:
-        raise _DamageError("a row of it makes no sense") from error
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """To a file that is there, is a journal and is whole: made if there is none.  A commit returns when it is on the
-    disk."""
-    if not path.exists():
-        for ending in COMPANIONS:
-            _beside(path, ending).unlink(missing_ok=True)
-        _create(path)
-    location = f"{path.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
-    try:
-        with _damage_told():
-            _check(connection)
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _create(path: Path) -> None:
-    """Under another name first: the file is either not there or complete."""
-    unfinished = _beside(path, ".new")
-    for leftover in (unfinished, _beside(unfinished, "-journal")):
-        leftover.unlink(missing_ok=True)
-    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-        for statement in SCHEMA:
-            connection.execute(statement)
-    unfinished.replace(path)
-    sync_directory(path.parent)
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    [(application,)] = connection.execute("pragma application_id")
-    [(version,)] = connection.execute("pragma user_version")
-    if application != APPLICATION:
-        raise _DamageError("it is no journal of a syncer")
-    if version != FORMAT:
-        raise _DamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
-    [(finding,), *_] = connection.execute("pragma quick_check(1)")
-    if finding != "ok":
-        raise _DamageError(str(finding))
-
-
-def _put_aside(path: Path) -> Path:
-    """Under the first free name, or the last there is; the log first, because a new file must not find it."""
-    names = [_beside(path, f".damaged-{number}") for number in range(1, MOST_ASIDE + 1)]
-    aside = next((one for one in names if not one.exists()), names[-1])
-    for ending in (*COMPANIONS, ""):
-        _beside(aside, ending).unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            _beside(path, ending).rename(_beside(aside, ending))
-    sync_directory(path.parent)
-    return aside
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
-
-
-class _Lock:
-    """Keeps other processes off the file; the system releases it when this one ends, however it ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(_beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise JournalError(
-                f"{path} is in use by another syncer: stop that one, or give this one a directory of its own"
-            ) from error
-        except OSError:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        os.close(self._descriptor)
