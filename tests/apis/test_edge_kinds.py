@@ -157,6 +157,58 @@ async def test_a_syncer_config_has_a_status_before_anybody_reports(hub: LocalHub
     assert (made["spec"], made["status"], made["metadata"]["generation"]) == (spec, {}, 1)
 
 
+async def test_a_syncer_config_shows_the_report_of_its_syncer_at_a_glance(hub: LocalHub) -> None:
+    made = await created(hub, body("SyncerConfig", "the-one", spec={}))
+    now = "2024-05-01T12:00:00Z"
+    report = {
+        "lastSyncerHeartbeatTime": now,
+        "syncedThrough": "12",
+        "syncer": {"version": "0.1.0", "started": now},
+        "edge": {"uid": "u", "version": "v1.34.0"},
+        "objects": {"synced": 7, "pending": 0, "failing": 1, "orphaned": 2, "upsynced": 3},
+        "driftCorrected": 1 << 40,
+        "problems": [
+            {
+                "group": "apps",
+                "resource": "deployments",
+                "namespace": "n",
+                "name": "x",
+                "direction": "down",
+                "reason": "Invalid",
+                "message": "no",
+                "lastTry": now,
+                "tries": 3,
+            }
+        ],
+        "problemsOmitted": 0,
+        "conditions": [{"type": "EdgeReachable", "status": "True", "lastTransitionTime": now}],
+    }
+    path = f"{collection('SyncerConfig')}/the-one/status"
+    answer = await hub.request("PUT", path, {**made, "status": report}, query=STRICT)
+    assert (answer.status, answer.json["status"]) == (200, report)
+    table = (await hub.request("GET", collection("SyncerConfig"), accept=TABLE)).json
+    headings = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+    assert headings == ["Name", "Synced", "Pending", "Failing", "Heartbeat", "Age"]
+    shown = dict(zip((one["name"] for one in table["columnDefinitions"]), table["rows"][0]["cells"], strict=True))
+    assert (shown["Synced"], shown["Pending"], shown["Failing"]) == (7, 0, 1)
+    assert (shown["Orphaned"], shown["Upsynced"], shown["Reachable"]) == (2, 3, "True")
+
+
+async def test_the_old_way_to_tell_a_syncer_is_accepted(hub: LocalHub) -> None:
+    samples = {"group": "my.domain", "version": "v1alpha1", "kind": "Sample", "namespace": "test", "name": "*"}
+    spec = {
+        "downSyncedResources": [{"version": "v1", "kind": "Namespace", "name": "test"}, samples],
+        "upSyncedResources": [{**samples, "namespace": "*"}],
+        "conversions": [{"upstream": samples, "downstream": {**samples, "version": "v1"}}],
+    }
+    made = await created(hub, body("EdgeSyncConfig", "florin", spec=spec))
+    assert made["spec"] == spec
+    beat = {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}
+    path = f"{collection('EdgeSyncConfig')}/florin/status"
+    answer = await hub.request("PUT", path, {**made, "status": beat}, query=STRICT)
+    assert answer.json["status"] == beat
+
+
 async def test_a_collector_selects_or_combines(hub: LocalHub) -> None:
     column = {"name": "ready", "def": "returned.status.readyReplicas"}
     combined = {"name": "sum", "type": "SUM", "subject": "returned.status.readyReplicas"}

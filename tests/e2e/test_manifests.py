@@ -10,6 +10,7 @@ CONFIG = Path(__file__).resolve().parents[2] / "config"
 NAMES = (
     "customizers",
     "edgeplacements",
+    "edgesyncconfigs",
     "singleplacementslices",
     "statuscollectors",
     "statussummaries",

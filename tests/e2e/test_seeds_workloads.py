@@ -139,8 +139,8 @@ $ kubectl get clusterroles,clusterrolebindings
 NAME                                                           ROLE                        AGE
 clusterrolebinding.rbac.authorization.k8s.io/workspace-admin   ClusterRole/cluster-admin   63s
 $ kubectl get syncerconfigs,edgeplacements,sps
-NAME                               AGE
-syncerconfig.edge.kcp.io/the-one   31s
+NAME                               SYNCED   PENDING   FAILING   HEARTBEAT   AGE
+syncerconfig.edge.kcp.io/the-one                                            31s
 """  # noqa: E501
 GUILDER = f"""\
 $ kubectl ws root:espw

@@ -92,6 +92,7 @@ Current workspace is "root:espw" (type root:organization).
 $ kubectl create -f config/crds
 customresourcedefinition.apiextensions.k8s.io/customizers.edge.kcp.io created
 customresourcedefinition.apiextensions.k8s.io/edgeplacements.edge.kcp.io created
+customresourcedefinition.apiextensions.k8s.io/edgesyncconfigs.edge.kcp.io created
 customresourcedefinition.apiextensions.k8s.io/singleplacementslices.edge.kcp.io created
 customresourcedefinition.apiextensions.k8s.io/statuscollectors.edge.kcp.io created
 customresourcedefinition.apiextensions.k8s.io/statussummaries.edge.kcp.io created
@@ -100,6 +101,7 @@ $ kubectl create -f config/exports
 apiexport.apis.kcp.io/edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-b43b2f81.customizers.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-ff40c2e2.edgeplacements.edge.kcp.io created
+apiresourceschema.apis.kcp.io/v1alpha1-e7e5e8ef.edgesyncconfigs.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-c501875a.singleplacementslices.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-34da9fe5.statuscollectors.edge.kcp.io created
 apiresourceschema.apis.kcp.io/v1alpha1-f777235c.statussummaries.edge.kcp.io created

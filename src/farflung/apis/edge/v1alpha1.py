@@ -7,6 +7,7 @@ from typing import Final
 from farflung.apis.described import Described
 from farflung.apis.edge.selection import DOWNSYNC, NON_NAMESPACED, UPSYNC
 from farflung.apis.edge.summaries import STATUS_COLLECTOR, STATUS_SUMMARY
+from farflung.apis.edge.syncing import EDGE_SYNC_CONFIG, SYNCER_CONFIG
 from farflung.apis.fragments import (
     AGE,
     column,
@@ -16,10 +17,8 @@ from farflung.apis.fragments import (
     keyed,
     label_selector,
     listing,
-    moment,
     record,
     text,
-    texts,
     tolerations,
     whole,
 )
@@ -121,69 +120,6 @@ SINGLE_PLACEMENT_SLICE: Final = Described(
     categories=(),
 )
 
-# --- what a syncer does ---------------------------------------------------------------------------
-
-
-def _resource(description: str, **further: Obj) -> Obj:
-    fields = {
-        "group": text("The API group; empty for the core group."),
-        "resource": text("The resource, as a lower-case plural."),
-        "apiVersion": text("The version in which objects are read and written, without the group."),
-        **further,
-    }
-    return record(description, fields, required=("resource", "apiVersion"))
-
-
-_IN_ONE_NAMESPACE = record(
-    "Objects in one namespace.",
-    {"namespace": text("The namespace."), "names": texts('Their names; `["*"]` for all.', "A name.")},
-    required=("namespace",),
-)
-
-SYNCER_CONFIG: Final = Described(
-    GROUP,
-    "syncerconfigs",
-    "SyncerConfig",
-    "What the syncer of one cluster brings there and back. The one called `the-one` is kept by the system.",
-    {
-        "spec": record(
-            "What is brought there and back.",
-            {
-                "namespaceScope": record(
-                    "All objects of these resources in these namespaces.",
-                    {
-                        "namespaces": texts("The namespaces.", "A namespace."),
-                        "resources": listing("The resources.", _resource("One resource.")),
-                    },
-                ),
-                "namespacedObjects": listing(
-                    "Further objects in namespaces.",
-                    _resource(
-                        "Objects of one resource.",
-                        objectsByNamespace=keyed("Which objects.", _IN_ONE_NAMESPACE, ["namespace"]),
-                    ),
-                ),
-                "clusterScope": listing(
-                    "Objects that are in no namespace.",
-                    _resource("Objects of one resource.", objects=texts('Their names; `["*"]` for all.', "A name.")),
-                ),
-                "upsync": listing("The objects that come back.", UPSYNC),
-            },
-        ),
-        "status": record(
-            "What is known of the syncer.",
-            {"lastSyncerHeartbeatTime": moment("When the syncer was last heard of.")},
-            default={},
-        ),
-    },
-    short_names=("escfg",),
-    columns=(
-        column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer was last heard of", "date", 1),
-        AGE,
-    ),
-    categories=(),
-)
-
 # --- what is different in each place --------------------------------------------------------------
 
 CUSTOMIZER: Final = Described(
@@ -218,6 +154,7 @@ KINDS: Final = {
         EDGE_PLACEMENT,
         SINGLE_PLACEMENT_SLICE,
         SYNCER_CONFIG,
+        EDGE_SYNC_CONFIG,
         CUSTOMIZER,
         STATUS_SUMMARY,
         STATUS_COLLECTOR,

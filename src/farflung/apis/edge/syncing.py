@@ -1,0 +1,194 @@
+"""What the syncer of a cluster is told, and what it reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.described import Described
+from farflung.apis.edge.selection import UPSYNC
+from farflung.apis.fragments import AGE, column, conditions, keyed, listing, moment, record, text, texts, whole
+from farflung.machinery.errors import Obj
+
+GROUP: Final = "edge.kcp.io"
+
+# --- what it is told ------------------------------------------------------------------------------
+
+
+def _resource(description: str, **further: Obj) -> Obj:
+    fields = {
+        "group": text("The API group; empty for the core group."),
+        "resource": text("The resource, as a lower-case plural."),
+        "apiVersion": text("The version in which objects are read and written, without the group."),
+        **further,
+    }
+    return record(description, fields, required=("resource", "apiVersion"))
+
+
+_IN_ONE_NAMESPACE = record(
+    "Objects in one namespace.",
+    {"namespace": text("The namespace."), "names": texts('Their names; `["*"]` for all.', "A name.")},
+    required=("namespace",),
+)
+
+_TOLD = record(
+    "What is brought there and back.",
+    {
+        "namespaceScope": record(
+            "All objects of these resources in these namespaces.",
+            {
+                "namespaces": texts("The namespaces.", "A namespace."),
+                "resources": listing("The resources.", _resource("One resource.")),
+            },
+        ),
+        "namespacedObjects": listing(
+            "Further objects in namespaces.",
+            _resource(
+                "Objects of one resource.",
+                objectsByNamespace=keyed("Which objects.", _IN_ONE_NAMESPACE, ["namespace"]),
+            ),
+        ),
+        "clusterScope": listing(
+            "Objects that are in no namespace.",
+            _resource("Objects of one resource.", objects=texts('Their names; `["*"]` for all.', "A name.")),
+        ),
+        "upsync": listing("The objects that come back.", UPSYNC),
+    },
+)
+
+# --- what it reports ------------------------------------------------------------------------------
+
+_HEARTBEAT = moment("When the syncer last reported, by its own clock.")
+
+_OBJECTS = record(
+    "How many objects there are.",
+    {
+        "synced": whole("Objects that are at the cluster as they are in the mailbox."),
+        "pending": whole("Objects that are on their way."),
+        "failing": whole("Objects for which something went wrong and is tried again."),
+        "orphaned": whole(
+            "Objects at the cluster whose copies in the mailbox are missing without having been deleted. They stay."
+        ),
+        "upsynced": whole("Objects of the cluster that are in the mailbox."),
+    },
+)
+
+_PROBLEM = record(
+    "What went wrong with one object.",
+    {
+        "group": text("The API group; empty for the core group."),
+        "resource": text("The resource, as a lower-case plural."),
+        "namespace": text("The namespace, if the object is in one."),
+        "name": text("The name."),
+        "direction": text(
+            "Where it was going: down to the cluster, up from it, or its status up from it.",
+            enum=["down", "up", "status"],
+        ),
+        "reason": text("What is wrong, as one CamelCase word for programs."),
+        "message": text("What is wrong, for people."),
+        "lastTry": moment("When it was last tried."),
+        "tries": whole("How often it was tried."),
+    },
+)
+
+_REPORT = record(
+    "What the syncer reports. Empty if none was ever here.",
+    {
+        "lastSyncerHeartbeatTime": _HEARTBEAT,
+        "syncedThrough": text(
+            "The resourceVersion up to which every change in the mailbox is at the cluster, problems aside."
+        ),
+        "syncer": record(
+            "Who reports.",
+            {"version": text("Its version."), "started": moment("When it was started, by its own clock.")},
+        ),
+        "edge": record(
+            "The cluster that it serves.",
+            {
+                "uid": text("What tells it from every other: the uid of its namespace kube-system."),
+                "version": text("The version of its Kubernetes API."),
+            },
+        ),
+        "objects": _OBJECTS,
+        "driftCorrected": whole(
+            "How often an object was put right that somebody had changed at the cluster.", format="int64"
+        ),
+        "problems": listing("What went wrong, by object, some of it if there is much.", _PROBLEM),
+        "problemsOmitted": whole("How many more problems there are."),
+        "conditions": conditions(
+            "Whether the cluster can be reached (EdgeReachable), has everything (Synced), and whether the mailbox "
+            "is the one that was there before (HubUnchanged)."
+        ),
+    },
+    default={},
+)
+
+
+def _condition(type: str) -> str:
+    return f'.status.conditions[?(@.type=="{type}")].status'
+
+
+SYNCER_CONFIG: Final = Described(
+    GROUP,
+    "syncerconfigs",
+    "SyncerConfig",
+    "What the syncer of one cluster brings there and back. The one called `the-one` is kept by the system.",
+    {"spec": _TOLD, "status": _REPORT},
+    short_names=("escfg",),
+    columns=(
+        column("Synced", ".status.objects.synced", "Objects that are at the cluster", "integer"),
+        column("Pending", ".status.objects.pending", "Objects that are on their way", "integer"),
+        column("Failing", ".status.objects.failing", "Objects for which something went wrong", "integer"),
+        column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer last reported", "date"),
+        column("Orphaned", ".status.objects.orphaned", "Objects whose copies are missing", "integer", 1),
+        column("Upsynced", ".status.objects.upsynced", "Objects of the cluster that are here", "integer", 1),
+        column("Drift", ".status.driftCorrected", "Changes at the cluster that were put right", "integer", 1),
+        column("Reachable", _condition("EdgeReachable"), "Whether the syncer reaches the cluster", "string", 1),
+        column("Version", ".status.edge.version", "The version of the cluster's API", "string", 1),
+        AGE,
+    ),
+    categories=(),
+)
+
+# --- as it was told before ------------------------------------------------------------------------
+
+_SELECTED = record(
+    "Objects of one kind.",
+    {
+        "group": text("The API group; empty for the core group."),
+        "version": text("The version, without the group."),
+        "kind": text("The kind, in CamelCase."),
+        "namespace": text("The namespace, `*` for every one; empty if the kind has none."),
+        "name": text("The name, `*` for every one."),
+    },
+)
+
+EDGE_SYNC_CONFIG: Final = Described(
+    GROUP,
+    "edgesyncconfigs",
+    "EdgeSyncConfig",
+    "What a syncer brings to its cluster and back, object by object. SyncerConfigs have taken its place; a syncer does "
+    "what either says.",
+    {
+        "spec": record(
+            "What is brought there and back.",
+            {
+                "downSyncedResources": listing("The objects that go there.", _SELECTED),
+                "upSyncedResources": listing("The objects that come back.", _SELECTED),
+                "conversions": listing(
+                    "Objects that are called something else at the cluster.",
+                    record(
+                        "Both names of one object.",
+                        {
+                            "upstream": {**_SELECTED, "description": "As it is here."},
+                            "downstream": {**_SELECTED, "description": "As it is at the cluster."},
+                        },
+                    ),
+                ),
+            },
+        ),
+        "status": record("What is known of the syncer.", {"lastSyncerHeartbeatTime": _HEARTBEAT}),
+    },
+    short_names=("esc",),
+    columns=(column("Heartbeat", ".status.lastSyncerHeartbeatTime", "When the syncer last reported", "date", 1), AGE),
+    categories=(),
+)
