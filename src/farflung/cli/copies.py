@@ -228,8 +228,8 @@ class Plan:
         else:
             fate.differences = _changes(orjson.loads(observed.document), before.obj, after.obj)
             fate.what = CHANGED if fate.differences else ""
-        if not fate.problem and after.conflicts:
-            fate.problem = "; ".join(map(str, after.conflicts))
+        if not fate.problem:
+            fate.problem = "; ".join([*map(str, after.conflicts), *filter(None, [after.ambiguity])])
         return fate
 
     def _is_needed(self, copy: Copy) -> bool:

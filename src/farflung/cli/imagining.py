@@ -14,7 +14,7 @@ from farflung.controllers.edge_scheduler.values import Destination, Location
 from farflung.controllers.placement_translator import projecting
 from farflung.controllers.placement_translator.customizing import Customizer, parse_customizer
 from farflung.controllers.placement_translator.desired import Desired, desired
-from farflung.controllers.placement_translator.engine import Copy, Engine, Output, Place
+from farflung.controllers.placement_translator.engine import Copy, Engine, Output, Place, by_mailbox
 from farflung.controllers.placement_translator.merging import Source
 from farflung.controllers.placement_translator.reading import SeenLocation, seen_object
 from farflung.controllers.placement_translator.values import Kind, Part
@@ -31,11 +31,7 @@ def mailbox_of(destination: Destination) -> str:
 
 
 def places_of(destinations: Iterable[Destination]) -> dict[str, Place]:
-    """By mailbox; of several ways to the same the first counts."""
-    places: dict[str, Place] = {}
-    for one in sorted(destinations):
-        places.setdefault(mailbox_of(one), Place(one.cluster, one.location, one.target))
-    return places
+    return by_mailbox((mailbox_of(one), Place(one.cluster, one.location, one.target)) for one in destinations)
 
 
 def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], SeenLocation]:

@@ -329,6 +329,28 @@ async def test_copies_are_different_in_each_place_and_follow_locations_and_custo
         await one.fleet.eventually(lambda: one.says("Projected"))
 
 
+async def test_of_two_locations_of_a_mailbox_the_smallest_name_counts_and_it_is_said_where_that_matters() -> None:
+    async with shop("florin") as one:
+        await one.location("florin", tone="red")
+        await one.fleet.location(one.inventory, "antilles", {"tone": "blue"}, {"matchLabels": {"id": "florin"}})
+        await one.at_rest()
+        assert await one.says("Projected"), "nothing is customized"
+        greeting = {"greeting": "a %(tone) thing"}
+        await one.must_put(one.workloads[0], MAPS, config_map("prices", greeting, annotations=EXPANDED))
+        await one.fleet.eventually(lambda: has_data(one, {"greeting": "a blue thing"}))
+        said = "configmaps shop/prices", "the Locations antilles and florin both lead there", "antilles counts"
+        await one.fleet.eventually(lambda: one.says("AmbiguousLocation", *said))
+        await one.fleet.eventually(lambda: told(one, 0, "AmbiguousLocation", said[1]))
+        assert (await one.condition())["severity"] == "Warning"
+        await one.location("florin", tone="blue")
+        await one.fleet.eventually(lambda: one.says("Projected"), "both say the same now")
+        await one.location("florin", tone="red")
+        await one.fleet.eventually(lambda: one.says("AmbiguousLocation", *said))
+        await one.delete(one.inventory, "/apis/scheduling.kcp.io/v1alpha1/locations/antilles")
+        await one.fleet.eventually(lambda: has_data(one, {"greeting": "a red thing"}))
+        await one.fleet.eventually(lambda: one.says("Projected"))
+
+
 async def test_a_broken_customization_holds_back_and_says_so() -> None:
     async with shop("florin") as one:
         annotations = {"edge.kcp.io/customizer": "cz"}

@@ -75,7 +75,8 @@ class Copier:
         read = await self._read(copy, self._alive(copy.part, taking_part(copy.part, wanted, kept)))
         want = self._desired(copy.part, wanted, read, kept)
         if want.problem:
-            self._report(copy, wanted, [Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")])
+            failed = Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
+            self._report(copy, wanted, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
             self._report(copy, wanted, [])
             await self._withdraw(copy, cluster, observed)
@@ -331,4 +332,9 @@ def _remarks(copy: Copy, want: Desired, conflict: str) -> list[Problem]:
     found = [Problem(problems.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
     if conflict:
         found.append(Problem(problems.CONFLICT, f"{_at(copy)}: {conflict}"))
+    found += _ambiguities(copy, want)
     return found + [Problem(problems.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
+
+
+def _ambiguities(copy: Copy, want: Desired) -> list[Problem]:
+    return [Problem(problems.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []

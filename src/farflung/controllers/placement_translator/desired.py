@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.controllers.placement_translator.customizing import Customizer, customized, parameters_of, reference_of
+from farflung.controllers.placement_translator.customizing import (
+    Customized,
+    Customizer,
+    customized,
+    expands,
+    parameters_of,
+    reference_of,
+)
 from farflung.controllers.placement_translator.engine import Place, Wanted
 from farflung.controllers.placement_translator.merging import Conflict, Source, merged
 from farflung.controllers.placement_translator.projecting import projected
@@ -22,6 +29,7 @@ class Desired(NamedTuple):
     problem: str = ""  #: why nobody knows
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[str, ...] = ()  #: what people should know, though it holds nothing back
+    ambiguity: str = ""  #: why it could as well be something else
 
 
 NOTHING: Final = Desired(None)
@@ -54,16 +62,35 @@ def desired(
     if result.obj is None:
         return NOTHING
     create_only = any(one.selected is not None and one.selected.create_only for one in wanted)
-    place = min((one.place for one in chosen or wanted), key=lambda one: (one.location, one.cluster))
     latest = max(sources, key=lambda one: (one.version, one.cluster))
-    after = customized(
-        result.obj, _customizer(result.obj, customizer_of(latest.cluster)), _parameters(place, locations)
-    )
+    obj, customizer = result.obj, _customizer(result.obj, customizer_of(latest.cluster))
+    place, *others = _places(chosen or wanted)
+    after = customized(obj, customizer, _parameters(place, locations))
+    ambiguity = ""
+    if others and (reference_of(obj) is not None or expands(obj)):
+        there = ((one.location, customized(obj, customizer, _parameters(one, locations))) for one in others)
+        ambiguity = _ambiguity(place.location, after, there)
     if after.problem:
-        return Desired(None, after.problem, result.conflicts)
+        return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
     remarks = tuple(f"nothing is known under %({name})" for name in after.unknown)
     remarks += tuple(f"{path} leads nowhere" for path in after.unused)
-    return Desired(projected(after.obj, create_only=create_only, sources=marks), "", result.conflicts, remarks)
+    marked = projected(after.obj, create_only=create_only, sources=marks)
+    return Desired(marked, "", result.conflicts, remarks, ambiguity)
+
+
+def _places(wanted: Sequence[Wanted]) -> list[Place]:
+    """One for each Location that leads to the mailbox, which has one SyncTarget; the first counts."""
+    names = {name for one in wanted for name in one.place.locations}
+    return [wanted[0].place._replace(location=name, others=()) for name in sorted(names)]
+
+
+def _ambiguity(location: str, made: Customized, others: Iterable[tuple[str, Customized]]) -> str:
+    """Why something else could go there; empty if all Locations make the same of it."""
+    for other, found in others:
+        if (made.obj, bool(made.problem)) != (found.obj, bool(found.problem)):
+            different = "make different objects of it"
+            return f"the Locations {location} and {other} both lead there and {different}; {location} counts"
+    return ""
 
 
 def bare_namespace(name: str) -> Obj:

@@ -39,6 +39,21 @@ class Place(NamedTuple):
     cluster: str
     location: str
     target: str
+    others: tuple[str, ...] = ()  #: further Locations that lead to the mailbox, sorted
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (self.location, *self.others)
+
+
+def by_mailbox(pairs: Iterable[tuple[str, Place]]) -> dict[str, Place]:
+    """Of several Locations that lead to a mailbox the one with the smallest name counts."""
+    places: dict[str, Place] = {}
+    for mailbox, place in sorted(set(pairs)):
+        first = places.setdefault(mailbox, place)
+        if first is not place:
+            places[mailbox] = first._replace(others=(*first.others, place.location))
+    return places
 
 
 class Wanted(NamedTuple):

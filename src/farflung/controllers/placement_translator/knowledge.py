@@ -10,7 +10,7 @@ from farflung.controllers.mailbox.decide import Workspace, is_mailbox_name
 from farflung.controllers.placement_translator import guard
 from farflung.controllers.placement_translator.copies import Copies
 from farflung.controllers.placement_translator.customizing import Customizer
-from farflung.controllers.placement_translator.engine import Config, Copy, Engine, Output, Place
+from farflung.controllers.placement_translator.engine import Config, Copy, Engine, Output, Place, by_mailbox
 from farflung.controllers.placement_translator.offers import BINDINGS, Offers
 from farflung.controllers.placement_translator.reading import SeenLocation, SeenPlacement, SeenSlice
 from farflung.controllers.placement_translator.values import Kind, Part, Source
@@ -165,15 +165,13 @@ class Knowledge:
         own = self._own_slices(key)
         if key in self.placements and not own:
             return set()
-        places: dict[str, Place] = {}
-        for mailbox, place in sorted(pair for one in own for pair in one.places):
-            places.setdefault(mailbox, place)
-        for mailbox, place in self.engine.places(key).items():
-            self._led[place.cluster, place.location].discard((key, mailbox))
-            if not self._led[place.cluster, place.location]:
-                del self._led[place.cluster, place.location]
-        for mailbox, place in places.items():
-            self._led.setdefault((place.cluster, place.location), set()).add((key, mailbox))
+        places = by_mailbox(pair for one in own for pair in one.places)
+        for at, led in _ways(key, self.engine.places(key)):
+            self._led[at].discard(led)
+            if not self._led[at]:
+                del self._led[at]
+        for at, led in _ways(key, places):
+            self._led.setdefault(at, set()).add(led)
         return self._noticed(self.engine.put_places(key, places))
 
     def is_undecided(self, key: PlacementKey) -> bool:
@@ -334,6 +332,13 @@ class Knowledge:
             works |= {Copy(name, part) for part in ours if not self.engine.is_wanted(name, part)}
             works |= {Copy(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
         return works
+
+
+def _ways(key: PlacementKey, places: Mapping[str, Place]) -> Iterator[tuple[tuple[str, str], Led]]:
+    """Each Location that leads somewhere, and where."""
+    for mailbox, place in places.items():
+        for location in place.locations:
+            yield (place.cluster, location), (key, mailbox)
 
 
 def _is_there(seen: Seen | None) -> bool:

@@ -18,6 +18,7 @@ REFUSED: Final = "Refused"
 CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
 CONFLICT: Final = "Conflict"
 NOT_SERVED: Final = "NotServed"
+AMBIGUOUS: Final = "AmbiguousLocation"  #: nothing is held back
 CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: nothing is held back
 REASONS: Final = (
     INVALID_SPEC,
@@ -26,8 +27,10 @@ REASONS: Final = (
     CUSTOMIZATION_FAILED,
     CONFLICT,
     NOT_SERVED,
+    AMBIGUOUS,
     CUSTOMIZATION_INCOMPLETE,
 )
+HARMLESS: Final = (AMBIGUOUS, CUSTOMIZATION_INCOMPLETE)
 _RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
 
 
@@ -90,7 +93,7 @@ def condition(problems: list[Problem]) -> Obj:
     return {
         "type": CONDITION,
         "status": "False",
-        "severity": "Warning" if problems[0].reason == CUSTOMIZATION_INCOMPLETE else "Error",
+        "severity": "Warning" if problems[0].reason in HARMLESS else "Error",
         "reason": problems[0].reason,
         "message": f"{shown}{more}",
     }
