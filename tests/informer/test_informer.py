@@ -128,3 +128,35 @@ def test_what_we_deleted_is_forgotten_unless_something_was_heard_of_it_since() -
     made.forget(key)
     assert key not in made.cache
     made.forget(key, 9)
+
+
+async def test_who_goes_on_from_what_it_knew_hears_only_of_what_changed_since() -> None:
+    hub = await LocalHub.in_memory().furnish()
+    await hub.config_map("kept")
+    await hub.config_map("deleted")
+    transport = LocalTransport(hub.function, ADMIN_TOKEN)
+    before = informer(Client(transport))
+    running = asyncio.create_task(before.run())
+    await asyncio.wait_for(before.synced.wait(), PATIENCE)
+    running.cancel()
+    remembered = [Known(key, before.cache.version(key), value) for key, value in before.cache.items()]
+    await hub.config_map("new")
+    await hub.delete(f"{CONFIG_MAPS}/deleted")
+
+    after = informer(Client(transport))
+    heard: dict[str, bool] = {}
+    news = asyncio.Event()
+
+    def listener(change: Change[Any]) -> None:
+        heard[change.key.name] = change.new is not None
+        if len(heard) == 2:
+            news.set()
+
+    after.subscribe(listener)
+    after.resume(remembered, before.cache.heard)
+    assert after.synced.is_set()
+    assert {key.name for key in after.cache} == {key.name for key in before.cache}
+    running = asyncio.create_task(after.run())
+    await asyncio.wait_for(news.wait(), PATIENCE)
+    running.cancel()
+    assert heard == {"new": True, "deleted": False}

@@ -58,6 +58,11 @@ class Cache(Mapping[Key, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def heard(self) -> int:
+        """The version up to which every change was heard of."""
+        return self._heard
+
     def version(self, key: Key) -> int:
         """0 if it is not there."""
         known = self._known.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 import orjson
@@ -43,6 +43,13 @@ class Informer(Generic[T]):
 
     def subscribe(self, listener: Listener[T]) -> None:
         self._listeners.append(listener)
+
+    def resume(self, remembered: Iterable[Known[T]], version: int) -> None:
+        """Go on from what was known before, at that version, as if it had been heard just now; nobody is told of it.
+        What changed since then is heard by watching, or by a list if the server does not remember that long."""
+        self.cache.replace(remembered, version)
+        self.synced.set()
+        self._reflector.resume(str(version))
 
     async def run(self) -> None:
         """Until cancelled."""

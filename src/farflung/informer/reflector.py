@@ -102,6 +102,10 @@ class Reflector(Generic[T]):
         self._failures = 0  #: in a row
         self._lists = 0  #: that led to nothing that could be watched
 
+    def resume(self, since: str) -> None:
+        """Watch from there instead of listing first: the sink knows all that was there then."""
+        self._since = since
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:

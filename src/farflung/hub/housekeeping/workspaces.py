@@ -217,6 +217,12 @@ class Workspaces:
 
     async def _clear(self, cluster: str, entry: Entry, logical_cluster: Obj) -> None:
         plan = clearance(self._store, cluster)
+        if plan.held and not is_terminating(entry):
+            # whoever holds something in it must be able to tell the end of the object from the end of everything
+            states.mark_deleted(logical_cluster, self._tenancy.now())
+            await self._write(entry, logical_cluster)
+            self.work.add(cluster)
+            return
         await self._mark(plan)
         if plan.is_clear:
             await self._delete(plan.free)
