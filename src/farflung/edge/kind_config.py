@@ -1,0 +1,153 @@
+"""Configuration files of kind (`kind: Cluster`, `kind.x-k8s.io/v1alpha4`), as far as they mean something here.
+
+What is not supported is refused and not ignored: a cluster that lacks something should not look as if it had it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Final
+
+from farflung.edge.ports import Mapping
+from farflung.machinery.codec import yaml
+from farflung.machinery.codec.malformed import Malformed
+
+API_VERSION: Final = "kind.x-k8s.io/v1alpha4"
+LARGEST: Final = 1 << 20  #: bytes
+MOST_MAPPINGS: Final = 256
+LOCAL: Final = "127.0.0.1"
+ANY_PORT: Final = (0, -1)
+CLUSTER_FIELDS: Final = ("kind", "apiVersion", "name", "nodes", "networking")
+NODE_FIELDS: Final = ("role", "extraPortMappings")
+MAPPING_FIELDS: Final = ("containerPort", "hostPort", "listenAddress", "protocol")
+NETWORKING_FIELDS: Final = ("apiServerAddress", "apiServerPort")
+
+
+class ConfigError(Exception):
+    """A sentence about what is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    name: str = ""
+    api_address: str = LOCAL
+    api_port: int = 0  #: 0: any
+    mappings: tuple[Mapping, ...] = ()  #: with port 0 for any
+
+
+def read(text: bytes) -> Cluster:
+    """Raises ConfigError."""
+    if len(text) > LARGEST:
+        raise ConfigError(f"it is larger than {LARGEST >> 20} MiB")
+    try:
+        parsed = yaml.parse(text)
+    except Malformed as error:
+        raise ConfigError(error.why) from None
+    if parsed.problems:
+        raise ConfigError(parsed.problems[0])
+    return _cluster(parsed.value)
+
+
+def _cluster(value: Any) -> Cluster:
+    config = _object(value, "it")
+    if config.get("kind") != "Cluster" or config.get("apiVersion") != API_VERSION:
+        raise ConfigError(f"it is not a Cluster of {API_VERSION}")
+    _check_fields(config, CLUSTER_FIELDS, "")
+    networking = _object(config.get("networking") or {}, "networking")
+    _check_fields(networking, NETWORKING_FIELDS, "networking.")
+    nodes = _list(config.get("nodes") or [{}], "nodes")
+    if len(nodes) != 1:
+        raise ConfigError(f"it has {len(nodes)} nodes, and an embedded edge has one")
+    return Cluster(
+        _text(config, "name", ""),
+        _address(networking, "apiServerAddress", "networking."),
+        _port(networking, "apiServerPort", "networking."),
+        _mappings(nodes[0]),
+    )
+
+
+def _mappings(value: Any) -> tuple[Mapping, ...]:
+    node = _object(value, "nodes[0]")
+    _check_fields(node, NODE_FIELDS, "nodes[0].")
+    if (role := node.get("role") or "control-plane") != "control-plane":
+        raise ConfigError(f"nodes[0].role is {_shown(role)}, and the only node is the control-plane")
+    listed = _list(node.get("extraPortMappings") or [], "nodes[0].extraPortMappings")
+    if len(listed) > MOST_MAPPINGS:
+        raise ConfigError(f"nodes[0].extraPortMappings has {len(listed)} entries, and at most {MOST_MAPPINGS} may be")
+    found = tuple(_mapping(one, f"nodes[0].extraPortMappings[{number}]") for number, one in enumerate(listed))
+    taken: set[tuple[str, int]] = set()
+    for number, mapping in enumerate(found):
+        where = (mapping.address, mapping.port)
+        if mapping.port and where in taken:
+            raise ConfigError(f"nodes[0].extraPortMappings[{number}].hostPort {mapping.port} is there twice")
+        taken.add(where)
+    return found
+
+
+def _mapping(value: Any, place: str) -> Mapping:
+    mapping = _object(value, place)
+    _check_fields(mapping, MAPPING_FIELDS, f"{place}.")
+    protocol = _text(mapping, "protocol", f"{place}.") or "TCP"
+    if protocol.upper() != "TCP":
+        raise ConfigError(f"{place}.protocol is {_shown(protocol)}, and only TCP is forwarded")
+    node_port = _port(mapping, "containerPort", f"{place}.")
+    if not node_port:
+        raise ConfigError(f"{place}.containerPort is missing")
+    return Mapping(node_port, _port(mapping, "hostPort", f"{place}."), _address(mapping, "listenAddress", f"{place}."))
+
+
+def _port(section: Dictionary[str, Any], name: str, place: str) -> int:
+    value = section.get(name)
+    if value is None or value in ANY_PORT:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
+        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no port")
+    return value
+
+
+def _address(section: Dictionary[str, Any], name: str, place: str) -> str:
+    value = _text(section, name, place)
+    if not value:
+        return LOCAL
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no IP address") from None
+
+
+def _text(section: Dictionary[str, Any], name: str, place: str) -> str:
+    value = section.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}{name} is {_shown(value)}, which is no text")
+    return value
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{place} is not an object")
+    return value
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{place} is not a list")
+    return value
+
+
+def _check_fields(section: Dictionary[str, Any], known: tuple[str, ...], place: str) -> None:
+    for name in section:
+        if name not in known:
+            raise ConfigError(f"{place}{_shown_name(name)} is not supported by embedded edges")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | int | float | bool) else "something else"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _shown_name(name: str) -> str:
+    return _shown(name)[1:-1]

@@ -1,0 +1,164 @@
+"""Ports of this machine that lead to ports of an edge's node, and so to its pods.
+
+They are listened on as long as the edge runs, whether a pod has published something there or not, so that nobody else
+takes them.  Who connects while nobody has is turned away at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from farflung.edge.runtimes.base import Address
+from farflung.lib.klog import Logger
+
+MOST: Final = 512  #: connections by one port at a time; further ones are turned away
+BLOCK: Final = 64 * 1024
+CONNECT: Final = 10.0  #: seconds
+PROTOCOL: Final = "TCP"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    node_port: int
+    port: int  #: of this machine
+    address: str = "127.0.0.1"  #: of this machine
+
+    def __str__(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}->{self.node_port}/tcp"
+
+
+@contextlib.asynccontextmanager
+async def published(mappings: Sequence[Mapping], log: Logger) -> AsyncIterator[Ports]:
+    """A Publisher, as long as the block lasts.  Raises OSError if a port cannot be had."""
+    ports = Ports(log)
+    try:
+        for mapping in mappings:
+            await ports.listen(mapping)
+        yield ports
+    finally:
+        await ports.close()
+
+
+class Ports:
+    """What is published last for a port of the node counts."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._doors: dict[int, list[Door]] = {}
+        self._published: dict[int, dict[str, Address]] = {}  #: by port of the node, by pod
+
+    async def listen(self, mapping: Mapping) -> None:
+        door = Door(mapping, self._log)
+        await door.open()
+        self._doors.setdefault(mapping.node_port, []).append(door)
+
+    async def close(self) -> None:
+        doors = [door for doors in self._doors.values() for door in doors]
+        self._doors.clear()
+        for door in doors:
+            await door.close()
+
+    async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
+        """Ports of the node that no port of this machine leads to can be published, to no avail."""
+        if protocol != PROTOCOL:
+            return
+        pods = self._published.setdefault(node_port, {})
+        pods.pop(pod_uid, None)
+        pods[pod_uid] = to
+        self._lead(node_port)
+
+    async def withdraw(self, pod_uid: str) -> None:
+        for node_port, pods in self._published.items():
+            if pods.pop(pod_uid, None) is not None:
+                self._lead(node_port)
+
+    def _lead(self, node_port: int) -> None:
+        to = next(reversed(self._published[node_port].values()), None)
+        for door in self._doors.get(node_port, ()):
+            door.lead(to)
+
+
+class Door:
+    """One port of this machine, and who came by it."""
+
+    def __init__(self, mapping: Mapping, log: Logger) -> None:
+        self._mapping = mapping
+        self._log = log.bind(port=str(mapping))
+        self._to: Address | None = None
+        self._server: asyncio.Server | None = None
+        self._visits: dict[asyncio.Task[None], Address] = {}
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._welcome, self._mapping.address, self._mapping.port, limit=BLOCK)
+
+    def lead(self, to: Address | None) -> None:
+        """Whoever is on a way that leads nowhere any more is sent off."""
+        self._to = to
+        for visit, went in self._visits.items():
+            if went != to:
+                visit.cancel()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        visits = list(self._visits)
+        for visit in visits:
+            visit.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to, visit = self._to, asyncio.current_task()
+        if to is None or len(self._visits) >= MOST or visit is None:
+            writer.transport.abort()
+            return
+        self._visits[visit] = to
+        try:
+            async with _connected(to) as (far_reader, far_writer), asyncio.TaskGroup() as group:
+                group.create_task(_carry(reader, far_writer))
+                group.create_task(_carry(far_reader, writer))
+        except* OSError as errors:
+            # a broken connection at one end becomes one at the other: nothing looks as if it had ended well
+            writer.transport.abort()
+            self._log.info("a connection broke", v=4, reason=str(errors.exceptions[0]))
+        except* asyncio.CancelledError:
+            writer.transport.abort()
+        finally:
+            del self._visits[visit]
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def _connected(to: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async with asyncio.timeout(CONNECT):
+        reader, writer = await asyncio.open_connection(to.host, to.port, limit=BLOCK)
+    try:
+        yield reader, writer
+    except BaseException:
+        writer.transport.abort()
+        raise
+    finally:
+        writer.close()
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As fast as it is taken; the end of what is said is passed on, and answers may still come."""
+    while data := await reader.read(BLOCK):
+        writer.write(data)
+        await writer.drain()
+    with contextlib.suppress(OSError):  # who has left already need not be told
+        writer.write_eof()
+
+
+def free_port(address: str) -> int:
+    """One that nobody has at the moment.  Raises OSError."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,176 @@
+"""Ports of this machine that lead to pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farflung.edge import ports_taken
+from farflung.edge.ports import MOST, Mapping, Ports, free_port, published
+from farflung.edge.ports_taken import PortTaken
+from farflung.edge.runtimes.base import Address
+from farflung.lib.klog import Logger
+
+LOG = Logger(io.StringIO())
+
+
+@contextlib.asynccontextmanager
+async def answering(word: bytes) -> AsyncIterator[Address]:
+    """Something that answers with a word and what it was told, when it was told all of it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = await reader.read(-1)
+        writer.write(word + said)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+
+
+async def told(port: int, words: bytes = b"") -> bytes:
+    """All that is answered; raises ConnectionError if there is no end to it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(words)
+        writer.write_eof()
+        return await reader.read(-1)
+    finally:
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def mapped(*node_ports: int) -> AsyncIterator[tuple[Ports, list[int]]]:
+    mappings = [Mapping(node_port, free_port("127.0.0.1")) for node_port in node_ports]
+    async with published(mappings, LOG) as ports:
+        yield ports, [mapping.port for mapping in mappings]
+
+
+async def test_what_is_said_to_a_mapped_port_reaches_the_pod_and_its_answer_comes_back() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"hello ") as pod:
+        await ports.publish("a", 8081, "TCP", pod)
+
+        assert await told(port, b"world") == b"hello world"
+
+
+async def test_much_is_carried_both_ways() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"") as pod:
+        await ports.publish("a", 8081, "TCP", pod)
+        much = os.urandom(4_000_000)
+
+        assert await told(port, much) == much
+
+
+async def test_nobody_is_there_until_somebody_publishes_and_after_it_is_withdrawn() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod:
+        for _ in range(2):
+            assert await silent(port)
+            await ports.publish("a", 8081, "TCP", pod)
+            assert await told(port) == b"hello"
+            await ports.withdraw("a")
+        assert await silent(port)
+
+
+async def silent(port: int) -> bool:
+    try:
+        return await told(port) == b""
+    except ConnectionError:
+        return True
+
+
+async def test_the_last_who_publishes_a_port_has_it_and_leaves_it_to_the_one_before() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"old") as old, answering(b"new") as new:
+        await ports.publish("a", 8081, "TCP", old)
+        await ports.publish("b", 8081, "TCP", new)
+        assert await told(port) == b"new"
+
+        await ports.withdraw("b")
+        assert await told(port) == b"old"
+
+
+async def test_each_port_leads_to_what_is_mapped_to_it() -> None:
+    async with mapped(8081, 8082) as (ports, (first, second)), answering(b"one") as one, answering(b"two") as two:
+        await ports.publish("a", 8081, "TCP", one)
+        await ports.publish("b", 8082, "TCP", two)
+        await ports.publish("c", 9999, "TCP", two)
+        await ports.publish("d", 8081, "UDP", two)
+
+        assert (await told(first), await told(second)) == (b"one", b"two")
+
+
+async def test_whoever_is_connected_is_sent_off_when_the_pod_goes() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod:
+        await ports.publish("a", 8081, "TCP", pod)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"begin")
+        await asyncio.sleep(0)
+
+        await ports.withdraw("a")
+
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(-1), 10) == b""
+        writer.close()
+
+
+async def test_closing_leaves_no_connection_and_no_port() -> None:
+    async with answering(b"hello") as pod:
+        async with mapped(8081) as (ports, (port,)):
+            await ports.publish("a", 8081, "TCP", pod)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(-1), 10) == b""
+        writer.close()
+        with pytest.raises(ConnectionError):
+            await told(port)
+
+
+async def test_a_pod_that_does_not_answer_breaks_the_connection() -> None:
+    async with mapped(8081) as (ports, (port,)):
+        await ports.publish("a", 8081, "TCP", Address("127.0.0.1", free_port("127.0.0.1")))
+
+        assert await silent(port)
+
+
+async def test_more_connections_than_are_good_are_turned_away() -> None:
+    async with mapped(8081) as (ports, (port,)), answering(b"hello") as pod, contextlib.AsyncExitStack() as stack:
+        await ports.publish("a", 8081, "TCP", pod)
+        opened = []
+        for _ in range(MOST + 1):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            opened.append(reader)
+
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(opened[-1].read(1), 10) == b""
+        assert not opened[0].at_eof()
+
+
+async def test_a_port_that_is_taken_is_found_out_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            async with published([Mapping(8081, free_port("127.0.0.1")), Mapping(8082, taken)], LOG):
+                pass
+        with pytest.raises(PortTaken, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("):
+            ports_taken.check([("127.0.0.1", taken)])
+    ports_taken.check([("127.0.0.1", taken)])
+
+
+def test_a_port_that_is_wanted_twice_is_taken_the_second_time() -> None:
+    port = free_port("127.0.0.1")
+
+    with pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is in use"):
+        ports_taken.check([("127.0.0.1", port), ("127.0.0.1", port)])
+
+
+def test_an_address_of_another_machine_is_said_to_be_one() -> None:
+    with pytest.raises(PortTaken, match=r"port 80 of 192\.0\.2\.1 cannot be used: cannot assign requested address"):
+        ports_taken.check([("192.0.2.1", 80)])
