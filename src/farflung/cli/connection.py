@@ -50,21 +50,27 @@ def hub_of(client: Client, provider: str = PROVIDER) -> Hub:
 def ask(asking: Asking, question: Callable[[Hub], Coroutine[None, None, T]]) -> T:
     """The answer; what went wrong is a click.ClickException."""
 
-    async def answer() -> T:
-        async with _opened(asking) as hub:
+    return change(asking, lambda client: question(hub_of(client, asking.provider)))
+
+
+def change(asking: Asking, deed: Callable[[Client], Coroutine[None, None, T]]) -> T:
+    """What somebody does in the workspace, whose client changes what it is told to; also a click.ClickException."""
+
+    async def done() -> T:
+        async with _opened(asking) as client:
             try:
-                return await question(hub)
+                return await deed(client)
             except ClientError as error:
                 raise click.ClickException(_sentence(error)) from None
 
     try:
-        return asyncio.run(answer())
+        return asyncio.run(done())
     except KubeconfigError as error:
         raise click.ClickException(str(error)) from None
 
 
 @asynccontextmanager
-async def _opened(asking: Asking) -> AsyncIterator[Hub]:
+async def _opened(asking: Asking) -> AsyncIterator[Client]:
     access = load(asking.kubeconfig or None, context=asking.context)
     async with access.transport() as transport:
         client = Client(transport, access.prefix, "farflung")
@@ -75,7 +81,7 @@ async def _opened(asking: Asking) -> AsyncIterator[Hub]:
                 f"{access.server}{access.prefix} is the address of no workspace: give one with --workspace, or go to "
                 "one with `kubectl ws`"
             )
-        yield hub_of(client, asking.provider)
+        yield client
 
 
 def _sentence(error: ClientError) -> str:

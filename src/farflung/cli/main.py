@@ -524,6 +524,88 @@ def customize(
         raise click.exceptions.Exit(1)
 
 
+def registering_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Where the SyncTarget is."""
+    for option in reversed(finding_options("SyncTarget")):
+        command = option(command)
+    return command
+
+
+@main.command("syncer-gen")
+@click.argument("name")
+@click.option(
+    "--output",
+    "-o",
+    default="-",
+    show_default=True,
+    metavar="FILE",
+    help="Where to write it; a token that FILE has already is kept if it is good for long enough.",
+)
+@click.option(
+    "--syncer-kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Write only a kubeconfig, with which `farflung syncer` runs outside of a cluster.",
+)
+@click.option(
+    "--server",
+    default="",
+    metavar="URL",
+    help="Where the cluster reaches the hub; by default as the kubeconfig says.",
+)
+@click.option(
+    "--syncer-image", "image", default="", metavar="IMAGE", help="By default farflung-syncer of this version."
+)
+@click.option("--replicas", type=click.IntRange(0, 1), default=1, show_default=True, help="0 or 1.")
+@click.option("--namespace", "-n", default="", metavar="NAME", help="In the cluster; by default one of its own.")
+@click.option("--labels", multiple=True, metavar="KEY=VALUE,…", help="On all that is in the manifest.")
+@click.option("--lifetime", default="30d", show_default=True, metavar="DURATION", help="Of the token, like 12h or 30d.")
+@click.option("--all-resources", "everything", is_flag=True, help="Allow every kind, also those that come later.")
+@click.option(
+    "--allow", "allowed", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow this kind to go to the cluster, too."
+)
+@click.option(
+    "--allow-upsync", "allowed_up", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow it to come from the cluster."
+)
+@click.option(
+    "--state-claim", "claim", default="", metavar="NAME", help="A PersistentVolumeClaim for what it remembers."
+)
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(0),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the mailbox.",
+)
+@registering_options
+def syncer_gen(workspace: str, kubeconfig: str, context: str, provider: str, **options: Any) -> None:
+    """Let the syncer of the SyncTarget NAME into its mailbox, and print what makes it run in its cluster.
+
+    It may do nothing outside of that mailbox.  Doing it again gives the same, but for the token.
+    """
+    from farflung.cli import syncer_gen
+    from farflung.cli.connection import Asking
+
+    options["image"] = options["image"] or syncer_gen.IMAGE
+    syncer_gen.generate(syncer_gen.Options(**options), Asking(kubeconfig, context, workspace, provider))
+
+
+@main.command("syncer-revoke")
+@click.argument("name")
+@registering_options
+def syncer_revoke(name: str, workspace: str, kubeconfig: str, context: str, provider: str) -> None:
+    """Shut the syncer of the SyncTarget NAME out of its mailbox: its tokens are refused at once.
+
+    What it brought to its cluster stays there.
+    """
+    from farflung.cli import syncer_gen
+    from farflung.cli.connection import Asking
+
+    syncer_gen.take_back(name, Asking(kubeconfig, context, workspace, provider))
+
+
 @main.group()
 def token() -> None:
     """Hand out tokens to users, and take them back.

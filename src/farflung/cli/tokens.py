@@ -27,7 +27,7 @@ UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": 
 LONGEST: Final = timedelta(days=36525)
 
 
-def duration(text: str | None) -> timedelta | None:
+def duration(text: str | None, option: str = "--expires") -> timedelta | None:
     """`30d`"""
     if text is None:
         return None
@@ -44,7 +44,7 @@ def duration(text: str | None) -> timedelta | None:
         why = f"is too long: at most {LONGEST.days}d"
     else:
         return lasting
-    raise click.BadParameter(f"{text!r} {why}", param_hint="'--expires'")
+    raise click.BadParameter(f"{text!r} {why}", param_hint=f"'{option}'")
 
 
 @contextmanager

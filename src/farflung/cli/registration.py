@@ -1,0 +1,227 @@
+"""Letting a syncer into the mailbox of its SyncTarget, and taking that back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import click
+import msgspec
+
+from farflung.client.errors import ClientError, Forbidden, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, SYNC_TARGETS, WORKSPACES
+from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name
+from farflung.informer.cache import Key
+from farflung.informer.reflector import CLUSTER
+from farflung.machinery.errors import Obj
+from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
+from farflung.syncer.rights import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
+from farflung.syncer.tokens import ACCOUNTS, read_token
+from farflung.syncer.values import Resource
+
+T = TypeVar("T")
+Tell = Callable[[str], None]  #: says how far we are to whoever waits
+
+COMPUTE: Final = "root:compute"  #: the workspace that exports the kinds of workloads
+PAUSE: Final = 0.2  #: seconds between two looks
+REMIND: Final = 10.0  #: seconds until it is said again what we wait for
+COLLECTIONS: Final = {
+    one.kind: one
+    for one in (
+        Collection("", "v1", "namespaces", "Namespace"),
+        ACCOUNTS,
+        Collection(RBAC, "v1", "clusterroles", "ClusterRole"),
+        Collection(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding"),
+    )
+}
+REVIEWS: Final = Collection("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    name: str  #: of the SyncTarget
+    provider: str
+    lifetime: int  #: seconds
+    seconds: float  #: that a mailbox may take to come
+    allowed: frozenset[Resource] = frozenset()
+    allowed_up: frozenset[Resource] = frozenset()
+    everything: bool = False
+    token: str = field(default="", repr=False)  #: one that it had before, which is kept if it is good for long enough
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    uid: str  #: of the SyncTarget
+    cluster: str  #: of the mailbox
+    token: str = field(repr=False)
+    kinds: Kinds
+
+
+async def register(client: Client, wanted: Wanted, tell: Tell, now: Callable[[], float]) -> Registered:
+    """`client`: of the workspace with the SyncTarget; `now`: seconds since 1970.  The same as often as it is done, but
+    for the token.  Raises ClientError, or click.ClickException with a sentence."""
+    target = await sync_target(client, wanted.name)
+    uid = target["metadata"]["uid"]
+    cluster = await _mailbox(client, target, wanted, tell)
+    mailbox = client.workspace(cluster)
+    spec = (await _config(mailbox, wanted, tell)).get("spec") or {}
+    kinds = kinds_of(spec, allowed=wanted.allowed, allowed_up=wanted.allowed_up, everything=wanted.everything)
+    name = identity(wanted.name, uid)
+    account: Obj = {}
+    for obj in mailbox_objects(name, mailbox_rules(kinds, name)):
+        applied = await mailbox.apply(COLLECTIONS[obj["kind"]], obj, force=True)
+        account = applied if obj["kind"] == "ServiceAccount" else account
+    await _allow_status(client.workspace(COMPUTE), tell)
+    for option, some in (("--allow", kinds.left_out), ("--allow-upsync", kinds.left_out_up)):
+        for group, plural in sorted(some):
+            tell(f"Warning: {group}/{plural} is left out, although a placement wants it; {option} names what may go")
+    good = await _is_good(mailbox, wanted, account, now())
+    return Registered(uid, cluster, wanted.token if good else await _new_token(mailbox, name, wanted), kinds)
+
+
+async def revoke(client: Client, wanted: Wanted) -> list[str]:
+    """Take all of that back; whoever has such a token is refused at once.  What was there and is gone."""
+    target = await sync_target(client, wanted.name)
+    workspace = await client.workspace(wanted.provider).get(WORKSPACES, _mailbox_of(target))
+    mailbox = client.workspace(msgspec.convert(workspace, Workspace).cluster)
+    name = identity(wanted.name, target["metadata"]["uid"])
+    gone = []
+    for kind, namespace in (("ServiceAccount", HOME), ("ClusterRoleBinding", ""), ("ClusterRole", "")):
+        try:
+            await mailbox.delete(COLLECTIONS[kind], name, namespace)
+            gone.append(f"{kind} {name}")
+        except NotFound:
+            continue
+    return gone
+
+
+# --- what has to be there -------------------------------------------------------------------------
+
+
+async def sync_target(client: Client, name: str) -> Obj:
+    where = client.prefix.rpartition("/")[2]
+    try:
+        target = await client.get(SYNC_TARGETS, name)
+    except NotFound as error:
+        why = "has no SyncTarget " + name if error.details else "does not have the API of SyncTargets"
+        raise click.ClickException(f"the workspace {where} {why}; --workspace names another one") from None
+    if target["metadata"].get("deletionTimestamp"):
+        raise click.ClickException(f"the SyncTarget {name} is being deleted")
+    return target
+
+
+async def _mailbox(client: Client, target: Obj, wanted: Wanted, tell: Tell) -> str:
+    """Its cluster, when it is ready and has the edge API."""
+    name = _mailbox_of(target)
+    provider = client.workspace(wanted.provider)
+
+    async def look() -> str | Missing:
+        workspace = await _perhaps(provider.get(WORKSPACES, name), Workspace)
+        if workspace is None or not workspace.alive:
+            return Missing(f"the mailbox {wanted.provider}:{name}", "the mailbox controller makes it, if it runs")
+        if not workspace.ready:
+            return Missing(f"the mailbox {wanted.provider}:{name} to be ready")
+        binding = await _perhaps(client.workspace(workspace.cluster).get(BINDINGS, BINDING), Binding)
+        if binding is None or not binding.bound:
+            return Missing(f"the APIBinding {BINDING} in {wanted.provider}:{name}", "the mailbox controller makes it")
+        return workspace.cluster
+
+    return await _awaited(look, wanted.seconds, tell)
+
+
+async def _config(mailbox: Client, wanted: Wanted, tell: Tell) -> Obj:
+    async def look() -> Obj | Missing:
+        try:
+            return await mailbox.get(CONFIGS, CONFIG)
+        except NotFound:
+            return Missing(f"the SyncerConfig {CONFIG} in the mailbox", "the mailbox controller makes it")
+
+    return await _awaited(look, wanted.seconds, tell)
+
+
+def _mailbox_of(target: Obj) -> str:
+    metadata = target["metadata"]
+    cluster: str = (metadata.get("annotations") or {}).get(CLUSTER, "")
+    if not cluster:
+        raise click.ClickException("the server has no workspaces: its objects do not say which they are in")
+    return mailbox_name(Key(cluster, "", metadata["name"]), metadata["uid"])
+
+
+async def _perhaps(getting: Awaitable[Obj], kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(await getting, kind)
+    except NotFound:
+        return None
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    what: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.hint})" if self.hint else self.what
+
+
+async def _awaited(look: Callable[[], Awaitable[T | Missing]], seconds: float, tell: Tell) -> T:
+    """What `look` finds in the end.  Says what is waited for, and does not wait for ever."""
+    loop = asyncio.get_running_loop()
+    deadline, said, remind = loop.time() + seconds, "", 0.0
+    while True:
+        try:
+            async with asyncio.timeout(max(deadline - loop.time(), PAUSE)):
+                found = await look()
+        except TimeoutError:
+            raise click.ClickException(f"the server does not answer within {seconds:g} s") from None
+        if not isinstance(found, Missing):
+            return found
+        if loop.time() >= deadline:
+            raise click.ClickException(f"gave up after {seconds:g} s of waiting for {found}")
+        if str(found) != said or loop.time() >= remind:
+            said, remind = str(found), loop.time() + REMIND
+            tell(f"Waiting for {said}")
+        await asyncio.sleep(PAUSE)
+
+
+# --- what is given --------------------------------------------------------------------------------
+
+
+async def _allow_status(compute: Client, tell: Tell) -> None:
+    """Whoever may not say so, or has no such workspace, can still have a syncer."""
+    try:
+        for obj in policy_objects(policy_rules()):
+            await compute.apply(COLLECTIONS[obj["kind"]], obj, force=True)
+    except (Forbidden, NotFound):
+        tell(f"Warning: you may not allow syncers to return the status of what {COMPUTE} exports, so they will not")
+
+
+async def _new_token(mailbox: Client, name: str, wanted: Wanted) -> str:
+    request: Obj = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {"name": name},
+        "spec": {"expirationSeconds": wanted.lifetime},
+    }
+    token: str = (await mailbox.create(ACCOUNTS, request, HOME, "token"))["status"]["token"]
+    return token
+
+
+async def _is_good(mailbox: Client, wanted: Wanted, account: Obj, now: float) -> bool:
+    """Whether a token is one of this account, and will be for long enough."""
+    read = read_token(wanted.token)
+    if read is None or read.lifetime != wanted.lifetime or read.due_in(now) <= 0:
+        return False
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": wanted.token}}
+    try:
+        status = (await mailbox.create(REVIEWS, body)).get("status") or {}
+    except ClientError:
+        return False
+    uid = (status.get("user") or {}).get("uid")
+    return status.get("authenticated") is True and uid == account["metadata"]["uid"]

@@ -1,0 +1,215 @@
+"""`farflung syncer-gen`: what to apply to a cluster so that a syncer runs there; and `farflung syncer-revoke`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from farflung import __version__
+from farflung.cli import tokens
+from farflung.cli.connection import CLUSTERS, Asking, change
+from farflung.cli.registration import Registered, Wanted, register, revoke
+from farflung.client.kubeconfig import KubeconfigError, files_of_environment, load, merge
+from farflung.lib.files import write_private
+from farflung.machinery.names import dns_label, label_value, qualified_name
+from farflung.syncer.manifest import Server, Syncer, dumped, edge_objects, kubeconfig, token_in
+from farflung.syncer.rights import edge_rules, parse_resource
+from farflung.syncer.tokens import LONGEST_LIFETIME, SHORTEST_LIFETIME
+from farflung.syncer.values import Resource
+
+IMAGE: Final = f"farflung-syncer:{__version__}"
+STANDARD_OUTPUT: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """As they are typed."""
+
+    name: str
+    output: str = STANDARD_OUTPUT
+    syncer_kubeconfig: str = ""
+    server: str = ""
+    image: str = IMAGE
+    replicas: int = 1
+    namespace: str = ""
+    labels: tuple[str, ...] = ()
+    lifetime: str = "30d"
+    everything: bool = False
+    allowed: tuple[str, ...] = ()
+    allowed_up: tuple[str, ...] = ()
+    claim: str = ""
+    seconds: float = 60.0
+
+
+def generate(options: Options, asking: Asking) -> None:
+    """Prints it, or writes it to a file, and says on standard error what it does.  Raises click.ClickException."""
+    place = options.syncer_kubeconfig or options.output
+    labels, server = labels_of(options.labels), server_of(asking, options.server)
+    if options.namespace and dns_label(options.namespace):
+        raise click.UsageError(f"{options.namespace!r} is not the name of a namespace")
+    wanted = Wanted(
+        options.name,
+        asking.provider,
+        lifetime_of(options.lifetime),
+        options.seconds,
+        resources_of(options.allowed),
+        resources_of(options.allowed_up),
+        options.everything,
+        token_in(_content(place)),
+    )
+    registered = change(asking, lambda client: register(client, wanted, tell, time.time))
+    server = replace(server, url=f"{server.url}{CLUSTERS}{registered.cluster}")
+    if options.syncer_kubeconfig:
+        _write(place, kubeconfig(server, {"token": registered.token}))
+        tell(f"Wrote {place}; run `{_command(options, registered)}`")
+        return
+    if is_here(server.url):
+        tell(
+            f"Warning: {server.url} is an address of this machine alone; --server names one that the cluster can reach"
+        )
+    syncer = Syncer(
+        options.name,
+        registered.uid,
+        server,
+        registered.token,
+        edge_rules(registered.kinds),
+        options.image,
+        options.namespace,
+        options.replicas,
+        labels,
+        options.claim,
+    )
+    _write(place, dumped(edge_objects(syncer)))
+    if place != STANDARD_OUTPUT:
+        tell(f"Wrote {place}, for the namespace {syncer.home}; in the cluster, run `kubectl apply -f {place}`")
+
+
+def take_back(name: str, asking: Asking) -> None:
+    gone = change(asking, lambda client: revoke(client, Wanted(name, asking.provider, 0, 0.0)))
+    for one in gone:
+        click.echo(f"{one} deleted")
+    if not gone:
+        tell(f"the syncer of {name} is not registered")
+
+
+def tell(sentence: str) -> None:
+    click.echo(sentence, err=True)
+
+
+def _command(options: Options, registered: Registered) -> str:
+    return (
+        f"farflung syncer --from-kubeconfig {options.syncer_kubeconfig} --to-kubeconfig … "
+        f"--sync-target-name {options.name} --sync-target-uid {registered.uid}"
+    )
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def lifetime_of(text: str) -> int:
+    """Seconds."""
+    lasting = tokens.duration(text, "--lifetime")
+    seconds = int(lasting.total_seconds()) if lasting is not None else 0
+    if not SHORTEST_LIFETIME <= seconds < LONGEST_LIFETIME:
+        raise click.BadParameter(f"{text!r} is not between 10m and 49710d", param_hint="'--lifetime'")
+    return seconds
+
+
+def resources_of(texts: Iterable[str]) -> frozenset[Resource]:
+    try:
+        return frozenset(parse_resource(one) for text in texts for one in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--allow'") from None
+
+
+def labels_of(texts: Iterable[str]) -> Mapping[str, str]:
+    """`a=b,c=d`; sorted, as they are written."""
+    found: dict[str, str] = {}
+    for text in (one for several in texts for one in several.split(",")):
+        key, equals, value = text.partition("=")
+        if not equals or qualified_name(key) or label_value(value):
+            raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="'--labels'")
+        found[key] = value
+    return dict(sorted(found.items()))
+
+
+# --- where the hub is -----------------------------------------------------------------------------
+
+
+def server_of(asking: Asking, told: str) -> Server:
+    """As the kubeconfig says it, without the path of a workspace.  `told`: another address of the same server."""
+    try:
+        address = load(asking.kubeconfig or None, context=asking.context).server
+        section = _cluster_section(asking)
+        authority = _authority(section)
+    except KubeconfigError as error:
+        raise click.ClickException(str(error)) from None
+    if told:
+        parts = urlsplit(told)
+        if parts.scheme != "https" or not parts.netloc or "@" in parts.netloc or parts.path.strip("/") or parts.query:
+            raise click.BadParameter(f"{told!r} is not of the form https://HOST:PORT", param_hint="'--server'")
+        address = f"https://{parts.netloc}"
+    name = section.get("tls-server-name")
+    insecure = section.get("insecure-skip-tls-verify") is True
+    return Server(address, authority, name if isinstance(name, str) else "", insecure)
+
+
+def _cluster_section(asking: Asking) -> Mapping[str, Any]:
+    """Empty in a Pod, which has no kubeconfig."""
+    files = [Path(asking.kubeconfig)] if asking.kubeconfig else files_of_environment(os.environ)
+    merged = merge(files)
+    context = merged.contexts.get(asking.context or merged.current, {})
+    return merged.clusters.get(str(context.get("cluster")), {})
+
+
+def _authority(section: Mapping[str, Any]) -> bytes:
+    try:
+        if data := section.get("certificate-authority-data"):
+            return base64.b64decode(str(data), validate=True)
+        if file := section.get("certificate-authority"):
+            return (Path(section.get("", ".")) / str(file)).read_bytes()
+    except (binascii.Error, ValueError, OSError) as error:
+        raise KubeconfigError(f"cannot read the certificate-authority of the kubeconfig: {error}") from None
+    return b""
+
+
+def is_here(url: str) -> bool:
+    """Whether nobody else can reach it."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _content(place: str) -> str:
+    """What is in a file by now; nothing, if there is none."""
+    if place == STANDARD_OUTPUT:
+        return ""
+    try:
+        return Path(place).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _write(place: str, text: str) -> None:
+    if place == STANDARD_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    try:
+        write_private(Path(place), text.encode())
+    except OSError as error:
+        raise click.ClickException(f"cannot write {place}: {(error.strerror or str(error)).lower()}") from None

@@ -1,0 +1,255 @@
+"""The objects that make a syncer run in its cluster, and the ones that let it into its mailbox.  Pure: equal for equal
+arguments, to the byte."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from farflung.machinery.errors import Obj
+from farflung.syncer.rights import RBAC
+
+PREFIX: Final = "farflung-syncer"
+HOME: Final = "farflung-syncer"  #: the namespace of a syncer's ServiceAccount in its mailbox
+POLICY: Final = "farflung-syncers"  #: the role of all syncers where an export says what may be done with its kinds
+CONSUMERS: Final = (
+    f"apis.kcp.io:binding:system:serviceaccounts:{HOME}"  #: all syncers, as the owner of an export sees them
+)
+LABEL_LENGTH: Final = 63
+HASH_LENGTH: Final = 8
+
+CREDENTIALS: Final = "/etc/farflung"  #: where the container finds its kubeconfig
+STATE: Final = "/var/lib/farflung"  #: what it may write to
+HEALTH_PORT: Final = 10206
+USER: Final = 65532  #: nobody in particular
+CHECKSUM: Final = "edge.kcp.io/kubeconfig-checksum"  #: annotation of the Pod: it starts anew when this changes
+
+
+def identity(target: str, uid: str) -> str:
+    """What the syncer of a SyncTarget is called, on both sides; a DNS label.  Another SyncTarget of that name has
+    another one."""
+    suffix = hashlib.sha256(uid.encode()).hexdigest()[:HASH_LENGTH]
+    readable = re.sub(r"[^a-z0-9-]+", "-", target.lower())[: LABEL_LENGTH - len(PREFIX) - HASH_LENGTH - 2].strip("-")
+    return f"{PREFIX}-{readable}-{suffix}" if readable else f"{PREFIX}-{suffix}"
+
+
+# --- in the mailbox -------------------------------------------------------------------------------
+
+
+def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
+    """To be applied there, in this order."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": HOME}
+    return [
+        _object("v1", "Namespace", HOME),
+        _object("v1", "ServiceAccount", name, HOME),
+        *_granted(name, rules, subject),
+    ]
+
+
+def policy_objects(rules: Sequence[Obj]) -> list[Obj]:
+    """To be applied in the workspace of an export.  One for all syncers."""
+    return _granted(POLICY, rules, {"apiGroup": RBAC, "kind": "Group", "name": CONSUMERS})
+
+
+def _granted(name: str, rules: Sequence[Obj], subject: Obj) -> list[Obj]:
+    role = _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": list(rules)}
+    binding = _object(f"{RBAC}/v1", "ClusterRoleBinding", name) | {
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [subject],
+    }
+    return [role, binding]
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "") -> Obj:
+    metadata: Obj = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+# --- the way to the mailbox -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a mailbox is, as its syncer sees it."""
+
+    url: str  #: with the path of the mailbox
+    authority: bytes = b""  #: certificates in PEM; none: those that the machine trusts
+    name: str = ""  #: in the server's certificate, if it is not that of the URL
+    insecure: bool = False  #: whoever answers is believed
+
+
+def kubeconfig(server: Server, user: Mapping[str, str]) -> str:
+    """`user`: how they show who they are, as `token` or `tokenFile`."""
+    cluster: dict[str, Any] = {"server": server.url}
+    if server.authority:
+        cluster["certificate-authority-data"] = base64.b64encode(server.authority).decode()
+    if server.name:
+        cluster["tls-server-name"] = server.name
+    if server.insecure:
+        cluster["insecure-skip-tls-verify"] = True
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "mailbox", "cluster": cluster}],
+        "users": [{"name": "syncer", "user": dict(user)}],
+        "contexts": [{"name": "mailbox", "context": {"cluster": "mailbox", "user": "syncer", "namespace": HOME}}],
+        "current-context": "mailbox",
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+# --- at the edge ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Syncer:
+    """One, and how it is to run."""
+
+    target: str  #: the name of its SyncTarget
+    uid: str
+    server: Server
+    token: str = field(repr=False)
+    rules: Sequence[Obj]
+    image: str
+    namespace: str = ""  #: by default one of its own
+    replicas: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    claim: str = ""  #: a PersistentVolumeClaim for what it remembers; by default that lasts as long as the Pod
+
+    @property
+    def name(self) -> str:
+        return identity(self.target, self.uid)
+
+    @property
+    def home(self) -> str:
+        return self.namespace or self.name
+
+
+def edge_objects(syncer: Syncer) -> list[Obj]:
+    """To be applied at the edge, in this order."""
+    name, home = syncer.name, syncer.home
+    config = kubeconfig(syncer.server, {"tokenFile": "token"})
+    secret = _object("v1", "Secret", name, home) | {
+        "type": "Opaque",
+        "data": {"kubeconfig": _base64(config), "token": _base64(syncer.token)},
+    }
+    objects = [
+        _object("v1", "Namespace", home),
+        _object("v1", "ServiceAccount", name, home),
+        *_granted(name, syncer.rules, {"kind": "ServiceAccount", "name": name, "namespace": home}),
+        secret,
+        _deployment(syncer, hashlib.sha256(config.encode()).hexdigest()[:16]),
+    ]
+    for obj in objects:
+        obj["metadata"]["labels"] = {**syncer.labels, **_labels(syncer)}
+    return objects
+
+
+def _labels(syncer: Syncer) -> dict[str, str]:
+    return {"app.kubernetes.io/name": PREFIX, "app.kubernetes.io/instance": syncer.name}
+
+
+def _deployment(syncer: Syncer, checksum: str) -> Obj:
+    pod: Obj = {
+        "metadata": {"labels": {**syncer.labels, **_labels(syncer)}, "annotations": {CHECKSUM: checksum}},
+        "spec": {
+            "serviceAccountName": syncer.name,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 30,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_container(syncer)],
+            "volumes": [
+                {"name": "credentials", "secret": {"secretName": syncer.name, "defaultMode": 0o440}},
+                {"name": "state", **_state(syncer)},
+            ],
+        },
+    }
+    return _object("apps/v1", "Deployment", syncer.name, syncer.home) | {
+        "spec": {
+            "replicas": syncer.replicas,
+            "revisionHistoryLimit": 2,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": _labels(syncer)},
+            "template": pod,
+        },
+    }
+
+
+def _container(syncer: Syncer) -> Obj:
+    return {
+        "name": "syncer",
+        "image": syncer.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [
+            "syncer",
+            f"--from-kubeconfig={CREDENTIALS}/kubeconfig",
+            f"--sync-target-name={syncer.target}",
+            f"--sync-target-uid={syncer.uid}",
+            f"--state-directory={STATE}/syncer",
+            f"--token-secret={syncer.home}/{syncer.name}",
+            f"--server-bind-address=:{HEALTH_PORT}",
+        ],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 10},
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "health"},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 20,
+            "failureThreshold": 6,
+        },
+        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {"name": "credentials", "mountPath": CREDENTIALS, "readOnly": True},
+            {"name": "state", "mountPath": STATE},
+        ],
+    }
+
+
+def _state(syncer: Syncer) -> Obj:
+    if syncer.claim:
+        return {"persistentVolumeClaim": {"claimName": syncer.claim}}
+    return {"emptyDir": {"sizeLimit": "1Gi"}}
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def dumped(objects: Iterable[Obj]) -> str:
+    return "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in objects)
+
+
+def token_in(text: str) -> str:
+    """The token in what was printed before: a manifest, or a kubeconfig.  Empty if there is none to be found."""
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
+        for one in documents:
+            if one.get("kind") == "Secret":
+                return base64.b64decode(one["data"]["token"], validate=True).decode()
+            if one.get("kind") == "Config":
+                return str(one["users"][0]["user"]["token"])
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+        pass
+    return ""

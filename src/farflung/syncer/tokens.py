@@ -1,0 +1,277 @@
+"""A syncer's token, which it renews long before it ends.
+
+There are two: the one that the kubeconfig has, which an operator may replace, and the last one that the syncer got
+itself, which is kept in its state directory.  The later one counts, unless the server refuses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from multidict import CIMultiDict
+
+from farflung.client.credentials import bearer
+from farflung.client.errors import NONSENSE, ClientError, Garbled, KubeconfigError
+from farflung.client.kubeconfig import Access
+from farflung.client.resource import Collection
+from farflung.client.rest import Client, PatchType
+from farflung.client.transport import Credentials
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.files import write_private
+from farflung.machinery.errors import Obj
+
+FILE: Final = "token"  #: in the state directory
+ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")
+SECRETS: Final = Collection("", "v1", "secrets", "Secret")
+
+SHARE: Final = 1 / 3  #: of its lifetime, after which a token is renewed
+LEEWAY: Final = 300.0  #: seconds; who finds a token to be from further in the future has a wrong clock
+LOOK: Final = 3600.0  #: seconds, at most, until we look again
+REST: Final = 60.0  #: seconds between two requests for a token, at least
+LONGEST_REST: Final = 600.0  #: after failures
+LONGEST: Final = 16 * 1024  #: bytes of a token
+LAST: Final = 1e11  #: seconds since 1970; no token lasts longer
+SHORTEST_LIFETIME, LONGEST_LIFETIME = 600, 2**32  #: seconds, that one can ask for
+
+Report = Callable[[str], None]  #: hears a sentence when a token cannot be renewed or kept, and an empty one when it can
+Copy = Callable[[str], Awaitable[None]]  #: puts a token where the next one finds it that has no state directory
+
+
+# --- what is in a token ---------------------------------------------------------------------------
+
+
+class Account(msgspec.Struct, frozen=True):
+    cluster: str
+    namespace: str
+    name: str
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+
+
+class _Private(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    serviceaccount: _Named = _Named()
+    clusterName: str = ""
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    iat: float
+    exp: float
+    private: _Private = msgspec.field(name="kubernetes.io")
+
+
+_claims: Final = msgspec.json.Decoder(_Claims).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Of a ServiceAccount, as it says of itself.  Whether that is true only the server knows."""
+
+    text: str = field(repr=False)
+    account: Account
+    issued: float  #: by the clock of whoever made it, as all times here
+    expires: float
+
+    @property
+    def lifetime(self) -> float:
+        return self.expires - self.issued
+
+    def due_in(self, now: float) -> float:
+        """Seconds until it should be renewed.  None at all if it is from the future, as then its age is not known."""
+        age = now - self.issued
+        return 0.0 if age < -LEEWAY else max(0.0, self.lifetime * SHARE - age)
+
+
+def read_token(text: str) -> Token | None:
+    """None if it is not that of a ServiceAccount, or has no end."""
+    parts = text.split(".")
+    if len(parts) != 3 or len(text) > LONGEST or not text.isascii() or not text.isprintable():
+        return None
+    try:
+        claims = _claims(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (*NONSENSE, binascii.Error):
+        return None
+    private = claims.private
+    if not private.namespace or not private.serviceaccount.name or not 0 <= claims.iat < claims.exp <= LAST:
+        return None
+    account = Account(private.clusterName, private.namespace, private.serviceaccount.name)
+    return Token(text, account, claims.iat, claims.exp)
+
+
+def token_of(headers: Mapping[str, str]) -> Token | None:
+    kind, _, text = headers.get("Authorization", "").partition(" ")
+    return read_token(text) if kind == "Bearer" else None
+
+
+def best(given: Token | None, kept: Token | None, refused: str = "") -> Token | None:
+    """The later of two, but rather the one that was not refused.  What was kept for another account does not count."""
+    if given is not None and kept is not None and kept.account != given.account:
+        kept = None
+    found = [one for one in (given, kept) if one is not None]
+    return max(found, key=lambda one: (one.text != refused, one.issued), default=None)
+
+
+# --- keeping one ----------------------------------------------------------------------------------
+
+
+class TokenKeeper:
+    """`headers` and `forget` are for a transport, and `run` keeps the token fresh."""
+
+    def __init__(
+        self,
+        given: Credentials,
+        forget: Callable[[], None],
+        directory: Path,
+        clock: Callable[[], float],
+        report: Report,
+        copy: Copy | None = None,
+    ) -> None:
+        """`given`, `forget`: what the kubeconfig says; `clock`: seconds since 1970."""
+        self._given = given
+        self._forget = forget
+        self._file = directory / FILE
+        self._clock = clock
+        self._report = report
+        self._copy = copy
+        self._kept = _content(self._file)
+        self._used: Token | None = None
+        self._refused = ""  #: the last one that was
+        self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours, as far as we know
+
+    async def headers(self) -> Mapping[str, str]:
+        """Raises KubeconfigError."""
+        try:
+            headers = await self._given()
+        except KubeconfigError:
+            if self._kept is None:
+                raise
+            self._used = self._kept
+            return bearer(self._kept.text, "what was kept")
+        given = token_of(headers)
+        if given is None:
+            self._used = None
+            return headers
+        self._used = best(given, self._kept, self._refused)
+        assert self._used is not None
+        return headers if self._used is given else _showing(headers, self._used)
+
+    def forget(self) -> None:
+        """The server refused the one that was used last.  If there is another, that is next, and so on in turn."""
+        if self._used is not None:
+            self._refused = self._used.text
+        self._forget()
+
+    async def run(self, client: Client, outside: Surroundings) -> None:
+        """Until cancelled.  `client`: of the mailbox, by a transport that has our headers."""
+        backoff = Backoff(REST, LONGEST_REST, outside.random)
+        failures = 0
+        while True:
+            try:
+                pause = await self.look(client)
+                failures = 0
+                self._report("")
+            except ClientError as error:
+                failures += 1
+                self._report(self._without_secret(str(error)))
+                pause = backoff.delay(failures, error.retry_after)
+            await outside.sleep(pause)
+
+    async def look(self, client: Client) -> float:
+        """Renew it if it is time to; seconds until one should look again.  Raises ClientError: the old one is used on,
+        or the new one could not be put where it lasts."""
+        await self.headers()
+        token = self._used
+        if token is None:
+            return LOOK
+        if token.due_in(self._now()) <= 0:
+            token = await self._renewed(client, token)
+            self._ahead = token.issued - self._clock()
+            self._kept, self._refused = token, ""
+            self._write(token)
+        await self._copy_out()
+        return min(max(token.due_in(self._now()), REST), LOOK)
+
+    def _now(self) -> float:
+        """By the server's clock."""
+        return self._clock() + self._ahead
+
+    async def _renewed(self, client: Client, token: Token) -> Token:
+        account = token.account
+        wanted: Obj = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": {"name": account.name},
+            "spec": {"expirationSeconds": min(max(int(token.lifetime), SHORTEST_LIFETIME), LONGEST_LIFETIME)},
+        }
+        answer = await client.create(ACCOUNTS, wanted, account.namespace, "token")
+        status = answer.get("status")
+        text = status.get("token") if isinstance(status, dict) else None
+        found = read_token(text) if isinstance(text, str) else None
+        if found is None or found.account != account:
+            raise Garbled("what the server gave is not a token of this account")
+        return found
+
+    def _write(self, token: Token) -> None:
+        try:
+            write_private(self._file, token.text.encode())
+        except OSError as error:
+            raise KubeconfigError(f"cannot keep a new token in {self._file}: {error.strerror or error}") from None
+
+    async def _copy_out(self) -> None:
+        if self._copy is None or self._kept is None:
+            return
+        try:
+            given = token_of(await self._given())
+        except KubeconfigError:
+            given = None
+        if given != self._kept and best(given, self._kept) is self._kept:
+            await self._copy(self._kept.text)
+
+    def _without_secret(self, sentence: str) -> str:
+        """Who is between us and the server may repeat what we said."""
+        return sentence.replace(self._used.text, "…") if self._used is not None else sentence
+
+
+def keeping(
+    access: Access, directory: Path, clock: Callable[[], float], report: Report, copy: Copy | None = None
+) -> tuple[Access, TokenKeeper]:
+    """The same, with a token that lasts as long as `run` of the keeper does.  An access that is not by the token of a
+    ServiceAccount stays as it is."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keeper = TokenKeeper(access.credentials, access.forget, directory, clock, report, copy)
+    return replace(access, credentials=keeper.headers, forget=keeper.forget), keeper
+
+
+def copying(edge: Client, namespace: str, name: str) -> Copy:
+    """Into the Secret that the kubeconfig of the syncer is from."""
+
+    async def copy(token: str) -> None:
+        data = {"data": {FILE: base64.b64encode(token.encode()).decode()}}
+        await edge.patch(SECRETS, name, data, namespace, how=PatchType.MERGE)
+
+    return copy
+
+
+def _content(file: Path) -> Token | None:
+    """None also for what somebody damaged: the kubeconfig still has one."""
+    try:
+        with file.open("rb") as opened:
+            return read_token(opened.read(LONGEST + 1).decode(errors="replace").strip())
+    except OSError:
+        return None
+
+
+def _showing(headers: Mapping[str, str], token: Token) -> Mapping[str, str]:
+    whole = CIMultiDict(headers)
+    whole["Authorization"] = f"Bearer {token.text}"
+    return whole
