@@ -220,9 +220,11 @@ class Client:
         uid: str = "",
         version: str = "",
         propagation: str = "",
+        grace: int | None = None,
     ) -> Obj:
         """The object, if it is still there with something to finish first; else that or a Status, as the server likes.
-        Raises Conflict if it is another one by now than `uid` or `version` say."""
+        Raises Conflict if it is another one by now than `uid` or `version` say.  `grace`: seconds that it gets to end;
+        None: as many as it says itself."""
         if not name:
             raise ValueError("nothing is named, which would delete everything")
         preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
@@ -231,6 +233,8 @@ class Client:
             options["preconditions"] = preconditions
         if propagation:
             options["propagationPolicy"] = propagation
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         if self.rehearses:
             options["dryRun"] = ["All"]  # with a body, the query does not count
         return await self._object("DELETE", collection.path(namespace, name), body=options)
