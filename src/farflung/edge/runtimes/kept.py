@@ -1,0 +1,106 @@
+"""A command that ends with us, whatever happens: the other end of `keeper.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+KEEPER: Final = Path(__file__).with_name("keeper.py")
+CHUNK: Final = 64 * 1024  #: bytes that are read at once
+
+Printed = Callable[[str, bytes], None]  #: of `stdout` or `stderr`
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path
+    owner: int | None = None  #: who may open its output once more, as servers do to log to /proc/self/fd/1
+    descriptors: tuple[int, ...] = ()  #: handed down, with the same numbers
+
+
+class Kept:
+    """A command that runs.  Made by `kept`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
+        self._process = process
+        self._reading = reading
+
+    @property
+    def ended(self) -> bool:
+        return self._process.returncode is not None
+
+    async def wait(self) -> int:
+        """Its exit code, when everything that it printed was told."""
+        code = await self._process.wait()
+        await asyncio.shield(self._reading)
+        return code
+
+    def ask_to_end(self) -> None:
+        if not self.ended and self._process.stdin is not None:
+            self._process.stdin.write(b"TERM\n")
+
+    def end(self) -> None:
+        """At once, with everything that came of it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+async def kept(work: Work, printed: Printed) -> Kept:
+    """Start it.  Raises OSError, but not for a command that cannot be found: that ends with 127."""
+    pipes = [os.pipe(), os.pipe()]
+    if work.owner is not None:
+        for _, write_end in pipes:
+            os.fchown(write_end, work.owner, work.owner)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(KEEPER),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=pipes[0][1],
+            stderr=pipes[1][1],
+            pass_fds=work.descriptors,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+    except BaseException:
+        for read_end, _ in pipes:
+            os.close(read_end)
+        raise
+    finally:
+        for _, write_end in pipes:
+            os.close(write_end)
+    said = {"command": [*work.command], "environment": {**work.environment}, "directory": str(work.directory)}
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(said).encode() + b"\n")
+    reading = asyncio.create_task(_read_both(pipes[0][0], pipes[1][0], printed), name=f"output of {work.command[0]}")
+    return Kept(process, reading)
+
+
+async def _read_both(stdout: int, stderr: int, printed: Printed) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_read("stdout", stdout, printed))
+        group.create_task(_read("stderr", stderr, printed))
+
+
+async def _read(stream: str, descriptor: int, printed: Printed) -> None:
+    reader = asyncio.StreamReader(limit=CHUNK)
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        try:
+            while data := await reader.read(CHUNK):
+                printed(stream, data)
+        finally:
+            transport.close()
+            with contextlib.suppress(OSError):
+                await asyncio.sleep(0)

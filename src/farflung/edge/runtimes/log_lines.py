@@ -1,0 +1,91 @@
+"""What containers print, as lines of a log: `2026-11-16T06:30:00.000000000Z stdout F text`.
+
+`F` ends a line; `P` is a part of one that is longer than what is written at once.  A log has a bound: when it is half
+full, what is there is kept as `<name>.1` in place of what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+LIMIT: Final = 10 * 1024 * 1024  #: bytes of the log of one attempt, with what is kept of before
+LONGEST: Final = 16 * 1024  #: bytes of a line that are written at once
+
+
+def older(path: Path) -> Path:
+    """Where the first part of a long log is."""
+    return path.with_name(f"{path.name}.1")
+
+
+def log_line(moment: datetime, stream: str, text: bytes, *, whole: bool = True) -> bytes:
+    time = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return b"%s000Z %s %s %s\n" % (time.encode(), stream.encode(), b"F" if whole else b"P", text)
+
+
+class LogWriter:
+    """Never raises: a container is not ended because a disk is full."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime], limit: int = LIMIT) -> None:
+        self._path = path
+        self._now = now
+        self._limit = limit
+        self._rests: dict[str, bytes] = {}  #: by stream: the beginning of a line
+        self._file: BinaryIO | None = None
+        self._size = 0
+
+    def feed(self, stream: str, data: bytes) -> None:
+        """`stream`: stdout or stderr."""
+        moment = self._now()
+        *lines, rest = (self._rests.pop(stream, b"") + data).split(b"\n")
+        written = [part for line in lines for part in _parts(moment, stream, line)]
+        while len(rest) >= LONGEST:
+            written.append(log_line(moment, stream, rest[:LONGEST], whole=False))
+            rest = rest[LONGEST:]
+        if rest:
+            self._rests[stream] = rest
+        for line in written:
+            self._write(line)
+        self._flush()
+
+    def close(self) -> None:
+        """What did not end with a line end is a line too."""
+        for stream, rest in sorted(self._rests.items()):
+            self._write(log_line(self._now(), stream, rest))
+        self._rests.clear()
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):
+            file = self._opened(len(line))
+            file.write(line)
+            self._size += len(line)
+
+    def _opened(self, more: int) -> BinaryIO:
+        if self._file is not None and self._size + more > self._limit // 2:
+            self._file.close()
+            self._file = None
+            self._path.replace(older(self._path))
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab")
+            self._size = self._file.tell()
+        return self._file
+
+    def _flush(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.flush()
+
+
+def _parts(moment: datetime, stream: str, line: bytes) -> list[bytes]:
+    starts = range(0, max(len(line), 1), LONGEST)
+    return [
+        log_line(moment, stream, line[start : start + LONGEST], whole=start + LONGEST >= len(line)) for start in starts
+    ]

@@ -1,0 +1,333 @@
+"""Runs what it knows as processes of this machine: no image is ever fetched, and what stands in for one says so.
+
+Nothing of ours is in the environment of such a process, it is as unprivileged as it can be, and it ends when we do.
+There are no walls around it, so commands of pods are run only where somebody allowed that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from farflung import __version__
+from farflung.edge.runtimes import web_servers
+from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
+from farflung.edge.runtimes.images import (
+    DOCUMENTS,
+    WEB_PORT,
+    InvalidReference,
+    Standing,
+    is_own_command,
+    standing,
+)
+from farflung.edge.runtimes.kept import Kept, Work, kept
+from farflung.edge.runtimes.log_lines import LogWriter
+from farflung.edge.runtimes.roots import below, furnish
+from farflung.edge.runtimes.web_servers import Program, Site
+
+FLAG: Final = "--allow-local-commands"
+HERE: Final = "127.0.0.1"
+NOBODY: Final = 65534
+SEARCHED: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #: PATH, where a pod says nothing
+BARE: Final[Mapping[str, str]] = {"PATH": SEARCHED}
+LONGEST_OUTPUT: Final = 10 * 1024
+ATTEMPTS: Final = 3  #: to find a port that nobody takes first
+READY: Final = 10.0  #: seconds that a web server may take until it listens
+GLANCE: Final = 0.02  #: seconds between two looks whether it does
+GREETING: Final = "<html><body><h1>It works!</h1></body></html>\n"
+
+
+@dataclass(slots=True)
+class _Running:
+    container: Container
+    process: Kept
+    finished: asyncio.Task[Finished]
+    root: Path
+    environment: Mapping[str, str]
+
+
+class ProcessRuntime:
+    def __init__(
+        self, directory: Path, now: Callable[[], datetime], *, commands: bool = False, search: str | None = None
+    ) -> None:
+        """`commands`: pods may run commands of this machine, as whoever runs this.  `search`: where web servers are, as
+        in PATH."""
+        self._directory = directory
+        self._now = now
+        self._commands = commands
+        self._search = os.environ.get("PATH", os.defpath) if search is None else search
+        self._running: dict[str, _Running] = {}
+        self._beside: set[Kept] = set()  #: commands of probes
+
+    @property
+    def name(self) -> str:
+        return f"process://{__version__}"
+
+    async def pull(self, image: str, policy: str) -> None:
+        self._standing(image)
+
+    async def start(self, container: Container) -> Started:
+        kind = self._standing(container.image)
+        id = f"process://{container.pod_uid}-{container.name}-{container.attempt}"
+        root = self._root(id)
+        await asyncio.to_thread(_prepare, root, container)
+        writer = LogWriter(container.log, self._now)
+        own = is_own_command(kind, container.command, container.arguments)
+        if kind in DOCUMENTS and own:
+            return await self._serve(id, container, kind, root, writer)
+        if kind is Standing.PAUSE and own:
+            await self._keep(id, container, root, writer, _unprivileged(["sleep", "infinity"]))
+            said = f"{container.image} is not run: something else does nothing in its place"
+            return Started(id, "process://sleep", {}, said)
+        self._check_allowed(container.image)
+        command = [*(container.command or ()), *(container.arguments or ())]
+        if not command:
+            raise StartError("CreateContainerError", f"{container.image} has no command here: the pod has to name one")
+        environment = {"PATH": SEARCHED, "HOSTNAME": container.pod, **container.environment}
+        await self._keep(id, container, root, writer, _as_user(command, container.user), environment)
+        addresses = {port: Address(HERE, port) for port in container.ports}
+        said = f"{container.image} is not run: its command runs on this machine, without walls around it"
+        return Started(id, "process://command", addresses, said)
+
+    async def wait(self, id: str) -> Finished:
+        running = self._running.get(id)
+        if running is None:
+            return Finished(137, self._now(), "ContainerStatusUnknown", "nothing is known of it any more")
+        return await asyncio.shield(running.finished)
+
+    async def stop(self, id: str, grace: float) -> None:
+        running = self._running.get(id)
+        if running is None or running.finished.done():
+            return
+        if grace > 0:
+            running.process.ask_to_end()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await asyncio.shield(running.finished)
+        running.process.end()
+        await asyncio.shield(running.finished)
+
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> tuple[int, bytes]:
+        running = self._running.get(id)
+        if running is None or running.finished.done():
+            return 126, b"the container does not run"
+        if not self._commands:
+            return 126, f"commands of pods are not run on this machine without {FLAG}".encode()
+        output = bytearray()
+
+        def printed(_: str, data: bytes) -> None:
+            output.extend(data[: LONGEST_OUTPUT - len(output)])
+
+        directory = below(running.root, running.container.working_directory or "/")
+        beside = await kept(Work(command, running.environment, directory), printed)
+        self._beside.add(beside)
+        try:
+            async with asyncio.timeout(seconds):
+                return await beside.wait(), bytes(output)
+        finally:
+            beside.end()
+            await asyncio.shield(beside.wait())
+            self._beside.discard(beside)
+
+    async def remove(self, id: str) -> None:
+        running = self._running.pop(id, None)
+        if running is not None:
+            await self._end(running)
+            await asyncio.to_thread(shutil.rmtree, running.root.parent, ignore_errors=True)
+
+    async def close(self) -> None:
+        for beside in self._beside:
+            beside.end()
+        await asyncio.gather(*(self._end(running) for running in self._running.values()))
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        self._running.clear()
+
+    # --- what is run ------------------------------------------------------------------------------
+
+    def _standing(self, image: str) -> Standing:
+        try:
+            kind = standing(image)
+        except InvalidReference as error:
+            raise ImageError("InvalidImageName", f"Failed to apply default image tag: {error}") from None
+        if kind is Standing.SHELL:
+            self._check_allowed(image)
+        if kind is Standing.UNKNOWN:
+            known = "the process runtime of this edge knows httpd, nginx and pause"
+            raise ImageError("ErrImagePull", f"{image} cannot be run here: {known}; podman would run it")
+        return kind
+
+    def _check_allowed(self, image: str) -> None:
+        if not self._commands:
+            why = f"it would run commands of whoever places pods on this machine without walls; {FLAG} allows that"
+            raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and podman would run it behind walls")
+
+    async def _serve(self, id: str, container: Container, kind: Standing, root: Path, writer: LogWriter) -> Started:
+        documents = below(root, DOCUMENTS[kind])
+        if not documents.exists():
+            documents.mkdir(parents=True)
+            (documents / "index.html").write_text(GREETING)
+        ports = tuple(sorted({*container.ports, WEB_PORT}))
+        program = web_servers.installed(kind, self._search)
+        if program is not None:
+            found = await self._serve_by(program, id, container, root, writer, documents, ports)
+            if found is not None:
+                said = f"{container.image} is not run: {program.name} of this machine stands in for it"
+                return Started(id, f"process://{program.name}", found, said)
+        listening = [_listening() for _ in ports]
+        numbers = [one.fileno() for one in listening]
+        allowed = [mount.source for mount in container.mounts if _is_below(mount.target, DOCUMENTS[kind])]
+        command = web_servers.own_command(documents, numbers, allowed)
+        addresses = {port: _address(one) for port, one in zip(ports, listening, strict=True)}
+        try:
+            await self._keep(id, container, root, writer, _unprivileged(command), descriptors=tuple(numbers))
+        finally:
+            for one in listening:
+                one.close()
+        said = f"{container.image} is not run: a small web server of Farflung stands in for it"
+        return Started(id, "process://farflung-web", addresses, said)
+
+    async def _serve_by(
+        self, program: Program, id: str, container: Container, root: Path, writer: LogWriter, documents: Path,
+        ports: Sequence[int],
+    ) -> dict[int, Address] | None:  # fmt: skip
+        """None if it does not come up.  A port that is free now may be somebody else's a moment later: then it is tried
+        with others."""
+        own = root.parent / "server"
+        for _ in range(ATTEMPTS):
+            addresses = {port: _free() for port in ports}
+            site = Site(documents, own, tuple(address.port for address in addresses.values()))
+            command = web_servers.command(program, site)
+            _hand_over(own)
+            running = await self._keep(id, container, root, writer, _unprivileged(command), owner=_owner())
+            if await _listens(running, list(addresses.values())):
+                return addresses
+            await self._end(running)
+        return None
+
+    async def _keep(
+        self, id: str, container: Container, root: Path, writer: LogWriter, command: Sequence[str],
+        environment: Mapping[str, str] = BARE, *, descriptors: tuple[int, ...] = (), owner: int | None = None,
+    ) -> _Running:  # fmt: skip
+        """What stands in for an image knows nothing of the pod's environment: there are variables that make a program
+        run code of somebody else."""
+        directory = below(root, container.working_directory or "/")
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            process = await kept(Work(command, environment, directory, owner, descriptors), writer.feed)
+        except OSError as error:
+            raise StartError("RunContainerError", f"{command[0]}: {error.strerror}") from None
+        finished = asyncio.create_task(self._finished(process, writer), name=id)
+        running = self._running[id] = _Running(container, process, finished, root, environment)
+        return running
+
+    async def _finished(self, process: Kept, writer: LogWriter) -> Finished:
+        code = await process.wait()
+        writer.close()
+        return Finished(code, self._now(), "Completed" if code == 0 else "Error")
+
+    async def _end(self, running: _Running) -> None:
+        running.process.end()
+        await asyncio.shield(running.finished)
+
+    def _root(self, id: str) -> Path:
+        return self._directory / id.removeprefix("process://") / "root"
+
+
+def _prepare(root: Path, container: Container) -> None:
+    """Raises StartError."""
+    shutil.rmtree(root.parent, ignore_errors=True)
+    root.mkdir(parents=True)
+    furnish(root, container.mounts)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.rstrip("/") == directory or path.startswith(f"{directory}/")
+
+
+def _listening() -> socket.socket:
+    one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    one.bind((HERE, 0))
+    one.listen(128)
+    return one
+
+
+def _address(one: socket.socket) -> Address:
+    host, port = one.getsockname()
+    return Address(host, port)
+
+
+def _free() -> Address:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind((HERE, 0))
+        return _address(one)
+
+
+async def _listens(running: _Running, addresses: Sequence[Address]) -> bool:
+    """Whether it does so on all of them before it ends."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(READY):
+            for address in addresses:
+                while not await _answers(address):
+                    if running.finished.done():
+                        return False
+                    await asyncio.sleep(GLANCE)
+            return not running.finished.done()
+    return False
+
+
+async def _answers(address: Address) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address.host, address.port)
+    except OSError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+def _owner() -> int | None:
+    return NOBODY if os.geteuid() == 0 and _setpriv() else None
+
+
+def _setpriv() -> str | None:
+    return shutil.which("setpriv", path=SEARCHED)
+
+
+def _hand_over(directory: Path) -> None:
+    owner = _owner()
+    if owner is not None:
+        os.chown(directory, owner, owner)
+
+
+def _unprivileged(command: Sequence[str]) -> list[str]:
+    """As nobody, who can read what root can, and do nothing else: what is to be served may be below root's home."""
+    setpriv = _setpriv() if os.geteuid() == 0 else None
+    if setpriv is None:
+        return [*command]
+    reads = "-all,+dac_read_search"
+    return [
+        setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps={reads}",
+        f"--ambient-caps={reads}", f"--bounding-set={reads}", "--pdeathsig=KILL", "--", *command,
+    ]  # fmt: skip
+
+
+def _as_user(command: Sequence[str], user: int | None) -> list[str]:
+    """As the user that the pod names, if we can become that one.  Raises StartError."""
+    if user is None or user == os.geteuid():
+        return [*command]
+    setpriv = _setpriv() if os.geteuid() == 0 else None
+    if setpriv is None:
+        raise StartError("CreateContainerError", f"only root can run a container as user {user}")
+    return [
+        setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--bounding-set=-all", "--pdeathsig=KILL",
+        "--", *command,
+    ]  # fmt: skip

@@ -1,0 +1,68 @@
+"""Lines of logs, and their bound."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.edge.runtimes.log_lines import LONGEST, LogWriter, older
+
+
+def now() -> datetime:
+    return datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
+
+
+def texts(log: bytes) -> dict[str, bytes]:
+    """What the streams printed, put together again; a line end that was missing at the end is added."""
+    found: dict[str, bytes] = {}
+    for line in log.removesuffix(b"\n").split(b"\n") if log else []:
+        _, stream, tag, text = line.split(b" ", 3)
+        found[stream.decode()] = found.get(stream.decode(), b"") + text + (b"\n" if tag == b"F" else b"")
+    return found
+
+
+CHUNKS = st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(min_size=1, max_size=30)), max_size=20)
+
+
+@given(CHUNKS)
+def test_what_was_printed_can_be_put_together_again(tmp_path_factory, chunks) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("logs") / "0.log"
+    writer = LogWriter(path, now)
+    expected: dict[str, bytes] = {}
+    for stream, data in chunks:
+        writer.feed(stream, data)
+        expected[stream] = expected.get(stream, b"") + data
+    writer.close()
+    written = texts(path.read_bytes()) if path.exists() else {}
+    assert written == {stream: text if text.endswith(b"\n") else text + b"\n" for stream, text in expected.items()}
+
+
+def test_a_long_line_is_written_in_parts(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "0.log", now)
+    writer.feed("stdout", b"a" * (2 * LONGEST + 1))
+    writer.feed("stdout", b"b\n" + b"c" * LONGEST + b"\n")
+    writer.close()
+    lines = (tmp_path / "0.log").read_bytes().splitlines()
+    assert [line.split(b" ")[2] for line in lines] == [b"P", b"P", b"F", b"F"]
+    assert lines[2].endswith(b" F ab")
+
+
+def test_a_log_has_a_bound_and_loses_its_oldest_part(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    writer = LogWriter(path, now, limit=2000)
+    for number in range(1000):
+        writer.feed("stdout", b"%d\n" % number)
+    writer.close()
+    sizes = path.stat().st_size, older(path).stat().st_size
+    assert sum(sizes) <= 2000
+    lines = older(path).read_text().splitlines() + path.read_text().splitlines()
+    numbers = [int(line.split()[-1]) for line in lines]
+    assert numbers == list(range(numbers[0], 1000))
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    writer = LogWriter(tmp_path / "file" / "0.log", now)
+    writer.feed("stdout", b"lost\n")
+    writer.close()
