@@ -1,0 +1,32 @@
+"""All controllers of workloads, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from farflung.client.rest import Client
+from farflung.controllers.workload.deployment.controller import DeploymentController
+from farflung.controllers.workload.pod_scheduler.controller import PodScheduler
+from farflung.controllers.workload.replicaset.controller import ReplicaSetController
+from farflung.controllers.workload.workshop import Workshop
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
+
+
+def join(
+    manager: Manager,
+    client: Client,
+    outside: Surroundings,
+    recorder: Recorder,
+    now: Callable[[], datetime],
+    suffix: Callable[[], str],
+    log: Logger,
+) -> None:
+    """`client`: of one cluster; `suffix`: the random end of a pod's name.  They share one set of informers."""
+    workshop = Workshop(client, outside, recorder, now, suffix, log)
+    ReplicaSetController(workshop).join(manager)
+    DeploymentController(workshop).join(manager)
+    PodScheduler(workshop).join(manager)
