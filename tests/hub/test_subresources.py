@@ -26,6 +26,16 @@ async def test_a_status_is_written_through_its_own_door_only(any_hub: LocalHub) 
     assert changed["metadata"]["generation"] == 2
 
 
+async def test_annotations_that_come_with_a_status_are_no_new_generation(hub: LocalHub) -> None:
+    created = await hub.create(DEPLOYMENTS, deployment("d"))
+    metadata = created["metadata"] | {"annotations": {"deployment.kubernetes.io/revision": "1"}}
+
+    answer = await hub.put(f"{DEPLOYMENTS}/d/status", created | {"metadata": metadata})
+
+    assert answer.json["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "1"}
+    assert answer.json["metadata"]["generation"] == 1
+
+
 async def test_a_status_insists_on_its_version_like_any_update(hub: LocalHub) -> None:
     created = await hub.create(DEPLOYMENTS, deployment("d"))
     await hub.patch(f"{DEPLOYMENTS}/d", {"metadata": {"labels": {"a": "b"}}})

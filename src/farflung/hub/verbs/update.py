@@ -304,7 +304,7 @@ def own_change(call: Call, new: Obj, old: Obj, owner: str) -> None:
 
 def count_generation(call: Call, new: Obj, old: Obj) -> None:
     rules = call.kind.rules
-    if not rules.generation:
+    if not rules.generation or call.target.subresource == "status":
         return
     another = rules.another_generation or differs_in_spec
     if another(new, old):
