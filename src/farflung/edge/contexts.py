@@ -1,0 +1,131 @@
+"""Contexts in kubeconfig files: put in beside what others have there, and taken out again, as kind does it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from farflung.machinery.codec import yaml as kubernetes_yaml
+from farflung.machinery.codec.malformed import Malformed
+
+SECTIONS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
+PATIENCE: Final = 10.0  #: seconds that somebody else may take to write the same file
+LOOK: Final = 0.05
+
+Config = dict[str, Any]
+
+
+class ContextError(Exception):
+    """A sentence about a kubeconfig that cannot be changed."""
+
+
+def file_of(environment: Mapping[str, str], explicit: str = "") -> Path:
+    """The file to write: of several the first that is there, and if none is, the last."""
+    if explicit:
+        return Path(explicit)
+    named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if not named:
+        return Path("~/.kube/config").expanduser()
+    return next((path for path in named if path.exists()), named[-1])
+
+
+def add(path: Path, name: str, cluster: Config, user: Config) -> None:
+    """A context, its cluster and its user, all of this name, in place of those that were; it becomes the current one.
+    Raises ContextError."""
+    values = {"clusters": cluster, "contexts": {"cluster": name, "user": name}, "users": user}
+
+    def change(config: Config) -> None:
+        for section, inner in SECTIONS:
+            entries = [one for one in config.get(section) or [] if one.get("name") != name]
+            config[section] = [*entries, {"name": name, inner: values[section]}]
+        config["current-context"] = name
+
+    _change(path, change)
+
+
+def remove(path: Path, name: str) -> None:
+    """Nothing happens if it is not there.  Raises ContextError."""
+    if not path.exists():
+        return
+
+    def change(config: Config) -> None:
+        for section, _ in SECTIONS:
+            config[section] = [one for one in config.get(section) or [] if one.get("name") != name]
+        if config.get("current-context") == name:
+            config["current-context"] = ""
+
+    _change(path, change)
+
+
+def _change(path: Path, change: Callable[[Config], None]) -> None:
+    try:
+        target = path.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target):
+            config = _read(target)
+            before = yaml.safe_dump(config)
+            change(config)
+            if yaml.safe_dump(config) != before:
+                _write(target, config)
+    except OSError as error:
+        raise ContextError(f"cannot change {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """As kubectl does it: whoever makes the file beside it may write."""
+    lock = path.with_name(f"{path.name}.lock")
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            break
+        except FileExistsError:
+            if time.monotonic() > until:
+                raise ContextError(f"somebody else is writing {path}; if nobody is, remove {lock}") from None
+            time.sleep(LOOK)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Config:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
+    try:
+        config = kubernetes_yaml.parse(content).value if content.strip() else None
+    except Malformed as error:
+        raise ContextError(f"{path} is not YAML: {error.why}") from None
+    config = {"apiVersion": "v1", "kind": "Config"} if config is None else config
+    if not isinstance(config, dict) or not all(_are_entries(config.get(section)) for section, _ in SECTIONS):
+        raise ContextError(f"{path} is not a kubeconfig")
+    return config
+
+
+def _are_entries(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(one, dict) for one in value))
+
+
+def _write(path: Path, config: Config) -> None:
+    """Whole or not at all, with the rights it had."""
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    unfinished = path.with_name(f"{path.name}.farflung-{os.getpid()}")
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            yaml.safe_dump(config, file, sort_keys=False, allow_unicode=True)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.chmod(mode)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

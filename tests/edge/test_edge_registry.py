@@ -1,0 +1,129 @@
+"""The directories of embedded edges, and whose process runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from farflung.edge.ports import Mapping
+from farflung.edge.registry import Asked, Edge, EdgeError, Registry
+
+ASKED = Asked(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC), ports=(Mapping(8081, 8083),), context="kind-florin")
+HOLDING = """
+import sys, pathlib
+from farflung.edge.registry import Registry
+with Registry(pathlib.Path(sys.argv[1])).existing(sys.argv[2]).held() as held:
+    held.tell("Ready", api="https://127.0.0.1:1")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path)
+
+
+@contextmanager
+def held_elsewhere(home: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", HOLDING, str(home), name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_an_edge_is_remembered_with_what_was_asked_for(registry: Registry) -> None:
+    made = registry.make("florin", ASKED)
+
+    assert registry.all() == [made]
+    assert registry.existing("florin").asked == ASKED
+    assert stat.S_IMODE(made.directory.stat().st_mode) == 0o700
+    assert made.phase.phase == "Stopped"
+
+
+def test_there_is_one_edge_of_a_name(registry: Registry) -> None:
+    registry.make("florin", ASKED)
+
+    with pytest.raises(EdgeError, match="there is an edge florin already, and it is stopped; `farflung edge delete"):
+        registry.make("florin", ASKED)
+
+
+def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: Registry) -> None:
+    edge = registry.make("florin", ASKED)
+    left = edge.node / "pods" / "a"
+    left.mkdir(parents=True)
+    (left / "file").touch()
+    left.chmod(0o500)
+
+    registry.remove(edge)
+
+    assert registry.all() == []
+    assert not edge.directory.exists()
+    with pytest.raises(EdgeError, match="there is no edge florin"):
+        registry.existing("florin")
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "Florin", "-a", "a" * 51, "a b", ".a", "a\n"])
+def test_what_is_no_name_is_no_way_out_of_the_directory(registry: Registry, name: str) -> None:
+    with pytest.raises(EdgeError, match="is no name for an edge"):
+        registry.edge(name)
+
+
+def test_a_process_is_seen_as_long_as_it_lives(registry: Registry, tmp_path: Path) -> None:
+    edge = registry.make("florin", ASKED)
+    with held_elsewhere(tmp_path, "florin") as process:
+        phase = edge.phase
+        assert (phase.pid, phase.phase, phase.api) == (process.pid, "Ready", "https://127.0.0.1:1")
+        with pytest.raises(EdgeError, match="edge florin is running already"), edge.held():
+            pass
+
+        edge.signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+    assert edge.phase.phase == "Stopped"
+    with edge.held() as held:
+        held.tell("Ready")
+        assert edge.phase.pid == os.getpid()
+
+
+def test_what_a_dead_process_said_is_nothing_to_signal(registry: Registry) -> None:
+    edge = registry.make("florin", ASKED)
+    (edge.directory / "process").write_bytes(msgspec.json.encode({"pid": os.getpid(), "phase": "Ready"}))
+
+    edge.signal(signal.SIGKILL)
+
+    assert edge.phase.pid == 0
+
+
+def test_words_become_shorter_and_stay_readable(registry: Registry) -> None:
+    edge = registry.make("florin", ASKED)
+    with edge.held() as held:
+        held.tell("Ready", api="https://a.very.long.name.example.com:12345", runtime="process://0.1.0")
+        held.tell("Stopping", api="")
+
+        assert (edge.phase.phase, edge.phase.api, edge.phase.runtime) == ("Stopping", "", "process://0.1.0")
+
+
+def test_a_file_that_cannot_be_read_is_named(registry: Registry) -> None:
+    edge: Edge = registry.make("florin", ASKED)
+    (edge.directory / "edge.json").write_text("{")
+
+    with pytest.raises(EdgeError, match=r"edge\.json cannot be read: .*; `farflung edge delete florin` removes it"):
+        _ = edge.asked
+
+
+def test_the_home_of_a_user_can_be_elsewhere(tmp_path: Path) -> None:
+    assert Registry.of_user({"FARFLUNG_HOME": str(tmp_path)}).edge("a").directory == tmp_path / "edges" / "a"
+    assert Registry.of_user({}).edge("a").directory == Path("~/.farflung/edges/a").expanduser()
