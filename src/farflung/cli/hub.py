@@ -46,6 +46,7 @@ from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
 from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.hub.http.server import Server, listening_sockets, serve_on
+from farflung.hub.nodes import Nodes
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
@@ -83,6 +84,7 @@ class Settings:
     workspaces: bool = False
     bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
     controllers: bool = False  #: with workspaces: run the controllers beside it
+    audits: bool = True  #: a line for each write
 
     @property
     def command(self) -> str:
@@ -165,12 +167,12 @@ def database(settings: Settings) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Server]:
-    """A hub that serves as long as the block lasts."""
+async def running(settings: Settings, nodes: Nodes | None = None) -> AsyncIterator[Server]:
+    """A hub that serves as long as the block lasts.  `nodes`: what runs its pods, if anything does."""
     # an address that cannot be used is found out before any file is made, and the port is known from the start
     sockets = await listening_sockets(settings.bind_address, settings.port)
     try:
-        async with _running(settings, sockets) as server:
+        async with _running(settings, sockets, nodes) as server:
             yield server
     finally:
         for listening in sockets:
@@ -178,7 +180,7 @@ async def running(settings: Settings) -> AsyncIterator[Server]:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIterator[Server]:
+async def _running(settings: Settings, sockets: list[socket.socket], nodes: Nodes | None) -> AsyncIterator[Server]:
     directory = settings.root_directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = database(settings)
@@ -211,6 +213,7 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
         quotas, uids = Quotas(store), ids.Uids()
         pools, policies = Pools(store), Policies(store, kinds)
         tools = Tools(store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts, policies)
+        tools = replace(tools, nodes=nodes)
         if workspaces is not None:
             tools = replace(tools, annotates=True, extension=workspaces.writes, views=workspaces.views)
         watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
@@ -218,7 +221,8 @@ async def _running(settings: Settings, sockets: list[socket.socket]) -> AsyncIte
         tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)
         authenticator = Authenticator(tokens, accounts, clock)
         routes = None if workspaces is None else workspaces.routes
-        hub = Hub(kinds, tools, authenticator, watches, Audit(lines.write), routes)
+        audit = Audit(lines.write if settings.audits else lambda line: None)
+        hub = Hub(kinds, tools, authenticator, watches, audit, routes)
         housekeeping = Housekeeping(
             store,
             kinds,
