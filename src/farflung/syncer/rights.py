@@ -6,6 +6,7 @@ are named one by one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -97,10 +98,14 @@ def _edge_kinds(kinds: Iterable[Kind]) -> frozenset[Resource]:
 
 def parse_resource(text: str) -> Resource:
     """`GROUP/RESOURCE`; the core group is empty, or `core`, or not said at all.  Raises ValueError."""
-    group, _, plural = text.rpartition("/")
-    if not plural or not all(part.isascii() and not part.isspace() for part in (group, plural)) or "*" in text:
+    found = _RESOURCE.fullmatch(text)
+    if found is None:
         raise ValueError(f"{text!r} is not of the form GROUP/RESOURCE, like apps/deployments or core/configmaps")
-    return Resource("" if group == "core" else group, plural)
+    group = found["group"] or ""
+    return Resource("" if group == "core" else group, found["plural"])
+
+
+_RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]+)")
 
 
 # --- in the mailbox -------------------------------------------------------------------------------

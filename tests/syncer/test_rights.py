@@ -1,0 +1,320 @@
+"""What a syncer may do, and what it may not: as rules, and on a hub."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from platform_harness import MAPS, OPERATOR, RBAC
+from registered import Registry, name_of, registry
+
+from farflung.cli.registration import Registered
+from farflung.hub.auth.attributes import Attributes
+from farflung.machinery.errors import Obj
+from farflung.syncer.rights import (
+    DEFINITIONS,
+    NAMESPACES,
+    USUAL,
+    Kinds,
+    edge_rules,
+    kinds_of,
+    mailbox_rules,
+    parse_resource,
+    policy_rules,
+)
+from farflung.syncer.values import Resource
+
+GROUP = "rbac.authorization.k8s.io"
+ROLES = Resource(GROUP, "roles")
+WIDGETS, JOBS = Resource("example.com", "widgets"), Resource("batch", "jobs")
+FLANGES = Resource("group1.test", "flanges")
+
+
+def entry(resource: Resource, **rest: Any) -> Obj:
+    return {"apiVersion": "v1", "group": resource.group, "resource": resource.plural, **rest}
+
+
+SPEC = {
+    "namespaceScope": {"namespaces": ["shop"], "resources": [entry(JOBS), entry(ROLES)]},
+    "clusterScope": [entry(WIDGETS, objects=["one"])],
+    "upsync": [{"apiGroup": "group1.test", "resources": ["flanges"]}, {"apiGroup": "x.test", "resources": ["*"]}],
+}
+
+
+def allowing(rules: list[Obj], verb: str) -> set[tuple[str, str]]:
+    return {
+        (group, resource)
+        for rule in rules
+        if verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def test_what_the_mailbox_lists_is_allowed_beside_the_usual_kinds() -> None:
+    kinds = kinds_of(SPEC)
+    assert kinds.down == USUAL | {JOBS, WIDGETS}
+    assert kinds.up == {FLANGES}
+
+
+def test_kinds_that_give_rights_and_those_that_nobody_can_list_are_left_out_until_they_are_named() -> None:
+    kinds = kinds_of(SPEC)
+    assert kinds.left_out == {ROLES}
+    assert kinds.left_out_up == {Resource("x.test", "*")}
+    named = kinds_of(SPEC, allowed=[ROLES], allowed_up=[WIDGETS])
+    assert ROLES in named.down
+    assert named.left_out == frozenset()
+    assert named.up == {FLANGES, WIDGETS}
+
+
+def test_kinds_of_the_hub_go_to_no_edge() -> None:
+    spec = {"clusterScope": [entry(Resource("tenancy.kcp.io", "workspaces"), objects=["w"])]}
+    assert kinds_of(spec) == Kinds(USUAL)
+
+
+def test_nothing_is_allowed_by_a_wildcard_unless_it_is_asked_for() -> None:
+    kinds = kinds_of(SPEC)
+    rules = [*mailbox_rules(kinds, "me"), *edge_rules(kinds), *policy_rules()]
+    assert not any("*" in rule[part] for rule in rules for part in ("apiGroups", "resources", "verbs"))
+    every = kinds_of(SPEC, everything=True)
+    assert ("*", "*") in allowing(edge_rules(every), "patch")
+    assert not any("*" in rule["verbs"] for rule in [*mailbox_rules(every, "me"), *edge_rules(every)])
+    assert ("*", "*") not in allowing(mailbox_rules(every, "me"), "create")
+
+
+def test_at_the_edge_what_goes_there_is_written_and_what_comes_from_there_only_read() -> None:
+    rules = edge_rules(kinds_of(SPEC))
+    assert allowing(rules, "patch") == allowing(rules, "create") == allowing(rules, "delete") == USUAL | {JOBS, WIDGETS}
+    assert allowing(rules, "watch") == USUAL | {JOBS, WIDGETS, FLANGES}
+    assert allowing(rules, "escalate") == allowing(rules, "bind") == allowing(rules, "update") == set()
+
+
+def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may() -> None:
+    roles, bindings = (kinds_of({}, allowed=[Resource(GROUP, plural)]) for plural in ("roles", "clusterrolebindings"))
+    assert allowing(edge_rules(roles), "escalate") == {(GROUP, "roles")}
+    assert allowing(edge_rules(roles), "bind") == set()
+    assert allowing(edge_rules(bindings), "bind") == {(GROUP, "clusterroles")}
+    assert allowing(mailbox_rules(roles, "me"), "escalate") == set()
+
+
+def test_in_the_mailbox_only_what_comes_from_the_edge_is_made_and_deleted() -> None:
+    rules = mailbox_rules(kinds_of(SPEC), "me")
+    assert allowing(rules, "delete") == allowing(rules, "update") - statuses(rules) == {FLANGES, NAMESPACES}
+    assert allowing(rules, "create") == {FLANGES, NAMESPACES, ("", "serviceaccounts/token")}
+    assert allowing(mailbox_rules(kinds_of({}), "me"), "delete") == set()
+    assert ("", "namespaces/status") not in statuses(rules)
+    assert (DEFINITIONS.group, f"{DEFINITIONS.plural}/status") not in statuses(rules)
+
+
+def statuses(rules: list[Obj]) -> set[tuple[str, str]]:
+    return {(group, resource) for group, resource in allowing(rules, "patch") if resource.endswith("/status")}
+
+
+def test_rules_do_not_depend_on_the_order_of_what_is_listed() -> None:
+    there = {"clusterScope": [entry(WIDGETS, objects=["a"]), entry(JOBS, objects=["b"])]}
+    back = {"clusterScope": [entry(JOBS, objects=["b"]), entry(WIDGETS, objects=["a"])]}
+    assert mailbox_rules(kinds_of(there), "me") == mailbox_rules(kinds_of(back), "me")
+    assert edge_rules(kinds_of(there)) == edge_rules(kinds_of(back))
+
+
+def test_a_kind_is_named_with_its_group() -> None:
+    assert parse_resource("apps/deployments") == Resource("apps", "deployments")
+    assert parse_resource("core/configmaps") == parse_resource("/configmaps") == Resource("", "configmaps")
+    assert parse_resource("configmaps") == Resource("", "configmaps")
+
+
+@pytest.mark.parametrize("text", ["", "apps/", "*/*", "apps/*", "a b/c", "äpps/x"])
+def test_what_is_no_kind_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="GROUP/RESOURCE"):
+        parse_resource(text)
+
+
+# --- on a hub -------------------------------------------------------------------------------------
+
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+SPECIAL = ("impersonate", "escalate", "bind", "approve", "sign", "use", "access", "initialize", "*")
+
+
+async def allowed_in(one: Registry, registered: Registered, cluster: str) -> set[tuple[str, str, str]]:
+    """Every verb on every kind that a workspace serves, subresources and all, that changes something or is special."""
+    hub = one.fleet.hub
+    user = hub.accounts.verify(registered.token).user
+    found = set()
+    for group, resource in await served(one, cluster):
+        plural, _, subresource = resource.partition("/")
+        for verb in (*WRITES, *SPECIAL):
+            attributes = Attributes(verb, group, plural, subresource, "farflung-syncer", "anything")
+            if hub.authorizer.decide(cluster, user, attributes).allowed:
+                found.add((verb, group, resource))
+    return found
+
+
+async def served(one: Registry, cluster: str) -> set[tuple[str, str]]:
+    groups = (await one.fleet.hub.of(OPERATOR, "GET", f"/clusters/{cluster}/apis")).json["groups"]
+    paths = {"": "/api/v1", **{group["name"]: f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups}}
+    return {
+        (group, resource["name"])
+        for group, path in paths.items()
+        for resource in (await one.fleet.hub.of(OPERATOR, "GET", f"/clusters/{cluster}{path}")).json["resources"]
+    } | {("", "users"), ("", "groups"), ("", "serviceaccounts")}
+
+
+async def test_a_syncer_changes_nothing_in_its_mailbox_but_what_it_is_there_for() -> None:
+    async with registry("florin") as one:
+        registered = await one.register("florin")
+        core = ("configmaps", "limitranges", "namespaces", "resourcequotas", "secrets", "serviceaccounts")
+        status = (("", "resourcequotas/status"), ("edge.kcp.io", "syncerconfigs/status"))
+        assert await allowed_in(one, registered, registered.cluster) == {
+            *(("patch", "", plural) for plural in core),
+            ("patch", "apiextensions.k8s.io", "customresourcedefinitions"),
+            ("patch", "coordination.k8s.io", "leases"),
+            *((verb, *what) for verb in ("patch", "update") for what in status),
+            ("create", "authentication.k8s.io", "selfsubjectreviews"),
+            ("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
+            ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
+        }
+
+
+async def test_a_syncer_is_nobody_anywhere_else() -> None:
+    async with registry("florin", "guilder") as one:
+        florin, guilder = await one.register("florin"), await one.register("guilder")
+        hub = one.fleet.hub
+        places = (guilder.cluster, "root:espw", one.inventory, "root", "root:compute", "system:admin", "*", "nowhere")
+        configs = "/apis/edge.kcp.io/v1alpha1/syncerconfigs"
+        for place, path in product(
+            places, ("/api/v1/namespaces", MAPS, configs, f"{configs}/the-one", f"{RBAC}/clusterroles")
+        ):
+            answer = await hub.of(florin.token, "GET", f"/clusters/{place}{path}")
+            assert answer.status == 403, (place, path, answer.body)
+        for place in places:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+            assert (await hub.of(florin.token, "POST", f"/clusters/{place}{MAPS}", body)).status in (403, 405)
+        for place in (guilder.cluster, "root", one.inventory):
+            assert await allowed_in(one, florin, place) == set()
+        view = (
+            await hub.of(OPERATOR, "GET", "/clusters/root:espw/apis/apis.kcp.io/v1alpha1/apiexports/edge.kcp.io")
+        ).json
+        path = view["status"]["virtualWorkspaces"][0]["url"].removeprefix("https://hub:6443")
+        assert (await hub.of(florin.token, "GET", f"{path}/clusters/*{configs}")).status == 403
+
+
+@pytest.mark.parametrize("everything", [False, True])
+async def test_a_syncer_cannot_get_more_rights(everything: bool) -> None:
+    async with registry("florin") as one:
+        registered = await one.register("florin", everything=everything)
+        hub, me = one.fleet.hub, name_of("florin", registered)
+        at = f"/clusters/{registered.cluster}"
+        accounts = f"{at}/api/v1/namespaces/farflung-syncer/serviceaccounts"
+        admin = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "cluster-admin"}
+        subject = {"kind": "ServiceAccount", "name": me, "namespace": "farflung-syncer"}
+        await hub.made(
+            OPERATOR, f"{at}{RBAC}/clusterrolebindings", {"metadata": {"name": "a"}, "roleRef": admin, "subjects": []}
+        )
+        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        secret = {
+            "metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "default"}},
+            "type": "kubernetes.io/service-account-token",
+        }
+        attempts: list[tuple[str, str, Any, str]] = [
+            ("PATCH", f"{RBAC}/clusterroles/{me}", {"rules": [rule]}, MERGE_PATCH),
+            (
+                "PATCH",
+                f"{RBAC}/clusterroles/{me}",
+                {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "rules": [rule]},
+                APPLY_PATCH,
+            ),
+            ("PATCH", f"{RBAC}/clusterrolebindings/a", {"subjects": [subject]}, MERGE_PATCH),
+            ("PUT", f"{RBAC}/clusterroles/{me}", {"metadata": {"name": me}, "rules": [rule]}, ""),
+            ("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "x"}, "rules": []}, ""),
+            (
+                "POST",
+                f"{RBAC}/clusterrolebindings",
+                {"metadata": {"name": "x"}, "roleRef": admin, "subjects": [subject]},
+                "",
+            ),
+            ("POST", "/api/v1/namespaces/default/secrets", secret, ""),
+            ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", request, ""),
+            ("POST", "/api/v1/namespaces/farflung-syncer/serviceaccounts/default/token", request, ""),
+            ("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "x"}}, ""),
+            ("DELETE", f"{RBAC}/clusterrolebindings/{me}", None, ""),
+        ]
+        for method, path, body, media in attempts:
+            headers = {"content_type": media} if media else {}
+            query = "fieldManager=x&force=true" if media == APPLY_PATCH else ""
+            answer = await hub.of(registered.token, method, f"{at}{path}", body, query, **headers)
+            assert answer.status == 403, (method, path, answer.body)
+        for acting in ({}, {"impersonate_group": "system:kcp:admin"}):
+            answer = await hub.of(registered.token, "GET", accounts, impersonate_user="kcp-admin", **acting)
+            assert answer.status == 403, answer.body
+
+
+async def test_a_syncer_does_its_work() -> None:
+    async with registry("florin") as one:
+        registered = await one.register("florin")
+        hub, at, me = one.fleet.hub, f"/clusters/{registered.cluster}", name_of("florin", registered)
+        await hub.bind(registered.cluster, "bind-kube", "root:compute", "kubernetes")
+        await one.fleet.eventually(lambda: bound(one, at), "the binding")
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        deployment = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+        }
+        deployments = f"{at}/apis/apps/v1/namespaces/default/deployments"
+        await hub.made(OPERATOR, deployments, deployment)
+        await hub.made(OPERATOR, f"{at}{MAPS}", {"metadata": {"name": "m"}})
+        finalizer = [{"op": "add", "path": "/metadata/finalizers", "value": ["edge.kcp.io/syncer"]}]
+        status = [{"op": "add", "path": "/status", "value": {"replicas": 1}}]
+        heartbeat = {"status": {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}}
+        for path, body, media in (
+            (f"{deployments}/d", finalizer, JSON_PATCH),
+            (f"{deployments}/d/status", status, JSON_PATCH),
+            (f"{at}{MAPS}/m", finalizer, JSON_PATCH),
+            (f"{at}/apis/edge.kcp.io/v1alpha1/syncerconfigs/the-one/status", heartbeat, MERGE_PATCH),
+        ):
+            answer = await hub.of(registered.token, "PATCH", path, body, content_type=media)
+            assert answer.status == 200, (path, answer.body)
+        for path in (
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            "/apis/apis.kcp.io/v1alpha1/apibindings",
+            "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster",
+            "/apis/edge.kcp.io/v1alpha1/syncerconfigs",
+            "/apis/apps/v1/deployments",
+            "/api/v1/pods",
+            "/api/v1/secrets",
+            "/api/v1",
+            "/apis",
+            "/version",
+        ):
+            assert (await hub.of(registered.token, "GET", f"{at}{path}")).status == 200, path
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        accounts = f"{at}/api/v1/namespaces/farflung-syncer/serviceaccounts"
+        assert (await hub.of(registered.token, "POST", f"{accounts}/{me}/token", request)).status == 201
+
+
+async def bound(one: Registry, at: str) -> bool:
+    answer = await one.fleet.hub.of(OPERATOR, "GET", f"{at}/apis/apis.kcp.io/v1alpha1/apibindings/bind-kube")
+    return bool(answer.json.get("status", {}).get("phase") == "Bound")
+
+
+async def test_what_comes_from_the_edge_is_written_when_the_mailbox_says_so() -> None:
+    async with registry("florin") as one:
+        registered = await one.register("florin")
+        hub, at = one.fleet.hub, f"/clusters/{registered.cluster}"
+        leases = f"{at}/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}}
+        assert (await hub.of(registered.token, "POST", leases, lease)).status == 403
+        spec = {"spec": {"upsync": [{"apiGroup": "coordination.k8s.io", "resources": ["leases"]}]}}
+        config = f"{at}/apis/edge.kcp.io/v1alpha1/syncerconfigs/the-one"
+        assert (await hub.of(OPERATOR, "PATCH", config, spec, content_type=MERGE_PATCH)).status == 200
+        registered = await one.register("florin")
+        assert (await hub.of(registered.token, "POST", leases, lease)).status == 201
+        assert (await hub.of(registered.token, "DELETE", f"{leases}/l")).status == 200
+        assert (await hub.of(registered.token, "POST", f"{at}{MAPS}", {"metadata": {"name": "m"}})).status == 403
