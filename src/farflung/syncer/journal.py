@@ -268,10 +268,12 @@ def _values(record: Entry | Heard) -> Row:
 
 
 def _row(entry: Entry) -> Row:
-    """A resourceVersion may be too large for an integer of SQLite, which also has no booleans."""
-    values = [int(value) if type(value) is bool else value for value in _values(entry)[1:]]
-    values[4] = str(entry.revision)
-    return sealed((*_key(entry.part), *values))
+    return sealed((*_key(entry.part), *map(_column, _values(entry)[1:])))
+
+
+def _column(value: object) -> object:
+    """SQLite has no booleans, and a resourceVersion may be too large for one of its integers."""
+    return int(value) if isinstance(value, bool) else str(value) if isinstance(value, int) else value
 
 
 def _entry(row: Row) -> Entry:

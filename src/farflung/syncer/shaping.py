@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.controllers.placement_translator.assigned import with_assigned, without_assigned
+from farflung.controllers.placement_translator.assigned import with_assigned
 from farflung.controllers.placement_translator.projecting import NEVER, OVERWRITE, PROJECTION, YES, stripped
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
@@ -140,8 +140,10 @@ def owned_fields(live: Mapping[str, Any], manager: str) -> str:
     ]
     if not owned:
         return ""
-    texts = sorted(encoded({"fields": fields}) for fields in owned)
-    return hashlib.sha256(b"\n".join(texts)).hexdigest()[:DIGITS]
+    try:
+        return digest(b"\n".join(sorted(encoded({"fields": fields}) for fields in owned)))
+    except ValueError:
+        return ""  # nothing that we applied is nested so deeply
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def updated_upsync(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Ob
 
 
 def _content(obj: Mapping[str, Any]) -> Obj:
-    return {name: section for name, section in without_assigned(obj).items() if name != "status"}
+    return {name: section for name, section in obj.items() if name != "status"}
 
 
 def returned_status(live: Mapping[str, Any]) -> Obj | None:

@@ -27,6 +27,7 @@ Kinds = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plu
 NAMESPACES: Final = Resource("", "namespaces")
 ANY: Final = "*"
 MOST_PROBLEMS: Final = 50  #: that are said one by one
+LONGEST_TITLE: Final = 300  #: characters of what a configuration is called
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII).fullmatch
 _DOMAIN: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII).fullmatch
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -126,7 +127,7 @@ class _Reading:
             tuple(upsync),
             tuple(sorted(self._unknown)),
             _first(sorted(self._problems)),
-            {resource: tuple(some) for resource, some in self._whole.items()},
+            {resource: tuple(sorted(some, key=sorted)) for resource, some in self._whole.items()},
             frozenset(self._parts),
             frozenset(self._namespaces),
             {resource: tuple(some) for resource, some in by_resource.items()},
@@ -134,9 +135,7 @@ class _Reading:
 
     def add(self, config: Any) -> None:
         config = config if isinstance(config, dict) else {}
-        metadata = config.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        self._config = f"{config.get('kind') or 'SyncerConfig'} {name}"
+        self._config = _title(config)
         spec = self._map(config, "spec", "")
         self._namespace_scope(self._map(spec, "namespaceScope", "spec."))
         for where, one in self._maps(spec, "namespacedObjects", "spec."):
@@ -164,7 +163,7 @@ class _Reading:
     def _namespaced_objects(self, where: str, one: Obj) -> None:
         resource = self._resource(where, one)
         for inner, within in self._maps(one, "objectsByNamespace", f"{where}."):
-            [namespace] = self._texts(within, "namespace", f"{inner}.", single=True) or [""]
+            namespace = self._text(within, "namespace", f"{inner}.")
             names = self._texts(within, "names", f"{inner}.")
             if not namespace:
                 self._problem(f"{inner}.namespace", "is missing")
@@ -189,12 +188,10 @@ class _Reading:
     def _resource(self, where: str, one: Obj) -> tuple[Resource, str] | None:
         group = self._group(where, one, "group")
         version = self._version(where, one, "apiVersion")
-        plural = one.get("resource")
-        if not isinstance(plural, str) or not self._is_plural(where, plural):
-            if not isinstance(plural, str):
-                self._problem(f"{where}.resource", "is no text")
+        plural = self._text(one, "resource", f"{where}.")
+        if not self._is_plural(where, plural) or group is None or version is None:
             return None
-        return None if group is None or version is None else (Resource(group, plural), version)
+        return Resource(group, plural), version
 
     # --- EdgeSyncConfigs --------------------------------------------------------------------------
 
@@ -214,9 +211,7 @@ class _Reading:
 
     def _named_object(self, where: str, one: Obj) -> Part | None:
         group = self._group(where, one, "group")
-        [kind], [name], [namespace] = (
-            self._texts(one, key, f"{where}.", single=True) or [""] for key in ("kind", "name", "namespace")
-        )
+        kind, name, namespace = (self._text(one, key, f"{where}.") for key in ("kind", "name", "namespace"))
         for key, text in (("kind", kind), ("name", name)):
             if not text:
                 self._problem(f"{where}.{key}", "is missing")
@@ -272,30 +267,36 @@ class _Reading:
             else:
                 self._problem(where, "is no map")
 
-    def _texts(self, within: Obj, key: str, above: str, *, single: bool = False) -> frozenset[str]:
-        """`single`: not a list of them, but one or none."""
-        found = ([] if within.get(key) in (None, "") else [within[key]]) if single else self._list(within, key, above)
-        texts = {one for one in found if isinstance(one, str) and one}
-        if len(texts) < len(found) and not all(isinstance(one, str) and one for one in found):
-            self._problem(f"{above}{key}", "is no text" if single else "holds something that is no text, or empty")
+    def _texts(self, within: Obj, key: str, above: str) -> frozenset[str]:
+        found = self._list(within, key, above)
+        texts = [one for one in found if isinstance(one, str) and one]
+        if len(texts) < len(found):
+            self._problem(f"{above}{key}", "holds something that is no text, or empty")
         return frozenset(texts)
 
+    def _text(self, within: Obj, key: str, above: str) -> str:
+        """Empty if there is none."""
+        found = within.get(key)
+        if isinstance(found, str):
+            return found
+        if found is not None:
+            self._problem(f"{above}{key}", "is no text")
+        return ""
+
     def _group(self, where: str, one: Obj, key: str) -> str | None:
-        group = one.get(key)
-        if group is None or group == "":
-            return ""
-        if isinstance(group, str) and _DOMAIN(group):
-            return group
-        self._problem(f"{where}.{key}", "is no name of an API group")
-        return None
+        return self._fitting(where, one, key, _DOMAIN, "is no name of an API group")
 
     def _version(self, where: str, one: Obj, key: str) -> str | None:
-        version = one.get(key)
-        if version is None or version == "":
+        return self._fitting(where, one, key, _LABEL, "is no version of an API: say `v1`, without its group")
+
+    def _fitting(self, where: str, one: Obj, key: str, fits: Callable[[str], object], problem: str) -> str | None:
+        """A text that fits, or is empty; None if it does not."""
+        text = one.get(key)
+        if text is None or text == "":
             return ""
-        if isinstance(version, str) and _LABEL(version):
-            return version
-        self._problem(f"{where}.{key}", "is no version of an API: say `v1`, without its group")
+        if isinstance(text, str) and fits(text):
+            return text
+        self._problem(f"{where}.{key}", problem)
         return None
 
     def _is_plural(self, where: str, plural: str) -> bool:
@@ -306,6 +307,14 @@ class _Reading:
 
     def _problem(self, where: str, what: str) -> None:
         self._problems.add(f"{self._config}: {where} {what}")
+
+
+def _title(config: Obj) -> str:
+    metadata = config.get("metadata")
+    kind, name = config.get("kind"), metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{kind if isinstance(kind, str) else 'SyncerConfig'} {name if isinstance(name, str) else ''}"[
+        :LONGEST_TITLE
+    ]
 
 
 def _first(problems: list[str]) -> tuple[str, ...]:
