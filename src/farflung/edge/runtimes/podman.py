@@ -1,0 +1,253 @@
+"""Containers run by podman, through its command line: as root or not, with no daemon and no socket.
+
+podman keeps containers apart from us.  What is ours carries a label of the edge and one of this instance of its
+process; nothing else is touched.  What an earlier instance left is removed at the start, and a guard removes what is
+ours when we end without being able to.
+
+How a container ends we hear from the process that podman starts to mind it, by waiting for that: no process of ours
+for each container, and no asking again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from farflung.edge.runtimes import podman_arguments as words
+from farflung.edge.runtimes.base import Container, Finished, ImageError, Started, StartError
+from farflung.edge.runtimes.image_names import qualified, repository
+from farflung.edge.runtimes.podman_answers import Inspected, inspected, last_line
+from farflung.edge.runtimes.podman_arguments import Identity
+from farflung.edge.runtimes.podman_calls import Answer, ask, beginning
+from farflung.edge.runtimes.podman_guard import Guard
+from farflung.lib.klog import Logger
+
+SCHEME: Final = "podman://"
+MOST_OUTPUT: Final = 10 * 1024  #: bytes of a command that is run beside a container
+STARTS_AT_ONCE: Final = 4  #: each takes two processes of some 40 MB for a moment
+PAUSE: Final = 1.0  #: seconds before podman is asked again what it could not say
+KILLED: Final = 128 + signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A container that was started here."""
+
+    secrets: tuple[str, ...]
+    minder: int | None  #: descriptor of the process that minds it; None if that was gone already
+
+
+class Podman:
+    """Made by `open`; `close` it."""
+
+    def __init__(
+        self,
+        program: str,
+        version: str,
+        identity: Identity,
+        guard: Guard,
+        now: Callable[[], datetime],
+        log: Logger,
+    ) -> None:
+        self._program = program
+        self._version = version
+        self._identity = identity
+        self._guard = guard
+        self._now = now
+        self._log = log
+        self._known: dict[str, _Known] = {}
+        self._starting = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._executed = 0
+
+    @classmethod
+    async def open(
+        cls, program: str, version: str, directory: Path, instance: str, now: Callable[[], datetime], log: Logger
+    ) -> Podman:
+        """Of the edge in `directory`, which no other process may be running.  `instance` is unlike that of any other
+        time."""
+        identity = Identity.of(directory, instance)
+        left = await remove_all(program, identity)
+        if left:
+            log.info("removed containers of an earlier run", containers=left)
+        guard = await Guard.post(program, identity)
+        return cls(program, version, identity, guard, now, log)
+
+    @property
+    def name(self) -> str:
+        return f"{SCHEME}{self._version}"
+
+    # --- images -------------------------------------------------------------------------------------------------------
+
+    async def pull(self, image: str, policy: str) -> None:
+        name = qualified(image)
+        async with self._pulling.setdefault(name, asyncio.Lock()):
+            if policy != "Always" and (await self._ask("image", "exists", name)).worked:
+                return
+            if policy == "Never":
+                raise ImageError(
+                    "ErrImageNeverPull", f'Container image "{image}" is not present with pull policy of Never'
+                )
+            answer = await self._ask("pull", "--quiet", name)
+            if not answer.worked:
+                raise ImageError("ErrImagePull", last_line(answer.errors))
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    async def start(self, container: Container) -> Started:
+        image = qualified(container.image)
+        variables = words.variables(container.environment)
+        secrets = words.secret_names(self._identity.name(container), variables)
+        arguments = words.run(container, self._identity, image, secrets)
+        container.log.parent.mkdir(parents=True, exist_ok=True)
+        async with self._starting:
+            try:
+                for variable, secret in secrets.items():
+                    await self._keep(secret, variables.secrets[variable])
+                found = await self._run(arguments, variables.lines)
+            except BaseException:
+                await asyncio.shield(self._discard(self._identity.name(container), tuple(secrets.values())))
+                raise
+        self._known[found.id] = _Known(tuple(secrets.values()), _minder(found))
+        return Started(f"{SCHEME}{found.id}", f"{repository(image)}@{found.image_digest}", found.addresses)
+
+    async def _keep(self, secret: str, value: str) -> None:
+        answer = await self._ask("secret", "create", secret, words.GIVEN, given=value.encode())
+        if not answer.worked:
+            raise StartError("CreateContainerConfigError", last_line(answer.errors))
+
+    async def _run(self, arguments: Sequence[str], lines: str) -> Inspected:
+        answer = await self._ask(*arguments, given=lines.encode())
+        if not answer.worked:
+            ran = answer.code in (words.NOT_FOUND, words.NOT_RUN)
+            raise StartError("RunContainerError" if ran else "CreateContainerError", last_line(answer.errors))
+        found = await self._inspect(answer.output.decode().strip())
+        if found is None:
+            raise StartError("RunContainerError", "the container was removed when it had hardly been started")
+        return found
+
+    async def wait(self, id: str) -> Finished:
+        container_id = id.removeprefix(SCHEME)
+        known = self._known.get(container_id)
+        if known is not None and known.minder is not None:
+            await _readable(known.minder)
+        while True:
+            found = await self._inspect(container_id)
+            if found is None:
+                return Finished(KILLED, self._now(), "Error", "the container was removed by somebody else")
+            if found.over:
+                return found.finished
+            if not (await self._ask("wait", container_id)).worked:
+                await asyncio.sleep(PAUSE)
+
+    async def stop(self, id: str, grace: float) -> None:
+        container_id = id.removeprefix(SCHEME)
+        answer = await self._ask(*words.stop(container_id, grace))
+        if not answer.worked:
+            self._log.warning(
+                "podman could not stop a container", container=container_id, reason=last_line(answer.errors)
+            )
+            await self._ask("kill", container_id)
+
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> tuple[int, bytes]:
+        self._executed += 1
+        mark = f"FARFLUNG_EXECUTED={self._identity.instance}-{self._executed}"
+        try:
+            async with asyncio.timeout(seconds):
+                arguments = words.execute(id.removeprefix(SCHEME), mark, command)
+                return await beginning(self._program, arguments, MOST_OUTPUT)
+        except (TimeoutError, asyncio.CancelledError):
+            _kill_marked(mark.encode())
+            raise
+
+    async def remove(self, id: str) -> None:
+        container_id = id.removeprefix(SCHEME)
+        known = self._known.pop(container_id, None)
+        if known is not None and known.minder is not None:
+            os.close(known.minder)
+        await self._discard(container_id, () if known is None else known.secrets)
+
+    async def _discard(self, container: str, secrets: Sequence[str]) -> None:
+        await self._ask(*words.remove([container]))
+        if secrets:
+            await self._ask("secret", "rm", *secrets)
+
+    async def close(self) -> None:
+        await remove_all(self._program, self._identity)
+        await self._guard.dismiss()
+        for known in self._known.values():
+            if known.minder is not None:
+                os.close(known.minder)
+        self._known.clear()
+
+    # --- podman -------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, *arguments: str, given: bytes = b"") -> Answer:
+        return await ask(self._program, arguments, given)
+
+    async def _inspect(self, container_id: str) -> Inspected | None:
+        """None if there is no such container."""
+        answer = await self._ask("container", "inspect", container_id)
+        return inspected(answer.output)
+
+
+async def remove_all(program: str, identity: Identity) -> int:
+    """Everything of an edge, whichever of its instances it is of.  How many containers there were."""
+    found = (await ask(program, words.all_of(identity.edge_filter))).output.decode().split()
+    if found:
+        await ask(program, words.remove(found))
+    names = (await ask(program, ("secret", "ls", "--format={{.Name}}"))).output.decode().split()
+    secrets = [name for name in names if name.startswith(identity.edge_prefix)]
+    if secrets:
+        await ask(program, ("secret", "rm", *secrets))
+    return len(found)
+
+
+def _minder(found: Inspected) -> int | None:
+    """A descriptor of the process that minds a container, which is readable when that ends."""
+    if not found.state.conmon_pid:
+        return None
+    try:
+        descriptor = os.pidfd_open(found.state.conmon_pid)
+    except ProcessLookupError:
+        return None
+    if found.id.encode() in _of_process(str(found.state.conmon_pid), "cmdline"):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+async def _readable(descriptor: int) -> None:
+    own = os.dup(descriptor)
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_reader(own, arrived.set)
+    try:
+        await arrived.wait()
+    finally:
+        loop.remove_reader(own)
+        os.close(own)
+
+
+def _kill_marked(mark: bytes) -> None:
+    """Processes that have this in their environment."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and mark in _of_process(process.name, "environ").split(b"\0"):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _of_process(process: str, file: str) -> bytes:
+    """Nothing if it is gone or not ours to look at."""
+    try:
+        return Path("/proc", process, file).read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,211 @@
+"""What podman is asked, word for word."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from farflung.edge.runtimes.base import Container, Mount, StartError
+
+GIVEN: Final = "/proc/self/fd/0"  #: standard input, by a name that podman takes for that of a file
+EDGE_LABEL: Final = "io.farflung.edge"
+INSTANCE_LABEL: Final = "io.farflung.instance"
+#: what a container may do in Kubernetes unless its pod asks for more, whatever this machine's configuration allows
+CAPABILITIES: Final = (
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+)
+VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+#: what every podman reads from a file of variables as it stands there
+PLAIN: Final = re.compile(r"([^\s'\"`#$\\\x00-\x1f\x7f]([^'\"`#$\\\x00-\x1f\x7f]*[^\s'\"`#$\\\x00-\x1f\x7f])?)?")
+LONGEST_PLAIN: Final = 32 * 1024  #: characters; podman gives up at a line of 64 KiB
+LONGEST_HOST_NAME: Final = 63
+UNSPEAKABLE: Final = re.compile(r'[,:"\x00-\x1f\x7f]')  #: in paths: podman takes them for something else
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose containers these are: an edge is its directory, an instance one life of its process."""
+
+    directory: Path  #: absolute
+    instance: str
+
+    @classmethod
+    def of(cls, directory: Path, instance: str) -> Identity:
+        return cls(directory.resolve(), instance)
+
+    @property
+    def edge(self) -> str:
+        return hashlib.sha256(str(self.directory).encode()).hexdigest()[:12]
+
+    @property
+    def edge_prefix(self) -> str:
+        """How the names of all its containers and secrets begin."""
+        return f"farflung-{self.edge}-"
+
+    @property
+    def instance_prefix(self) -> str:
+        return f"{self.edge_prefix}{self.instance}-"
+
+    @property
+    def edge_filter(self) -> str:
+        return f"label={EDGE_LABEL}={self.edge}"
+
+    @property
+    def instance_filter(self) -> str:
+        return f"label={INSTANCE_LABEL}={self.edge}-{self.instance}"
+
+    def name(self, container: Container) -> str:
+        return f"{self.instance_prefix}{container.pod_uid}-{container.name}-{container.attempt}"
+
+    def labels(self, container: Container) -> dict[str, str]:
+        return {
+            EDGE_LABEL: self.edge,
+            INSTANCE_LABEL: f"{self.edge}-{self.instance}",
+            "io.kubernetes.container.name": container.name,
+            "io.kubernetes.pod.name": container.pod,
+            "io.kubernetes.pod.namespace": container.namespace,
+            "io.kubernetes.pod.uid": container.pod_uid,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """How a container's environment is given: never on the command line, which everybody on the machine can read."""
+
+    lines: str  #: of a file of variables
+    secrets: Mapping[str, str]  #: values that such a file cannot say, by the name of the variable
+
+
+def variables(environment: Mapping[str, str]) -> Variables:
+    """Raises StartError if a name cannot be given at all."""
+    lines: list[str] = []
+    secrets: dict[str, str] = {}
+    for name, value in sorted(environment.items()):
+        if not VARIABLE.fullmatch(name):
+            raise StartError("CreateContainerConfigError", f"podman cannot set an environment variable named {name!r}")
+        if len(value) <= LONGEST_PLAIN and PLAIN.fullmatch(value):
+            lines.append(f"{name}={value}\n")
+        else:
+            secrets[name] = value
+    return Variables("".join(lines), secrets)
+
+
+def secret_names(container_name: str, variables: Variables) -> dict[str, str]:
+    """By the name of the variable."""
+    return {name: f"{container_name}-{number}" for number, name in enumerate(variables.secrets)}
+
+
+def run(container: Container, identity: Identity, image: str, secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """Starts the container and prints its id.  Lines of variables are expected on standard input.  What is mounted
+    from the edge's directory is its own, and may be labelled for containers where SELinux wants that."""
+    return (
+        *("run", "--detach", "--pull=never", "--replace", f"--name={identity.name(container)}"),
+        *(f"--label={name}={value}" for name, value in sorted(identity.labels(container).items())),
+        *_as_in_kubernetes(container),
+        *(f"--cap-add={capability}" for capability in CAPABILITIES),
+        *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}"),
+        f"--env-file={GIVEN}",
+        *(f"--secret={secret},type=env,target={name}" for name, secret in sorted(secrets.items())),
+        *(f"--publish=127.0.0.1::{port}" for port in sorted(set(container.ports))),
+        *(f"--volume={_volume(mount, identity.directory)}" for mount in container.mounts),
+        *_process(container),
+        *("--", image),
+        *(container.arguments or ()),
+    )
+
+
+def _as_in_kubernetes(container: Container) -> Iterable[str]:
+    """Without what podman does of its own accord and Kubernetes does not."""
+    yield f"--hostname={host_name(container.pod)}"
+    yield f"--stop-timeout={whole_seconds(container.grace)}"
+    yield "--cap-drop=all"
+    yield "--security-opt=no-new-privileges"
+    yield "--http-proxy=false"
+    yield "--no-healthcheck"
+    yield "--sdnotify=ignore"
+    yield "--systemd=false"
+
+
+def _process(container: Container) -> Iterable[str]:
+    if container.command is not None:
+        yield f"--entrypoint={json.dumps(container.command)}"
+    if container.working_directory:
+        yield f"--workdir={container.working_directory}"
+    if container.user is not None:
+        yield f"--user={container.user}"
+
+
+def _volume(mount: Mount, directory: Path) -> str:
+    options = [
+        *(["ro"] if mount.read_only else []),
+        *(["z"] if mount.source.is_relative_to(directory) else []),
+    ]
+    if ":" in mount.target:
+        raise StartError("CreateContainerError", f"podman cannot mount anything at {mount.target!r}")
+    return ":".join([speakable(mount.source), mount.target, *([",".join(options)] if options else [])])
+
+
+def speakable(path: Path) -> str:
+    """Raises StartError if podman would take it for something else."""
+    if UNSPEAKABLE.search(str(path)):
+        raise StartError("CreateContainerError", f"podman cannot be given the path {str(path)!r}")
+    return str(path)
+
+
+def host_name(pod: str) -> str:
+    return pod[:LONGEST_HOST_NAME].rstrip("-.")
+
+
+def whole_seconds(grace: float) -> int:
+    return max(0, math.ceil(grace))
+
+
+def execute(container_id: str, mark: str, command: Sequence[str]) -> tuple[str, ...]:
+    """`mark` (`NAME=value`) is in the environment of the command and of everything it starts."""
+    return ("exec", f"--env={mark}", container_id, *command)
+
+
+def stop(container_id: str, grace: float) -> tuple[str, ...]:
+    return ("stop", "--ignore", f"--time={whole_seconds(grace)}", container_id)
+
+
+def remove(container_ids: Sequence[str]) -> tuple[str, ...]:
+    """Running or not, at once, with the volumes that their images ask for."""
+    return ("rm", "--force", "--ignore", "--time=0", "--volumes", *container_ids)
+
+
+def all_of(label_filter: str) -> tuple[str, ...]:
+    """Prints their ids, a line each."""
+    return ("ps", "--all", "--quiet", "--no-trunc", f"--filter={label_filter}")
+
+
+def probe(rootfs: Path) -> tuple[str, ...]:
+    """Does everything that starting a container takes, and fails at the last step: in an empty `rootfs` there is
+    nothing to run.  Where podman works the exit code is therefore NOT_FOUND."""
+    return (
+        *("run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges", "--log-driver=none"),
+        *("--publish=127.0.0.1::80", "--rootfs", speakable(rootfs), "/farflung-probe"),
+    )
+
+
+NOT_FOUND: Final = 127  #: podman's exit code when there is no such command in a container
+NOT_RUN: Final = 126  #: when the command is there and cannot be run

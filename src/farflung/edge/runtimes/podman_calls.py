@@ -1,0 +1,94 @@
+"""Asking podman: one process for each question.
+
+podman leaves processes behind that mind containers, and they keep what it was given to write to.  So nothing here
+waits for the end of a pipe, only for that of podman.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+CHUNK: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    output: bytes
+    errors: bytes
+
+    @property
+    def worked(self) -> bool:
+        return self.code == 0
+
+
+async def ask(program: str, arguments: Sequence[str], given: bytes = b"") -> Answer:
+    """`given` is on its standard input, in memory and nowhere else."""
+    with _memory(given) as standard_input, _memory() as output, _memory() as errors:
+        code = await _ended(program, arguments, standard_input, output, errors)
+        return Answer(code, _content(output), _content(errors))
+
+
+async def beginning(program: str, arguments: Sequence[str], limit: int) -> tuple[int, bytes]:
+    """Its exit code and the first `limit` bytes of what it prints, errors included; the rest is thrown away."""
+    loop = asyncio.get_running_loop()
+    kept = bytearray()
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def take() -> None:
+        with suppress(BlockingIOError):
+            chunk = os.read(reading, CHUNK)
+            kept.extend(chunk[: limit - len(kept)])
+            if not chunk:
+                loop.remove_reader(reading)
+
+    loop.add_reader(reading, take)
+    try:
+        code = await _ended(program, arguments, DEVNULL, writing, writing)
+        take()
+    finally:
+        loop.remove_reader(reading)
+        os.close(reading)
+        os.close(writing)
+    return code, bytes(kept)
+
+
+async def _ended(program: str, arguments: Sequence[str], given: int, output: int, errors: int) -> int:
+    """It does not outlive the call, nor is it hit by what a terminal sends to us."""
+    process = await asyncio.create_subprocess_exec(
+        program, *arguments, stdin=given, stdout=output, stderr=errors, start_new_session=True
+    )
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+
+
+@contextmanager
+def _memory(content: bytes = b"") -> Iterator[int]:
+    """A file in memory, to be read from its beginning: unlike a pipe it takes what there is at once, and unlike a file
+    on a disk it leaves nothing behind."""
+    descriptor = os.memfd_create("farflung")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _content(descriptor: int) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()
