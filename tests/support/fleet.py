@@ -7,7 +7,7 @@ import asyncio
 import io
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,9 +58,12 @@ class FaultyTransport(LocalTransport):
 
     before: int = 0
     after: int = 0
+    gate: Callable[[Request], Awaitable[None]] | None = None  #: awaited before a request is sent
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Reply]:
+        if self.gate is not None:
+            await self.gate(request)
         if self.before > 0:
             self.before -= 1
             raise Unreachable("the line broke")

@@ -11,6 +11,7 @@
     world       every object that was heard of
     engine      what goes into which mailbox
     offers      which kinds workspaces serve
+    around      what has to be around a copy in its mailbox
     copies      what mailboxes have of what was made for placements
     withdrawals which copies go, and which are held
     desired     one object of one mailbox, as it should be
@@ -21,6 +22,7 @@ All of these are pure.  The others do what they say:
 
     feeds       hear of the objects of every kind
     serving     what workspaces serve, as they say themselves
+    gathering   what an object of a mailbox is made of
     copier      one object of one mailbox
     configurer  what the syncer of each mailbox is told
     telling     conditions and Events

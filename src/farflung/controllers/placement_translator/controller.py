@@ -22,6 +22,7 @@ from farflung.controllers.placement_translator.copier import Copier
 from farflung.controllers.placement_translator.customizing import parse_customizer
 from farflung.controllers.placement_translator.engine import Config, Copy
 from farflung.controllers.placement_translator.feeds import Feeds
+from farflung.controllers.placement_translator.gathering import Gathering
 from farflung.controllers.placement_translator.knowledge import Discover, Knowledge, Status, Work
 from farflung.controllers.placement_translator.offers import BINDINGS, brought_by
 from farflung.controllers.placement_translator.reading import (
@@ -108,7 +109,9 @@ class PlacementTranslator:
         setting, log = self._setting, self._log
         known = self._known = Knowledge(builtin, setting.limits, self._feeds.is_known)
         self._telling = Telling(known, self._placements, self._view, self._recorder, self._soon, setting.now, log)
-        self._copier = Copier(known, self._feeds, self._serving, setting.everywhere, self._telling.report, log)
+        gathering = Gathering(self._serving, setting.everywhere)
+        report = self._telling.report
+        self._copier = Copier(known, self._feeds, gathering, setting.everywhere, report, setting.now, log)
         self._configurer = Configurer(known, self._serving, self._configs, self._view, log)
 
     def _view(self, cluster: str) -> Client:
@@ -278,7 +281,7 @@ class PlacementTranslator:
     async def reconcile(self, work: Work, worker: int) -> float | None:
         match work:
             case Copy():
-                await self._copier.copy(work)
+                return await self._copier.copy(work)
             case Config():
                 await self._configurer.configure(work.mailbox)
             case Discover():

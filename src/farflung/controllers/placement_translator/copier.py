@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Final
 
 import orjson
 
@@ -15,64 +18,69 @@ from farflung.controllers.placement_translator.customizing import Customizer
 from farflung.controllers.placement_translator.desired import Desired, desired, taking_part
 from farflung.controllers.placement_translator.engine import Copy, Place, Wanted
 from farflung.controllers.placement_translator.feeds import Feeds
-from farflung.controllers.placement_translator.knowledge import Knowledge
-from farflung.controllers.placement_translator.merging import Offer, agreed
-from farflung.controllers.placement_translator.merging import Source as Merging
-from farflung.controllers.placement_translator.offers import BINDINGS
+from farflung.controllers.placement_translator.gathering import Gathered, Gathering
+from farflung.controllers.placement_translator.knowledge import BRINGING, Knowledge
 from farflung.controllers.placement_translator.problems import Problem
 from farflung.controllers.placement_translator.reading import SeenLocation
-from farflung.controllers.placement_translator.serving import Serving
 from farflung.controllers.placement_translator.values import Kind, Part, Source
-from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen
+from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
 from farflung.informer.cache import Key
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
 Report = Callable[[Copy, list[Wanted], list[Problem]], None]
 
-REMEMBERED: Final = 20_000  #: objects of which is remembered what goes anywhere
+REMEMBERED: Final = 20_000  #: objects that are the same in all mailboxes
+NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: refusals that say nothing of the object
 SECRETS: Final = Kind("", "secrets")
-BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
-
-
-class Read(NamedTuple):
-    """The objects that one is made of."""
-
-    sources: list[Merging]
-    conflict: str = ""  #: why some are left out
 
 
 class Copier:
     def __init__(
-        self, known: Knowledge, feeds: Feeds, serving: Serving, everywhere: Client, report: Report, log: Logger
+        self,
+        known: Knowledge,
+        feeds: Feeds,
+        gathering: Gathering,
+        everywhere: Client,
+        report: Report,
+        now: Callable[[], datetime],
+        log: Logger,
     ) -> None:
         """`report` is told what is wrong with a copy, each time anew."""
         self._known = known
         self._feeds = feeds
-        self._serving = serving
+        self._gathering = gathering
         self._everywhere = everywhere
         self._report = report
+        self._now = now
         self._log = log
-        self._agreed: dict[tuple[str, Kind], str] = {}  #: versions, by mailbox
-        self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
+        self._ending: dict[Copy, asyncio.Event] = {}  #: namespaces that the server was asked to delete
         self._common: dict[Part, tuple[object, Desired]] = {}  #: what is the same in all mailboxes
 
-    async def copy(self, copy: Copy) -> None:
-        """Raises ClientError, without values of Secrets."""
+    async def copy(self, copy: Copy) -> float | None:
+        """Seconds after which to look again, if nothing happens until then.  Raises ClientError, without values of
+        Secrets."""
+        if copy.part.namespace:
+            await self._ended(copy.mailbox, copy.part.namespace)
         cluster = self._known.mailboxes.get(copy.mailbox)
         if cluster is None:
-            return
+            return None
         try:
-            await self._copy(copy, cluster)
+            return await self._copy(copy, cluster)
         except Refused as error:
             raise Refused(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
 
-    async def _copy(self, copy: Copy, cluster: str) -> None:
+    async def _ended(self, mailbox: str, namespace: str) -> None:
+        """What is put into a namespace whose deletion is on its way would go with it."""
+        while ending := self._ending.get(Copy(mailbox, Part(NAMESPACES, "", namespace))):
+            await ending.wait()
+
+    async def _copy(self, copy: Copy, cluster: str) -> float | None:
         wanted = self._known.engine.wanted(*copy)
         observed = self._known.world.get(cluster, copy.part)
         kept = self._kept(observed, wanted)
-        read = await self._read(copy, self._alive(copy.part, taking_part(copy.part, wanted, kept)))
+        read = await self._gathering.gather(copy, self._alive(copy.part, taking_part(copy.part, wanted, kept)))
         want = self._desired(copy.part, wanted, read, kept)
         if want.problem:
             failed = Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
@@ -83,18 +91,26 @@ class Copier:
         elif observed is not None and not observed.ours:
             self._report(copy, wanted, _of_others(copy, wanted))
         elif self._known.offers.source(cluster, copy.part.kind) is None:
-            unknown = f"{_at(copy)}: the mailbox does not serve {copy.part.kind}"
-            self._report(copy, wanted, [Problem(problems.NOT_SERVED, unknown)])
+            return self._report_unserved(copy, cluster, wanted)
         else:
             found = _remarks(copy, want, read.conflict)
             try:
                 await self._put(copy, cluster, want.obj, observed)
             except Refused as error:
-                if error.status < 500 and error.status not in TRANSIENT:
+                if error.status < 500 and error.status not in TRANSIENT and not _is_about_namespace(error):
                     found.append(Problem(problems.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
                 raise
             finally:
                 self._report(copy, wanted, found)
+        return None
+
+    def _report_unserved(self, copy: Copy, cluster: str, wanted: list[Wanted]) -> float | None:
+        """Unless what brings the kind is on its way."""
+        kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
+        left = self._known.around.patience(copy.mailbox, cluster, kind, sources, self._now())
+        unknown = Problem(problems.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
+        self._report(copy, wanted, [] if left else [unknown])
+        return left if 0 < left < math.inf else None
 
     # --- what should be there ---------------------------------------------------------------------
 
@@ -105,7 +121,7 @@ class Copier:
         others = observed.placements - {one.placement for one in wanted}
         return sorted(key for key in others if self._known.is_undecided(key))
 
-    def _desired(self, part: Part, wanted: list[Wanted], read: Read, kept: list[PlacementKey]) -> Desired:
+    def _desired(self, part: Part, wanted: list[Wanted], read: Gathered, kept: list[PlacementKey]) -> Desired:
         """Worked out once for all mailboxes if it is the same in each."""
         if any(self._is_special(one.cluster, part) for one in read.sources):
             return self._worked_out(part, wanted, read, kept)
@@ -127,7 +143,7 @@ class Copier:
         seen = self._known.world.get(cluster, part)
         return seen is None or bool(seen.customizer) or seen.expands
 
-    def _worked_out(self, part: Part, wanted: list[Wanted], read: Read, kept: list[PlacementKey]) -> Desired:
+    def _worked_out(self, part: Part, wanted: list[Wanted], read: Gathered, kept: list[PlacementKey]) -> Desired:
         known = self._known
 
         def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
@@ -142,55 +158,6 @@ class Copier:
         found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, part)) is not None]
         return [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
 
-    async def _read(self, copy: Copy, alive: list[tuple[str, Seen]]) -> Read:
-        """All in the same version of the API."""
-        if len(alive) > 1 and len({seen.api_version for _, seen in alive}) > 1:
-            return await self._in_one_version(copy, alive)
-        return Read([Merging(cluster, seen.version, self._bare(cluster, copy.part, seen)) for cluster, seen in alive])
-
-    async def _in_one_version(self, copy: Copy, alive: list[tuple[str, Seen]]) -> Read:
-        kind = copy.part.kind
-        offers: list[Offer] = []
-        for cluster, seen in alive:
-            versions = await self._serving.versions(cluster, kind) or (seen.api_version,)
-            offers.append(Offer(cluster, versions, versions[0]))
-        agreement = agreed(offers, self._agreed.get((copy.mailbox, kind)))
-        self._agreed[copy.mailbox, kind] = agreement.version
-        sources: list[Merging] = []
-        for cluster, seen in alive:
-            if cluster not in agreement.dropped:
-                bare = await self._bare_in(agreement.version, cluster, copy.part, seen)
-                sources += [] if bare is None else [Merging(cluster, seen.version, bare)]
-        return Read(sources, agreement.conflict)
-
-    def _bare(self, cluster: str, part: Part, seen: Seen) -> Obj:
-        """What of an object goes anywhere, worked out once for all mailboxes."""
-        remembered = self._stripped.get((cluster, part))
-        if remembered is not None and remembered[:2] == (seen.version, seen.api_version):
-            return remembered[2]
-        return self._remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
-
-    async def _bare_in(self, version: str, cluster: str, part: Part, seen: Seen) -> Obj | None:
-        """In another version than it was heard of; None if it has gone."""
-        remembered = self._stripped.get((cluster, part))
-        if remembered is not None and remembered[:2] == (seen.version, version):
-            return remembered[2]
-        if version == seen.api_version:
-            return self._bare(cluster, part, seen)
-        collection = Collection(part.kind.group, version, part.kind.resource, "")
-        try:
-            obj = await self._everywhere.workspace(cluster).get(collection, part.name, part.namespace)
-        except NotFound:
-            return None
-        return self._remember(cluster, part, seen.version, version, obj)
-
-    def _remember(self, cluster: str, part: Part, version: int, api_version: str, obj: Obj) -> Obj:
-        if len(self._stripped) >= REMEMBERED:
-            self._stripped.clear()
-        bare = projecting.stripped(obj)
-        self._stripped[cluster, part] = version, api_version, bare
-        return bare
-
     # --- putting it there -------------------------------------------------------------------------
 
     def _at(self, cluster: str, kind: Kind, api_version: str) -> tuple[Client, Source, Collection]:
@@ -202,7 +169,8 @@ class Copier:
 
     async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: Seen | None) -> None:
         if observed is None:
-            await self._create(copy, cluster, wanted)
+            if not self._known.around.is_closing(cluster, copy.part):  # else we hear when that is over
+                await self._create(copy, cluster, wanted)
         elif observed.alive:  # else we hear when it is gone
             changed = projecting.updated(orjson.loads(observed.document), wanted)
             if changed is not None:
@@ -269,12 +237,15 @@ class Copier:
         if source is None:
             return  # it is gone with its kind
         client, _, collection = self._at(cluster, copy.part.kind, source.version)
+        uid, version = observed.uid, str(observed.version)
+        ending = self._ending[copy] = asyncio.Event()
         try:
-            answer = await client.delete(
-                collection, copy.part.name, copy.part.namespace, uid=observed.uid, version=str(observed.version)
-            )
+            answer = await client.delete(collection, copy.part.name, copy.part.namespace, uid=uid, version=version)
         except NotFound:
             return  # which is heard
+        finally:
+            self._ending.pop(copy, None)
+            ending.set()
         self._say("Deleted", copy)
         if (answer.get("metadata") or {}).get("deletionTimestamp"):
             self._feeds.assume(source, answer)  # somebody has to finish something first; we hear when it is gone
@@ -326,6 +297,15 @@ def _of_others(copy: Copy, wanted: list[Wanted]) -> list[Problem]:
         return []
     theirs = "there is one already that no placement brought, and it is left alone"
     return [Problem(problems.CONFLICT, f"{_at(copy)}: {theirs}")]
+
+
+def _is_about_namespace(error: Refused) -> bool:
+    """It is gone or going, and we have not heard of it yet."""
+    causes = error.details.get("causes")
+    going = isinstance(causes, list) and any(
+        isinstance(one, dict) and one.get("reason") == "NamespaceTerminating" for one in causes
+    )
+    return going or (error.status == NOT_FOUND and error.details.get("kind") == "namespaces")
 
 
 def _remarks(copy: Copy, want: Desired, conflict: str) -> list[Problem]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from farflung.controllers.mailbox.decide import Workspace, is_mailbox_name
 from farflung.controllers.placement_translator import guard
+from farflung.controllers.placement_translator.around import Around
 from farflung.controllers.placement_translator.copies import Copies
 from farflung.controllers.placement_translator.customizing import Customizer
 from farflung.controllers.placement_translator.engine import Config, Copy, Engine, Output, Place, by_mailbox
@@ -30,6 +31,7 @@ class Status(NamedTuple):
     placement: PlacementKey
 
 
+BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
 Work: TypeAlias = Copy | Config | Discover | Status
 Led: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it leads to
 
@@ -44,6 +46,7 @@ class Knowledge:
         self.world = World()
         self.engine = Engine(self.world)
         self.offers = Offers(builtin)
+        self.around = Around(self.world, self.engine, self.offers)
         self.copies = Copies()
         self.mailboxes: dict[str, str] = {}  #: cluster of each mailbox that can be used
         self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
@@ -92,15 +95,12 @@ class Knowledge:
         were, are = _made_for(before), _made_for(after)
         self.copies.put(mailbox, part, were, are)
         works: set[Work] = {Copy(mailbox, part)}
+        cluster = self.mailboxes[mailbox]
         if not _is_there(after):
-            works |= {Copy(mailbox, around) for around in self._around(mailbox, part)}
+            works |= {Copy(mailbox, around) for around in self.around.of(cluster, part)}
+        if part.kind in BRINGING and before is not None and (after is None or after.alive > before.alive):
+            works |= {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, part)}
         return works | self._recheck(mailbox, part) | self._review(were - are)
-
-    def _around(self, mailbox: str, part: Part) -> Iterator[Part]:
-        """What may not be needed any more when a part goes or is gone: its namespace, and what brings its kind."""
-        if part.namespace:
-            yield Part(NAMESPACES, "", part.namespace)
-        yield from self.offers.bringing(self.mailboxes[mailbox], part.kind)
 
     def _on_bringer(self, cluster: str, part: Part, after: Seen | None) -> set[Work]:
         """A binding or a definition."""
@@ -258,7 +258,16 @@ class Knowledge:
         for one in outputs if self._begun else ():
             if isinstance(one, Copy):
                 works |= self._recheck(*one)
+                if one.part.kind == BINDINGS:
+                    works |= self._hopeless(*one)
         return works
+
+    def _hopeless(self, mailbox: str, binding: Part) -> set[Work]:
+        """What waits for a binding that was never made, and now is not wanted any more."""
+        cluster = self.mailboxes.get(mailbox)
+        if cluster is None or self.world.get(cluster, binding) or self.engine.is_wanted(mailbox, binding):
+            return set()
+        return {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, binding)}
 
     def _recheck(self, mailbox: str, part: Part) -> set[Work]:
         """Whether a copy is wanted may have changed."""

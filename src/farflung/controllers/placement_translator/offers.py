@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ class _Bound(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _BindingStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
     bound_resources: list[_Bound] | None = None
 
 
@@ -63,6 +65,15 @@ class _Definition(msgspec.Struct, frozen=True):
     status: _DefinitionStatus | None = None
 
 
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: datetime
+
+
+class _Made(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_made: Final = msgspec.json.Decoder(_Made)
 _binding: Final = msgspec.json.Decoder(_Binding)
 _definition: Final = msgspec.json.Decoder(_Definition)
 _NOTHING: Final[dict[Kind, Source]] = {}
@@ -143,3 +154,23 @@ def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
     served = sorted((not one.storage, one.name) for one in definition.spec.versions if one.served)
     if served and category(kind) is not Category.NOWHERE:
         yield Source(kind, served[0][1], "", cluster)
+
+
+def pending_since(part: Part, seen: Seen) -> datetime | None:
+    """Since when a binding or a definition is there that may still bring what it should; None: it does, or will not."""
+    try:
+        pending = _is_unbound(seen.document) if part.kind == BINDINGS else _is_unestablished(seen.document)
+        return _made.decode(seen.document).metadata.creation_timestamp if pending else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _is_unbound(document: bytes) -> bool:
+    status = _binding.decode(document).status
+    return status is None or status.phase != "Bound"
+
+
+def _is_unestablished(document: bytes) -> bool:
+    status = _definition.decode(document).status
+    conditions = {one.type: one.status for one in (status.conditions if status is not None else None) or ()}
+    return conditions.get("Established") != "True" and conditions.get("NamesAccepted") != "False"
