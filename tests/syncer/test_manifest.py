@@ -174,7 +174,7 @@ def test_all_syncers_together_are_a_group_for_the_owner_of_an_export() -> None:
     [_, binding] = policy_objects([])
     assert binding["subjects"][0]["name"] == "apis.kcp.io:binding:system:serviceaccounts:farflung-syncer"
     [_, account, *_] = mailbox_objects(NAME, [])
-    assert account["metadata"] == {"name": NAME, "namespace": "farflung-syncer"}
+    assert (account["metadata"]["name"], account["metadata"]["namespace"]) == (NAME, "farflung-syncer")
 
 
 # --- tokens in files ------------------------------------------------------------------------------

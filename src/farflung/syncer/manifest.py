@@ -21,6 +21,7 @@ POLICY: Final = "farflung-syncers"  #: the role of all syncers where an export s
 CONSUMERS: Final = (
     f"apis.kcp.io:binding:system:serviceaccounts:{HOME}"  #: all syncers, as the owner of an export sees them
 )
+KNOWN: Final = {"app.kubernetes.io/name": PREFIX}  #: labels of everything here
 LABEL_LENGTH: Final = 63
 HASH_LENGTH: Final = 8
 
@@ -45,16 +46,19 @@ def identity(target: str, uid: str) -> str:
 def mailbox_objects(name: str, rules: Sequence[Obj]) -> list[Obj]:
     """To be applied there, in this order."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": HOME}
-    return [
-        _object("v1", "Namespace", HOME),
-        _object("v1", "ServiceAccount", name, HOME),
-        *_granted(name, rules, subject),
-    ]
+    return _labelled(
+        [
+            _object("v1", "Namespace", HOME),
+            _object("v1", "ServiceAccount", name, HOME),
+            *_granted(name, rules, subject),
+        ],
+        KNOWN,
+    )
 
 
 def policy_objects(rules: Sequence[Obj]) -> list[Obj]:
     """To be applied in the workspace of an export.  One for all syncers."""
-    return _granted(POLICY, rules, {"apiGroup": RBAC, "kind": "Group", "name": CONSUMERS})
+    return _labelled(_granted(POLICY, rules, {"apiGroup": RBAC, "kind": "Group", "name": CONSUMERS}), KNOWN)
 
 
 def _granted(name: str, rules: Sequence[Obj], subject: Obj) -> list[Obj]:
@@ -64,6 +68,12 @@ def _granted(name: str, rules: Sequence[Obj], subject: Obj) -> list[Obj]:
         "subjects": [subject],
     }
     return [role, binding]
+
+
+def _labelled(objects: list[Obj], labels: Mapping[str, str]) -> list[Obj]:
+    for obj in objects:
+        obj["metadata"]["labels"] = dict(labels)
+    return objects
 
 
 def _object(api_version: str, kind: str, name: str, namespace: str = "") -> Obj:
@@ -148,13 +158,11 @@ def edge_objects(syncer: Syncer) -> list[Obj]:
         secret,
         _deployment(syncer, hashlib.sha256(config.encode()).hexdigest()[:16]),
     ]
-    for obj in objects:
-        obj["metadata"]["labels"] = {**syncer.labels, **_labels(syncer)}
-    return objects
+    return _labelled(objects, {**syncer.labels, **_labels(syncer)})
 
 
 def _labels(syncer: Syncer) -> dict[str, str]:
-    return {"app.kubernetes.io/name": PREFIX, "app.kubernetes.io/instance": syncer.name}
+    return {**KNOWN, "app.kubernetes.io/instance": syncer.name}
 
 
 def _deployment(syncer: Syncer, checksum: str) -> Obj:

@@ -144,6 +144,7 @@ class TokenKeeper:
         self._report = report
         self._copy = copy
         self._kept = _content(self._file)
+        self._unwritten = False
         self._used: Token | None = None
         self._refused = ""  #: the last one that was
         self._ahead = 0.0  #: seconds by which the server's clock is ahead of ours, as far as we know
@@ -196,9 +197,11 @@ class TokenKeeper:
         if token.due_in(self._now()) <= 0:
             token = await self._renewed(client, token)
             self._ahead = token.issued - self._clock()
-            self._kept, self._refused = token, ""
-            self._write(token)
-        await self._copy_out()
+            self._kept, self._refused, self._unwritten = token, "", True
+        try:
+            self._write()
+        finally:
+            await self._copy_out()
         return min(max(token.due_in(self._now()), REST), LOOK)
 
     def _now(self) -> float:
@@ -221,9 +224,12 @@ class TokenKeeper:
             raise Garbled("what the server gave is not a token of this account")
         return found
 
-    def _write(self, token: Token) -> None:
+    def _write(self) -> None:
+        if self._kept is None or not self._unwritten:
+            return
         try:
-            write_private(self._file, token.text.encode())
+            write_private(self._file, self._kept.text.encode())
+            self._unwritten = False
         except OSError as error:
             raise KubeconfigError(f"cannot keep a new token in {self._file}: {error.strerror or error}") from None
 
