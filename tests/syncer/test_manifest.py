@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from farflung.machinery.names import dns_label
 from farflung.syncer.manifest import (
     HEALTH_PORT,
     LABEL_LENGTH,
+    USER,
     Server,
     Syncer,
     dumped,
@@ -139,6 +141,14 @@ def test_a_namespace_labels_and_the_number_can_be_chosen() -> None:
     assert kinds["Namespace"]["metadata"]["name"] == "here"
     assert kinds["ClusterRoleBinding"]["subjects"][0]["namespace"] == "here"
     assert kinds["Deployment"]["spec"]["replicas"] == 0
+
+
+def test_the_image_runs_as_whom_the_pod_wants() -> None:
+    file = (Path(__file__).parents[2] / "config" / "syncer" / "Containerfile").read_text().splitlines()
+    assert f"USER {USER}:{USER}" in file
+    assert 'ENTRYPOINT ["farflung"]' in file
+    copied = [name for line in file if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]]
+    assert all((Path(__file__).parents[2] / name).exists() for name in copied)
 
 
 def test_labels_of_others_do_not_change_what_a_deployment_selects() -> None:

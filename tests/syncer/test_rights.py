@@ -77,10 +77,12 @@ def test_kinds_of_the_hub_go_to_no_edge() -> None:
     assert kinds_of(spec) == Kinds(USUAL)
 
 
-def test_nothing_is_allowed_by_a_wildcard_unless_it_is_asked_for() -> None:
+def test_nothing_is_written_by_a_wildcard_unless_it_is_asked_for() -> None:
     kinds = kinds_of(SPEC)
     rules = [*mailbox_rules(kinds, "me"), *edge_rules(kinds), *policy_rules()]
-    assert not any("*" in rule[part] for rule in rules for part in ("apiGroups", "resources", "verbs"))
+    wild = [rule for rule in rules if any("*" in rule[part] for part in ("apiGroups", "resources", "verbs"))]
+    assert wild == [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}]
+    assert wild[0] in edge_rules(kinds)
     every = kinds_of(SPEC, everything=True)
     assert ("*", "*") in allowing(edge_rules(every), "patch")
     assert not any("*" in rule["verbs"] for rule in [*mailbox_rules(every, "me"), *edge_rules(every)])

@@ -1,6 +1,6 @@
 """What a syncer may do: in its mailbox, with kinds that are bound from elsewhere, and at its edge.  Pure.
 
-Nothing is allowed by a wildcard unless somebody asks for it.  Kinds that give rights to others are left out unless they
+Nothing is written by a wildcard unless somebody asks for it.  Kinds that give rights to others are left out unless they
 are named one by one.
 """
 
@@ -146,9 +146,12 @@ def policy_rules() -> list[Obj]:
 
 
 def edge_rules(kinds: Kinds) -> list[Obj]:
-    rules = [_rule("*", ["*"], BRING)] if kinds.everything else _by_group(kinds.down, BRING)
-    if not kinds.everything:
-        rules += _by_group(kinds.up - kinds.down, READ)
+    """Beside that, everything may be listed: a namespace or a definition is only deleted if there is nothing in it that
+    is somebody else's, of whatever kind."""
+    if kinds.everything:
+        rules = [_rule("*", ["*"], BRING)]
+    else:
+        rules = [*_by_group(kinds.down, BRING), *_by_group(kinds.up - kinds.down, READ), _rule("*", ["*"], ("list",))]
     giving: dict[str, set[str]] = {}
     for group, plural in kinds.down:
         if group == RBAC and plural in GIVING:
