@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -31,7 +32,7 @@ current-context: theirs
 """
 
 
-def config(path: Path) -> dict[str, object]:
+def config(path: Path) -> dict[str, Any]:
     loaded = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
     assert isinstance(loaded, dict)
     return loaded

@@ -156,7 +156,7 @@ async def test_more_connections_than_are_good_are_turned_away() -> None:
 async def test_a_port_that_is_taken_is_found_out_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(PortTaken, match=f"port {taken} of 127.0.0.1 is in use"):
             async with published([Mapping(8081, free_port("127.0.0.1")), Mapping(8082, taken)], LOG):
                 pass
         with pytest.raises(PortTaken, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("):

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.edge.ports_taken import PortTaken, sentence
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
@@ -35,7 +36,7 @@ class Mapping:
 
 @contextlib.asynccontextmanager
 async def published(mappings: Sequence[Mapping], log: Logger) -> AsyncIterator[Ports]:
-    """A Publisher, as long as the block lasts.  Raises OSError if a port cannot be had."""
+    """A Publisher, as long as the block lasts.  Raises PortTaken."""
     ports = Ports(log)
     try:
         for mapping in mappings:
@@ -95,7 +96,11 @@ class Door:
         self._visits: dict[asyncio.Task[None], Address] = {}
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._welcome, self._mapping.address, self._mapping.port, limit=BLOCK)
+        address, port = self._mapping.address, self._mapping.port
+        try:
+            self._server = await asyncio.start_server(self._welcome, address, port, limit=BLOCK)
+        except OSError as error:
+            raise PortTaken(sentence(address, port, error)) from None
 
     def lead(self, to: Address | None) -> None:
         """Whoever is on a way that leads nowhere any more is sent off."""

@@ -209,10 +209,7 @@ class Registry:
         try:
             edge.directory.mkdir(mode=0o700)
         except FileExistsError:
-            state = edge.phase.phase.lower()
-            raise EdgeError(
-                f"there is an edge {name} already, and it is {state}; `farflung edge delete {name}` removes it"
-            ) from None
+            raise already(edge) from None
         edge.ask(asked)
         return edge
 
@@ -221,6 +218,11 @@ class Registry:
         shutil.rmtree(edge.directory, ignore_errors=False, onerror=_writable)
         if self._edges.is_dir():
             sync_directory(self._edges)
+
+
+def already(edge: Edge) -> EdgeError:
+    name, state = edge.name, edge.phase.phase.lower()
+    return EdgeError(f"there is an edge {name} already, and it is {state}; `farflung edge delete {name}` removes it")
 
 
 def _writable(function: Any, path: str, failure: Any) -> None:

@@ -1,0 +1,226 @@
+"""`farflung edge`: embedded edges, made and removed as kind does it with clusters.  What a command needs is imported
+when it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from farflung.edge.cluster import Household
+    from farflung.edge.registry import Asked, Edge
+
+
+@click.group()
+def edge() -> None:
+    """Make small clusters on this machine: an API server, controllers of workloads, and a node that runs pods.
+
+    Each is a process in the background and a directory below $FARFLUNG_HOME or ~/.farflung.
+    """
+
+
+@contextmanager
+def household() -> Iterator[Household]:
+    """Whatever goes wrong is one sentence; ^C is a reason to clean up."""
+    from farflung.edge.cluster import Household, Interrupted, Interruption
+    from farflung.edge.registry import EdgeError, Registry
+
+    def tell(sentence: str) -> None:
+        click.echo(f" • {sentence}", err=True)
+
+    with Interruption() as interruption:
+        try:
+            yield Household(Registry.of_user(os.environ), os.environ, interruption, tell)
+        except EdgeError as error:
+            raise click.ClickException(str(error)) from None
+        except Interrupted:
+            raise click.Abort from None
+
+
+def waiting(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--wait",
+        "seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=60,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long it may take until its node is ready.",
+    )(command)
+
+
+@edge.command()
+@click.argument("name", default="")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
+    help="A configuration file of kind; its extraPortMappings lead to ports of pods.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "podman", "process"]),
+    default="auto",
+    show_default=True,
+    help="What runs pods: podman where it works, or processes of this machine for the images that are known.",
+)
+@click.option(
+    "--allow-local-commands",
+    "local_commands",
+    is_flag=True,
+    help="With processes: run commands of pods on this machine, without walls around them.",
+)
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Where to put the context; by default $KUBECONFIG or ~/.kube/config.",
+)
+@click.option("--context-name", default="", metavar="NAME", help="By default kind-NAME.")
+@click.option("--no-kubeconfig", is_flag=True, help="Put no context anywhere.")
+@waiting
+def create(
+    name: str,
+    config: Path | None,
+    kubeconfig: str,
+    context_name: str,
+    no_kubeconfig: bool,
+    seconds: float,
+    **asked: Any,
+) -> None:
+    """Make the edge NAME, and wait until it is ready.
+
+    The context kind-NAME is put into the kubeconfig and becomes the current one.
+    """
+    from farflung.edge import contexts
+
+    with household() as home:
+        cluster_name, wanted = _asked(config, **asked)
+        name = name or cluster_name or "edge"
+        if not no_kubeconfig:
+            import msgspec
+
+            file = contexts.file_of(os.environ, kubeconfig).absolute()
+            wanted = msgspec.structs.replace(wanted, context=context_name or f"kind-{name}", kubeconfig=str(file))
+        click.echo(f"Creating edge {name} …", err=True)
+        made = home.create(name, wanted, seconds)
+    click.echo(_hint(made, wanted), err=True)
+
+
+def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, Asked]:
+    """The name in the configuration, if there is one, and what else is asked for."""
+    import sys
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from farflung.edge import kind_config
+    from farflung.edge.ports import free_port
+    from farflung.edge.registry import Asked, EdgeError
+
+    try:
+        text = b"" if config is None else sys.stdin.buffer.read() if str(config) == "-" else config.read_bytes()
+        cluster = kind_config.Cluster() if config is None else kind_config.read(text)
+        ports = tuple(one if one.port else replace(one, port=free_port(one.address)) for one in cluster.mappings)
+    except (kind_config.ConfigError, OSError) as error:
+        raise EdgeError(f"{config}: {error}") from None
+    asked = Asked(datetime.now(UTC), runtime, local_commands, cluster.api_address, cluster.api_port, ports)
+    return cluster.name, asked
+
+
+def _hint(made: Edge, asked: Asked) -> str:
+    if asked.context:
+        return (
+            f"Set kubectl context to {asked.context}; for a first look:\n  kubectl get nodes --context {asked.context}"
+        )
+    return f"For a first look:\n  farflung edge kubeconfig {made.name} > {made.name}.kubeconfig"
+
+
+@edge.command()
+@click.argument("name")
+@waiting
+def start(name: str, seconds: float) -> None:
+    """Start the edge NAME again, after its process ended or the machine was started anew."""
+    with household() as home:
+        found = home.registry.existing(name)
+        if found.phase.pid:
+            click.echo(f"edge {name} is running already", err=True)
+            return
+        click.echo(f"Starting edge {name} …", err=True)
+        home.start(found, seconds)
+
+
+@edge.command()
+@click.argument("names", nargs=-1, metavar="NAME…")
+@click.option("--all", "everything", is_flag=True, help="All edges there are.")
+def delete(names: tuple[str, ...], everything: bool) -> None:
+    """Remove edges: their pods, their processes, their directories and their contexts."""
+    if bool(names) == everything:
+        raise click.UsageError("name edges, or say --all")
+    with household() as home:
+        for one in home.registry.all() if everything else [home.registry.existing(name) for name in names]:
+            home.delete(one)
+            click.echo(f"edge {one.name} deleted")
+
+
+@edge.command("list")
+@click.option(
+    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What to print."
+)
+def list_edges(output: str) -> None:
+    """List edges and how they are."""
+    from farflung.cli import edge_list
+
+    with household() as home:
+        found = edge_list.seen(home.registry.all())
+    click.echo(edge_list.printed(found, output))
+
+
+@edge.command()
+@click.argument("name")
+@click.option("--merge", is_flag=True, help="Put it into $KUBECONFIG or ~/.kube/config instead of printing it.")
+@click.option("--context-name", default="", metavar="NAME", help="By default kind-NAME.")
+def kubeconfig(name: str, merge: bool, context_name: str) -> None:
+    """Print a kubeconfig for the administrator of the edge NAME."""
+    from farflung.cli.printing import machine_readable
+    from farflung.edge import cluster, contexts
+
+    with household() as home:
+        found = home.registry.existing(name)
+        context = context_name or f"kind-{name}"
+        if not merge:
+            click.echo(machine_readable(cluster.renamed(cluster.kubeconfig(found), context), "yaml"))
+            return
+        file = contexts.file_of(os.environ).absolute()
+        cluster.adopt(found, file, context)
+        click.echo(f"Set kubectl context to {context} in {file}", err=True)
+
+
+@edge.command()
+@click.argument("name")
+@click.option("--tail", "lines", type=click.IntRange(0), default=100, show_default=True, help="The last so many lines.")
+def logs(name: str, lines: int) -> None:
+    """Print what the process of the edge NAME said.  Of a container, `kubectl logs` does."""
+    from farflung.edge import cluster
+
+    with household() as home:
+        for line in cluster.tail(home.registry.existing(name).log, lines):
+            click.echo(line)
+
+
+@edge.command(hidden=True)
+@click.argument("name")
+@click.option("--verbosity", "-v", type=int, default=0, help="Log more.")
+def run(name: str, verbosity: int) -> None:
+    """Be the process of the edge NAME, in the foreground, until SIGTERM or ^C."""
+    from farflung.cli import edge_process
+    from farflung.edge.registry import EdgeError, Registry
+
+    try:
+        found = Registry.of_user(os.environ).existing(name)
+    except EdgeError as error:
+        raise click.ClickException(str(error)) from None
+    edge_process.run(found, verbosity=verbosity)

@@ -1,0 +1,95 @@
+"""`farflung edge list`: how edges are, as far as that can be seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from farflung.cli import printing
+from farflung.client.errors import ClientError
+from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.edge.cluster import KUBECONFIG
+from farflung.edge.registry import Asked, Edge, EdgeError, Phase
+from farflung.machinery import times
+
+PODS: Final = Collection("", "v1", "pods", "Pod")
+PATIENCE: Final = 5.0  #: seconds for an edge to answer
+HEAD: Final = ("NAME", "STATUS", "API", "RUNTIME", "PORTS", "PODS", "AGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    name: str
+    phase: Phase
+    asked: Asked | None  #: None if that cannot be read
+    running: int | None  #: pods; None if nobody answers
+    pods: int | None
+
+
+def seen(edges: Sequence[Edge]) -> list[Seen]:
+    return asyncio.run(_seen(edges))
+
+
+async def _seen(edges: Sequence[Edge]) -> list[Seen]:
+    return list(await asyncio.gather(*map(_look, edges)))
+
+
+async def _look(edge: Edge) -> Seen:
+    phase = edge.phase
+    try:
+        asked: Asked | None = edge.asked
+    except EdgeError:
+        asked = None
+    phases: list[str] | None = None
+    if phase.api:
+        try:
+            async with asyncio.timeout(PATIENCE), load(str(edge.hub / KUBECONFIG)).transport() as transport:
+                pods = await Client(transport, "", "farflung").list(PODS)
+                phases = [pod.get("status", {}).get("phase", "") for pod in pods]
+        except (ClientError, KubeconfigError, TimeoutError):
+            phases = None
+    running = None if phases is None else phases.count("Running")
+    return Seen(edge.name, phase, asked, running, None if phases is None else len(phases))
+
+
+def printed(found: Sequence[Seen], output: str) -> str:
+    if output == "json":
+        return printing.machine_readable([document(one) for one in found], "json")
+    if not found:
+        return "No edges found."
+    return printing.table([HEAD, *(_row(one) for one in found)])
+
+
+def document(one: Seen) -> dict[str, Any]:
+    asked = one.asked
+    return {
+        "name": one.name,
+        "status": one.phase.phase,
+        "api": one.phase.api,
+        "runtime": one.phase.runtime or (asked.runtime if asked else ""),
+        "ports": [
+            {"containerPort": mapping.node_port, "hostPort": mapping.port, "listenAddress": mapping.address}
+            for mapping in (asked.ports if asked else ())
+        ],
+        "pods": None if one.pods is None else {"running": one.running, "all": one.pods},
+        "created": times.format_seconds(asked.created) if asked else None,
+        "context": asked.context if asked else "",
+    }
+
+
+def _row(one: Seen) -> tuple[str, ...]:
+    asked = one.asked
+    return (
+        one.name,
+        one.phase.phase,
+        one.phase.api or printing.NONE,
+        one.phase.runtime or (asked.runtime if asked else "?"),
+        ",".join(map(str, asked.ports if asked else ())) or printing.NONE,
+        printing.NONE if one.pods is None else f"{one.running}/{one.pods}",
+        times.human(datetime.now(UTC) - asked.created) if asked else "?",
+    )

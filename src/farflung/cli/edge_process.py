@@ -1,0 +1,172 @@
+"""The composition of an embedded edge: a hub, controllers of workloads, a node, and ports that lead to its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+import msgspec
+import uvloop
+
+from farflung.cli import logs
+from farflung.cli.controllers import surroundings
+from farflung.cli.credentials import KUBECONFIG, url_of
+from farflung.cli.hub import Settings, running
+from farflung.client.errors import ClientError
+from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.workload.joining import join
+from farflung.edge.cluster import PREFIX
+from farflung.edge.logs import NodeLogs
+from farflung.edge.node.node import Node
+from farflung.edge.ports import Ports, published
+from farflung.edge.ports_taken import PortTaken, sentence
+from farflung.edge.registry import READY, STARTING, STOPPING, Edge, EdgeError, Held
+from farflung.edge.runtimes import choosing
+from farflung.edge.runtimes.base import Runtime
+from farflung.edge.runtimes.process import ProcessRuntime
+from farflung.hub.http.certificates import CertificateError
+from farflung.lib import ids
+from farflung.lib.klog import Logger
+from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
+from farflung.store.base import Unusable
+
+NODES: Final = Collection("", "v1", "nodes", "Node")
+GLANCE: Final = 0.03  #: seconds between two looks whether the node is ready
+PATIENCE: Final = 3  #: signals after which nothing is done in order any more
+COMPONENT: Final = "farflung-edge"
+
+
+def run(edge: Edge, *, verbosity: int) -> None:
+    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    logs.configure(sys.stderr, verbose=False)
+    log = Logger(sys.stderr, verbosity)
+    try:
+        with edge.held() as held:
+            uvloop.run(_run(edge, held, log))
+    except (EdgeError, PortTaken, Unusable, CertificateError, KubeconfigError, choosing.Unusable) as error:
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(_sentence(edge, error))
+
+
+def _refuse(words: str) -> NoReturn:
+    print(f"{PREFIX}{words}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _sentence(edge: Edge, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:  # of the API server: the others are PortTaken
+        return sentence(edge.asked.api_address, edge.asked.api_port, error)
+    reason = (error.strerror or str(error)).lower()
+    return f"cannot use {error.filename}: {reason}" if error.filename else reason
+
+
+async def _run(edge: Edge, held: Held, log: Logger) -> None:
+    working = asyncio.create_task(_work(edge, held, log), name="edge")
+    signals = 0
+
+    def stop() -> None:
+        """First in order; then at once, pods included; then without even that, and they are ended by who keeps them."""
+        nonlocal signals
+        signals += 1
+        if signals >= PATIENCE:
+            os._exit(1)
+        held.tell(STOPPING)
+        log.info("stopping" if signals == 1 else "stopping at once")
+        working.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await working
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+async def _work(edge: Edge, held: Held, log: Logger) -> None:
+    """What is begun first ends last: the pods, the controllers, the hub, the ports."""
+    asked = edge.asked
+    settings = Settings(edge.hub, asked.api_address, asked.api_port, audits=False)
+    async with (
+        _choosing(edge, log) as chosen,
+        published(asked.ports, log) as ports,
+        running(settings, NodeLogs(edge.node)) as server,
+        load(str(edge.hub / KUBECONFIG)).transport() as transport,
+    ):
+        if not asked.api_port:
+            edge.ask(msgspec.structs.replace(asked, api_port=server.port))
+        held.tell(STARTING, api=url_of(asked.api_address, server.port))
+        runtime = await chosen
+        held.tell(STARTING, runtime=runtime.name)
+        try:
+            await _live(edge, held, Client(transport, "", COMPONENT), runtime, ports, log)
+        finally:
+            await runtime.close()
+
+
+@contextlib.asynccontextmanager
+async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runtime]]:
+    """While the hub starts."""
+    asked = edge.asked
+
+    def process() -> Runtime:
+        return ProcessRuntime(edge.node, _now, commands=asked.local_commands)
+
+    instance = ids.random_suffix()
+    wanted = choosing.choose(asked.runtime, edge.node, process, instance, _now, log)
+    task = asyncio.create_task(wanted, name="runtime")
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports: Ports, log: Logger) -> None:
+    outside = surroundings()
+    recorder = Recorder(client, COMPONENT, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+    manager = Manager(log)
+    join(manager, client, outside, recorder, _now, ids.random_suffix, log)
+    node = Node(client, edge.node_name, edge.node, runtime, ports, outside, recorder, _now, log)
+    async with asyncio.TaskGroup() as group:
+        beside = [
+            group.create_task(manager.run(), name="controllers"),
+            group.create_task(recorder.run(), name="events"),
+            group.create_task(_announce(edge, held, client, outside.sleep), name="announcement"),
+        ]
+        try:
+            await node.run()
+        finally:
+            for task in beside:
+                task.cancel()
+
+
+async def _announce(edge: Edge, held: Held, client: Client, sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Say that the edge is ready as soon as its node is."""
+    while not await _is_ready(client, edge.node_name):
+        await sleep(GLANCE)
+    held.tell(READY)
+
+
+async def _is_ready(client: Client, name: str) -> bool:
+    try:
+        node = await client.get(NODES, name)
+    except ClientError:
+        return False
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
