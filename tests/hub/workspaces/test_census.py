@@ -163,6 +163,21 @@ def test_conditions_of_others_stay() -> None:
     assert conditions[2] == other
 
 
+def test_a_target_whose_syncer_does_not_reach_its_cluster_is_not_ready_and_says_why() -> None:
+    lost = {"type": "EdgeReachable", "status": "False", "reason": "Refused", "message": "no", "severity": "Error"}
+    beating = {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}
+
+    def ready(seconds: int, edge: Obj) -> tuple[str, str, str]:
+        status = census.target_status("", "c", target(**beating, conditions=[edge]), NOW + timedelta(seconds=seconds))
+        first = status["conditions"][0]
+        return first["status"], first.get("reason", ""), first.get("message", "")
+
+    assert ready(0, lost) == ("False", "Refused", "no")
+    assert ready(61, lost)[1] == "ErrorHeartbeat"
+    assert ready(0, {**lost, "status": "True"}) == ("True", "", "")
+    assert ready(0, {"type": "EdgeReachable", "status": "False"})[1] == "EdgeUnreachable"
+
+
 @pytest.mark.parametrize("text", ["", "soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2024-13-01T00:00:00Z"])
 def test_a_time_from_anywhere_is_no_trouble(text: str) -> None:
     assert census.target_status("", "c", target(lastSyncerHeartbeatTime=text), NOW)["conditions"]

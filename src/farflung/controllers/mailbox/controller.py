@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,7 +16,6 @@ from farflung.controllers.mailbox.decide import (
     CONFIG,
     SYNC_TARGET_NAME,
     Binding,
-    Config,
     Step,
     Target,
     Workspace,
@@ -25,6 +24,9 @@ from farflung.controllers.mailbox.decide import (
     cluster_of,
     made,
 )
+from farflung.controllers.mailbox.heartbeat import config_of
+from farflung.controllers.mailbox.releasing import Releaser
+from farflung.controllers.mailbox.reporting import SYNC_TARGETS, Reporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
@@ -38,7 +40,6 @@ T = TypeVar("T")
 
 AGAIN: Final = 1.0  #: seconds until we look again at a binding that the view does not show
 NAME: Final = "mailbox-controller"
-SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
 WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
 BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
@@ -64,13 +65,14 @@ class MailboxController:
         self._provider = server.workspace(setting.provider)
         edge = server.view(setting.edge_view)
 
-        def informer(client: Client, collection: Collection, kind: type[T]) -> Informer[T]:
-            return Informer(client, collection, msgspec.json.Decoder(kind).decode, outside, self._trouble)
+        def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
+            return Informer(client, collection, decode, outside, self._trouble)
 
-        self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, Target)
-        self._workspaces = informer(self._provider, WORKSPACES, Workspace)
-        self._bindings = informer(edge, BINDINGS, Binding)
-        self._configs = informer(edge, CONFIGS, Config)
+        view = setting.root.view(setting.workload_view)
+        self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(Target).decode)
+        self._workspaces = informer(self._provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
+        self._bindings = informer(edge, BINDINGS, msgspec.json.Decoder(Binding).decode)
+        self._configs = informer(edge, CONFIGS, config_of)
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
         )
@@ -78,9 +80,14 @@ class MailboxController:
         self._workspaces.subscribe(self._adding(self._mailboxes.on_workspace))
         self._bindings.subscribe(self._adding(self._mailboxes.on_binding))
         self._configs.subscribe(self._adding(self._mailboxes.on_config))
+        known = self._mailboxes, self._targets, self._workspaces
+        self._reporter = Reporter(setting.root, setting.workload_view, *known, self._configs, outside, log)
+        self._releaser = Releaser(server, *known, outside, log)
 
     def join(self, manager: Manager) -> None:
-        manager.add(self.controller, [self._targets, self._workspaces, self._bindings, self._configs], told_from=1)
+        informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]
+        for controller in (self.controller, self._reporter.controller, self._releaser.controller):
+            manager.add(controller, informers, told_from=1)
 
     def _adding(self, trigger: Callable[[Change[T]], Iterable[str]]) -> Callable[[Change[T]], None]:
         def listener(change: Change[T]) -> None:

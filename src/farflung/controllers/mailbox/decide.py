@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
@@ -16,6 +17,7 @@ SYNC_TARGET_NAME: Final = "edge.kcp.io/sync-target-name"  #: the annotation that
 BINDING: Final = "bind-edge"
 CONFIG: Final = "the-one"
 EXPORT: Final = "edge.kcp.io"
+FINALIZER: Final = "edge.kcp.io/syncer"  #: on copies in a mailbox, which stay until a syncer takes it off
 _NAME: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9-]*)-mb-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 # --- what is known --------------------------------------------------------------------------------
@@ -28,14 +30,38 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] | None = None
 
 
+class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    type: str
+    status: str = ""
+    severity: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    last_syncer_heartbeat_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
 class Target(msgspec.Struct, frozen=True):
     """A SyncTarget."""
 
     metadata: Metadata
+    status: TargetStatus | None = None
 
     @property
     def alive(self) -> bool:
         return self.metadata.deletion_timestamp is None
+
+    @property
+    def heartbeat(self) -> str:
+        """Empty if there is none."""
+        return (self.status.last_syncer_heartbeat_time if self.status is not None else None) or ""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return (self.status.conditions if self.status is not None else None) or ()
 
 
 class WorkspaceSpec(msgspec.Struct, frozen=True):
@@ -111,9 +137,10 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """A SyncerConfig."""
+    """A SyncerConfig, as far as it tells of its syncer."""
 
-    metadata: Metadata
+    beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
+    edge: Condition | None = None  #: whether the syncer reaches its cluster, if it says so
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -159,6 +186,11 @@ def about_workspace(target: Target | None, workspace: Workspace | None) -> Step:
     if workspace.target_name != target.metadata.name:
         return Step.MARK
     return Step.NOTHING if workspace.ready else Step.WAIT
+
+
+def is_ending(target: Target | None, workspace: Workspace) -> bool:
+    """Whether this is a mailbox, and on its way out."""
+    return not workspace.alive and bool(workspace.target_name or target is not None)
 
 
 def about_binding(binding: Binding | None, provider: str) -> Step:

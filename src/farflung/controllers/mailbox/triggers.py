@@ -31,7 +31,13 @@ class Mailboxes:
     def workspace(self, name: str) -> Key | None:
         return self._workspaces.get(name)
 
+    def of_cluster(self, cluster: str) -> str | None:
+        """The mailbox with that logical cluster."""
+        return self._names.get(cluster)
+
     def on_target(self, change: Change[Target]) -> Iterator[str]:
+        if change.old is not None and change.new is not None and change.old.metadata == change.new.metadata:
+            return  # only its status changed
         names = [
             mailbox_name(change.key, one.metadata.uid) if one is not None else "" for one in (change.old, change.new)
         ]
@@ -64,6 +70,6 @@ class Mailboxes:
             yield from self._in_cluster(change.key.cluster)
 
     def _in_cluster(self, cluster: str) -> Iterator[str]:
-        name = self._names.get(cluster)
+        name = self.of_cluster(cluster)
         if name is not None:
             yield name

@@ -5,7 +5,7 @@ Both are indexed: a change of one costs about as much as there are others that i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import LabelSelector, selector_of
 
 HEARTBEAT: Final = "HeartbeatHealthy"
+REACHABLE: Final = "EdgeReachable"  #: what a target's syncer says of its cluster
 SECONDS: Final = 60.0  #: after which a target without a heartbeat is not ready any more
 KEY_LABEL: Final = "internal.workload.kcp.io/key"
 LABELS: Final = "scheduling.kcp.io/labels"  #: the annotation of a Location that shows its labels
@@ -166,12 +167,21 @@ def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float 
     return Verdict(HEARTBEAT)
 
 
+def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
+    """A target is ready if it is heard of and says nothing to the contrary."""
+    found = next((one for one in conditions if one.get("type") == REACHABLE and one.get("status") == "False"), None)
+    if found is None or not heartbeat.is_met:
+        return heartbeat._replace(type=READY)
+    reason, severity = found.get("reason") or "EdgeUnreachable", found.get("severity") or "Error"
+    return Verdict(READY, reason, found.get("message") or "The cluster cannot be reached by its syncer", severity)
+
+
 def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
     """The parts of a SyncTarget's status that the hub keeps.  `url`: the hub's."""
     metadata, status = target["metadata"], target.get("status") or {}
     verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
-    verdicts = (verdict, verdict._replace(type=READY))
-    conditions = merged(status.get("conditions") or (), verdicts, times.format_seconds(now))
+    present = status.get("conditions") or ()
+    conditions = merged(present, (verdict, ready_verdict(present, verdict)), times.format_seconds(now))
     path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
     urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
     return {"conditions": conditions, "virtualWorkspaces": [urls]}

@@ -1,0 +1,141 @@
+"""What a SyncTarget has to show of its syncer.  Pure.
+
+A syncer's clock may be wrong, so what it says the time is does not count.  What counts is when the server took a
+heartbeat that was another than the one before: that is the time which it notes beside the field, in managedFields.  It
+is the same clock by which a SyncTarget is judged, and whoever starts anew or was away finds it where it was.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from math import inf
+from typing import Final, NamedTuple
+
+import msgspec
+
+from farflung.controllers.mailbox.decide import Condition, Config, Target
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+
+REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is written for every other heartbeat, which is often enough
+LATEST: Final = 45.0  #: seconds after which it is written for any: before it looks dead
+EDGE_REACHABLE: Final = "EdgeReachable"
+READY: Final = "Ready"
+STATUSES: Final = frozenset({"True", "False", "Unknown"})
+LONGEST_REASON: Final = 128  #: characters
+LONGEST_MESSAGE: Final = 1024
+_FIELD: Final = b'"f:lastSyncerHeartbeatTime"'
+
+# --- what a syncer reports ------------------------------------------------------------------------
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    subresource: str = ""
+    time: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: list[_Owner] | None = None
+
+
+class _Status(msgspec.Struct):
+    conditions: list[Condition] | None = None
+
+
+class _Config(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status | None = None
+
+
+_CONFIG: Final = msgspec.json.Decoder(_Config)
+
+
+def config_of(document: bytes) -> Config:
+    """A SyncerConfig.  msgspec.MsgspecError if it is none."""
+    found = _CONFIG.decode(document)
+    said = (found.status.conditions if found.status is not None else None) or ()
+    beats = [beat for owner in found.metadata.managed_fields or () if (beat := _beat(owner)) is not None]
+    return Config(max(beats, default=None), next((one for one in said if one.type == EDGE_REACHABLE), None))
+
+
+def _beat(owner: _Owner) -> datetime | None:
+    if owner.subresource != "status" or _FIELD not in bytes(owner.fields_v1):
+        return None
+    return moment(owner.time)
+
+
+def moment(text: str) -> datetime | None:
+    try:
+        return times.parse(text)
+    except times.TimeError:
+        return None
+
+
+# --- what is shown of it --------------------------------------------------------------------------
+
+
+class Decision(NamedTuple):
+    status: Obj  #: what the status of the SyncTarget has to say from now on; empty: nothing else
+    again: float | None = None  #: seconds after which to look again
+
+
+NOTHING: Final = Decision({})
+
+
+class Reports:
+    """Which reports are worth a write.  Knows how long each SyncTarget has shown what it shows."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[str, float]] = {}  #: mailbox → the heartbeat, and since when
+
+    def forget(self, mailbox: str) -> None:
+        self._shown.pop(mailbox, None)
+
+    def decide(self, mailbox: str, target: Target, config: Config, now: float) -> Decision:
+        """`now`: of a clock that never jumps, in seconds.  A SyncTarget whose syncer never reported is left alone."""
+        showing, since = self._shown.get(mailbox, (target.heartbeat, -inf))
+        if showing != target.heartbeat:
+            since = now
+        self._shown[mailbox] = target.heartbeat, since
+        if config.beat is None:
+            return NOTHING
+        conditions = _conditions(target, config)
+        shown = moment(target.heartbeat)
+        if shown == config.beat and conditions is None:
+            return NOTHING
+        left = LATEST - (now - since)
+        if conditions is None and shown is not None and abs(config.beat - shown) < REFRESH and left > 0:
+            return Decision({}, left)
+        status: Obj = {"lastSyncerHeartbeatTime": times.format_seconds(config.beat)}
+        return Decision(status if conditions is None else {**status, "conditions": conditions})
+
+
+def _conditions(target: Target, config: Config) -> list[Obj] | None:
+    """Those of the SyncTarget with what its syncer says of its cluster; None if they are so already."""
+    before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)
+    reported = _reported(config, before)
+    if reported == before:
+        return None
+    others = [one for one in target.conditions if one.type != EDGE_REACHABLE]
+    together = others if reported is None else [*others, reported]
+    return [msgspec.to_builtins(one) for one in sorted(together, key=lambda one: (one.type != READY, one.type))]
+
+
+def _reported(config: Config, before: Condition | None) -> Condition | None:
+    """With the time of what is shown already if that says the same, else with the heartbeat's."""
+    edge, beat = config.edge, config.beat
+    if edge is None or edge.status not in STATUSES or beat is None:
+        return None
+    condition = Condition(
+        type=EDGE_REACHABLE,
+        status=edge.status,
+        severity="Error" if edge.status == "False" else "",
+        reason=edge.reason[:LONGEST_REASON],
+        message=edge.message[:LONGEST_MESSAGE],
+        last_transition_time=times.format_seconds(beat),
+    )
+    if before is None:
+        return condition
+    same = msgspec.structs.replace(condition, last_transition_time=before.last_transition_time)
+    return before if same == before else condition
