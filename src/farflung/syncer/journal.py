@@ -36,7 +36,7 @@ from farflung.syncer.values import Part, Resource
 
 __all__ = ["Entry", "Heard", "Journal", "JournalError"]
 
-PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
 STATE: Final = "insert or replace into fact values (?, ?, ?)"
@@ -61,6 +61,7 @@ class Entry:
     applied: str = ""  #: digest of what was last applied
     owned: str = ""  #: `shaping.owned_fields` after that
     edge_uid: str = ""  #: of the object at the edge
+    returned: str = ""  #: digest of the status that the copy has
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ def _column(value: object) -> object:
 
 def _entry(row: Row) -> Entry:
     group, plural, namespace, name, version, kind, namespaced, uid, revision, incarnation, desired, *others = row
-    create_only, withdrawn, orphaned, guarded, applied, owned, edge_uid = others
+    create_only, withdrawn, orphaned, guarded, applied, owned, edge_uid, returned = others
     return Entry(
         part=Part(Resource(intern(group), intern(plural)), namespace, name),
         version=intern(version),
@@ -295,4 +296,5 @@ def _entry(row: Row) -> Entry:
         applied=applied,
         owned=owned,
         edge_uid=edge_uid,
+        returned=returned,
     )

@@ -25,7 +25,8 @@ SCHEMA: Final = (
         version text not null, kind text not null, namespaced integer not null,
         uid text not null, revision text not null, incarnation text not null, desired blob not null,
         create_only integer not null, withdrawn integer not null, orphaned integer not null, guarded integer not null,
-        applied text not null, owned text not null, edge_uid text not null, checksum integer not null,
+        applied text not null, owned text not null, edge_uid text not null, returned text not null,
+        checksum integer not null,
         primary key ("group", plural, namespace, name)) strict""",
     """create table heard (
         "group" text not null, plural text not null, version text not null, revision text not null,
@@ -67,6 +68,8 @@ def trouble_told() -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in AROUND:
             raise
         raise DamageError(str(error)) from error
+    except (TypeError, ValueError) as error:  # Python cannot even read what SQLite says of it
+        raise DamageError("it holds something that is no text") from error
 
 
 def sealed(row: Row) -> Row:
@@ -121,6 +124,7 @@ def connect(path: Path) -> sqlite3.Connection:
             _check(connection)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
+            _try_to_write(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -147,9 +151,19 @@ def _check(connection: sqlite3.Connection) -> None:
         raise DamageError("it is no journal of a syncer")
     if version != FORMAT:
         raise DamageError(f"it has format {version}, and this version of Farflung knows format {FORMAT} only")
-    [(finding,), *_] = connection.execute("pragma quick_check(1)")
+    [(finding,), *_] = connection.execute("pragma integrity_check(1)")
     if finding != "ok":
         raise DamageError(str(finding))
+
+
+def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
+    """A damaged header can make SQLite believe that it only may read."""
+    try:
+        connection.execute("delete from fact where false")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
+            raise DamageError(str(error)) from error
+        raise
 
 
 def put_aside(path: Path) -> Path:

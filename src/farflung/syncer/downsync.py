@@ -1,0 +1,307 @@
+"""Bring what the mailbox holds to the edge, and keep it there; and bring back what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import orjson
+
+from farflung.client.errors import ClientError, NotFound
+from farflung.client.resource import Collection
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.runtime.workqueue import WorkQueue
+from farflung.syncer.copies import Copy, entered, status_digest
+from farflung.syncer.decide import Apply, Delete, Done, Leave, Reason, Step, Why, about
+from farflung.syncer.journal import Entry, Journal
+from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
+from farflung.syncer.sides import Edge, Mailbox
+from farflung.syncer.troubles import Direction, Progress, Troubles, told
+from farflung.syncer.values import MANAGER, Adopt, Part, Resource
+from farflung.syncer.wanted import NAMESPACES
+
+STRANGERS: Final = 30.0  #: seconds until we look again whether a namespace can go
+
+
+class NotServedError(ClientError):
+    """A side does not have the kind."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far."""
+
+    applied: int = 0
+    deleted: int = 0
+    drift: int = 0
+    statuses: int = 0
+
+
+class Downsync:
+    """Both directions of what comes from the mailbox.  The queues are those of two controllers, so that a hub that is
+    slow or away keeps nothing at the edge from being mended."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        edge: Edge,
+        journal: Journal,
+        troubles: Troubles,
+        progress: Progress,
+        covers: Callable[[Part], bool],
+        now: Callable[[], datetime],
+        log: Logger,
+        adopt: Adopt,
+    ) -> None:
+        self.down: WorkQueue[Part] | None = None
+        self.back: WorkQueue[Part] | None = None
+        self.tally = Tally()
+        self._mailbox = mailbox
+        self._edge = edge
+        self._journal = journal
+        self._troubles = troubles
+        self._progress = progress
+        self._covers = covers
+        self._now = now
+        self._log = log
+        self._adopt = adopt
+        self._waiting: dict[str, set[Part]] = {}  #: for a namespace
+
+    # --- what is heard ----------------------------------------------------------------------------
+
+    def hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
+        entry = self._journal.get(part)
+        if copy is None:
+            self._lose(part, entry)
+            return
+        if copy.upsynced or (entry is None and not self._is_ours_to_bring(part, copy)):
+            return
+        new = entered(part, copy, entry, cluster)
+        self._journal.put(new)
+        if entry is None or (entry.desired, entry.withdrawn, entry.orphaned) != (
+            new.desired,
+            new.withdrawn,
+            new.orphaned,
+        ):
+            self._progress.began(part, copy.revision)
+            self._look(part)
+        elif copy.withdrawn and copy.uid != new.uid:
+            self._look(part)
+        if entry is not None and entry.returned != new.returned:
+            self._look_back(part)
+
+    def _is_ours_to_bring(self, part: Part, copy: Copy) -> bool:
+        """One that goes already is none of ours, unless it waits for us."""
+        return copy.guarded if copy.withdrawn else self._covers(part)
+
+    def _lose(self, part: Part, entry: Entry | None) -> None:
+        """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays."""
+        if entry is None:
+            return
+        if not entry.guarded and not entry.applied:
+            self._journal.drop(part)
+        elif not entry.orphaned:
+            self._journal.put(replace(entry, orphaned=True, withdrawn=False))
+        self._look(part)
+
+    def hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        """Of the edge."""
+        if self._journal.get(part) is not None:
+            self._look(part)
+            self._look_back(part)
+
+    def look_at(self, resource: Resource) -> None:
+        """At all that is known of a kind, again."""
+        for entry in self._journal.entries_of(resource):
+            self._look(entry.part)
+            self._look_back(entry.part)
+
+    def release_orphans(self) -> int:
+        """Somebody said that what nobody withdrew may go."""
+        orphans = [entry for one in self._journal.resources() for entry in self._journal.entries_of(one)]
+        orphans = [entry for entry in orphans if entry.orphaned]
+        for entry in orphans:
+            self._journal.put(replace(entry, orphaned=False, withdrawn=True))
+            self._look(entry.part)
+        return len(orphans)
+
+    def _look(self, part: Part) -> None:
+        if self.down is not None:
+            self.down.add(part)
+
+    def _look_back(self, part: Part) -> None:
+        if self.back is not None:
+            self.back.add(part)
+
+    # --- one object, down -------------------------------------------------------------------------
+
+    async def bring(self, part: Part, worker: int) -> float | None:
+        entry = self._journal.get(part)
+        if entry is None:
+            self._settle(part)
+            return None
+        try:
+            return await self._bring(part, entry)
+        except ClientError as error:
+            self._report(part, Direction.DOWN, *told(part, error))
+            raise
+
+    async def _bring(self, part: Part, entry: Entry) -> float | None:
+        copy = self._mailbox.copies.get(part)
+        if copy is not None and copy.withdrawn and copy.guarded and copy.uid != entry.uid:
+            await self._mailbox.release(part, copy)
+        collection = self._edge.kinds.at_edge(part.resource, entry.version)
+        if collection is None:
+            return await self._without_kind(part, entry)
+        if not self._edge.objects.is_known(part.resource):
+            error = self._edge.objects.error(part.resource)
+            if isinstance(error, ClientError):
+                raise error
+            return None  # looked at again as soon as it is
+        if not self._is_guarded(entry):
+            if copy is None:
+                return None
+            await self._mailbox.guard(part, copy)
+            entry = self._journal.get(part) or entry
+        if not entry.withdrawn and not self._has_room(part):
+            return None
+        live = await self._live(collection, part, entry)
+        return await self._take(about(entry, live, self._adopt), part, entry, collection)
+
+    def _is_guarded(self, entry: Entry) -> bool:
+        """Before something is at the edge, the copy must not be able to go without a word."""
+        return entry.guarded or entry.withdrawn or entry.orphaned
+
+    async def _without_kind(self, part: Part, entry: Entry) -> float | None:
+        if entry.withdrawn and not entry.applied:
+            return await self._finish(part, entry)
+        raise NotServedError(f"the edge does not serve {part.resource.plural} {entry.version}".strip())
+
+    def _has_room(self, part: Part) -> bool:
+        """Whether its namespace is there; if that is still to come, we are told."""
+        namespace = self._journal.get(Part(NAMESPACES, "", part.namespace)) if part.namespace else None
+        if namespace is None or namespace.applied or namespace.edge_uid:
+            return True
+        self._waiting.setdefault(part.namespace, set()).add(part)
+        return False
+
+    async def _live(self, collection: Collection, part: Part, entry: Entry) -> Obj | None:
+        """What was heard, if that is enough: of strangers, and where nobody says who owns what, everything counts."""
+        heard = self._edge.objects.get(part)
+        if heard is not None and is_downsynced(heard) and (entry.owned or not entry.applied or entry.withdrawn):
+            return heard
+        return await self._edge.read(collection, part)
+
+    async def _take(self, step: Step, part: Part, entry: Entry, collection: Collection) -> float | None:
+        match step:
+            case Apply():
+                await self._apply(step, part, entry, collection)
+            case Delete():
+                return await self._delete(step, part, entry, collection)
+            case Done():
+                return await self._finish(part, entry)
+            case Leave(Reason.NOT_OURS, sentence):
+                self._progress.ended(part)
+                self._report(part, Direction.DOWN, "NotOurs", sentence)
+                return None
+        self._arrived(part, entry)
+        return None
+
+    def _arrived(self, part: Part, entry: Entry) -> None:
+        self._settle(part)
+        if part.resource == NAMESPACES:
+            now = self._journal.get(part)
+            if now is not None and not now.applied and not now.edge_uid:  # one that others made is used as it is
+                self._journal.put(replace(now, edge_uid="theirs"))
+            for waiting in self._waiting.pop(part.name, ()):
+                self._look(waiting)
+
+    async def _apply(self, step: Apply, part: Part, entry: Entry, collection: Collection) -> None:
+        desired = orjson.loads(entry.desired)
+        if step.uid:
+            desired["metadata"]["uid"] = step.uid
+        if step.version:
+            desired["metadata"]["resourceVersion"] = step.version
+        answer = await self._edge.client.apply(collection, desired, force=bool(step.uid))
+        now = self._journal.get(part)
+        if now is not None:
+            owned, uid = owned_fields(answer, MANAGER), answer["metadata"].get("uid") or ""
+            self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
+        self._edge.objects.assume(part.resource, answer)
+        self.tally.applied += 1
+        if step.why is Why.DRIFT:
+            self.tally.drift += 1
+        self._log.info("applied", v=2, object=str(part), why=step.why.value)
+
+    async def _delete(self, step: Delete, part: Part, entry: Entry, collection: Collection) -> float | None:
+        await self._mailbox.check()
+        if step.container:
+            if part.resource == NAMESPACES and self._holds_ours(part.name):
+                return None  # looked at again when the last of them is gone
+            if stranger := await self._edge.stranger_in(part):
+                sentence = f"{part} was withdrawn and stays, because it holds what is not ours: {stranger}"
+                self._report(part, Direction.DOWN, "NotEmpty", sentence)
+                return STRANGERS
+        try:
+            await self._edge.client.delete(
+                collection, part.name, part.namespace, uid=step.uid, propagation="Background"
+            )
+        except NotFound:
+            self._edge.objects.forget(part)
+            return await self._finish(part, entry)
+        self.tally.deleted += 1
+        self._log.info("deleted", v=2, object=str(part))
+        if self._edge.objects.get(part) is None:  # it had lost the label that we listen to
+            return 0.0
+        return None
+
+    def _holds_ours(self, namespace: str) -> bool:
+        return any(part.namespace == namespace for part in self._journal.parts())
+
+    async def _finish(self, part: Part, entry: Entry) -> float | None:
+        """It is gone at the edge, or was never ours: the hub may let it go too."""
+        copy = self._mailbox.copies.get(part)
+        if copy is not None and copy.guarded and copy.withdrawn:
+            await self._mailbox.check()
+            await self._mailbox.release(part, copy)
+        self._journal.drop(part)
+        self._settle(part)
+        if part.namespace:
+            self._look(Part(NAMESPACES, "", part.namespace))
+        return None
+
+    def _settle(self, part: Part) -> None:
+        self._progress.ended(part)
+        self._troubles.clear(part, Direction.DOWN)
+
+    def _report(self, part: Part, direction: Direction, reason: str, message: str) -> None:
+        if self._troubles.put(part, direction, reason, message, self._now()):
+            self._log.warning("cannot sync", object=str(part), direction=direction.value, reason=reason)
+
+    # --- one object, back -------------------------------------------------------------------------
+
+    async def give_back(self, part: Part, worker: int) -> float | None:
+        """Its status."""
+        entry, copy, live = self._journal.get(part), self._mailbox.copies.get(part), self._edge.objects.get(part)
+        if entry is None or copy is None or live is None or not self._speaks_for(entry, copy, live):
+            self._troubles.clear(part, Direction.STATUS)
+            return None
+        status = returned_status(live)
+        if not status or status_digest(live) == copy.status:
+            self._troubles.clear(part, Direction.STATUS)
+            return None
+        try:
+            await self._mailbox.set_status(part, copy, status)
+        except ClientError as error:
+            self._report(part, Direction.STATUS, *told(part, error))
+            raise
+        self.tally.statuses += 1
+        self._troubles.clear(part, Direction.STATUS)
+        return None
+
+    def _speaks_for(self, entry: Entry, copy: Copy, live: Obj) -> bool:
+        current = not entry.withdrawn and not entry.orphaned and entry.uid == copy.uid
+        return current and takes_status(entry.part.resource) and is_downsynced(live)

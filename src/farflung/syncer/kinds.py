@@ -1,0 +1,74 @@
+"""Which kinds the two sides serve, and in which version they understand each other.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from farflung.client.discovery import Resource as Described
+from farflung.client.discovery import Served
+from farflung.client.resource import Collection
+from farflung.syncer.values import Resource
+
+NOTHING = Served(())
+
+
+@dataclass(slots=True)
+class Kinds:
+    """As discovery last said of each side; nothing until it did."""
+
+    mailbox: Served = field(default_factory=lambda: NOTHING)
+    edge: Served = field(default_factory=lambda: NOTHING)
+
+    def in_mailbox(self, resource: Resource, version: str) -> Collection | None:
+        """How copies of the kind are read: in the version that is asked for, if the edge has it too; else in one that
+        both have; else as the mailbox has it."""
+        for candidate in self._candidates(resource, version):
+            found = self._found(self.mailbox, resource, candidate)
+            if found is not None and self._found(self.edge, resource, found.collection.version):
+                return found.collection
+        found = self._found(self.mailbox, resource, version) or self._found(self.mailbox, resource, "")
+        return None if found is None else found.collection
+
+    def at_edge(self, resource: Resource, version: str = "") -> Collection | None:
+        found = self._found(self.edge, resource, version)
+        return None if found is None else found.collection
+
+    def has_status(self, resource: Resource, version: str) -> bool:
+        """Whether copies of the kind have their status by themselves."""
+        found = self._found(self.mailbox, resource, version)
+        return found is not None and "status" in found.subresources
+
+    def named(self, group: str, kind: str) -> tuple[str, bool] | None:
+        """The plural of a kind, and whether it is in namespaces, as either side says."""
+        for side in (self.mailbox, self.edge):
+            for one in side.resources():
+                if one.collection.group == group and one.collection.kind == kind:
+                    return one.collection.plural, one.namespaced
+        return None
+
+    def of_group(self, group: str) -> Iterator[Resource]:
+        """What the edge serves of a group."""
+        for one in self.edge.resources():
+            if one.collection.group == group and _readable(one):
+                yield Resource(group, one.collection.plural)
+
+    def containing(self) -> Iterator[Collection]:
+        """What can be in a namespace of the edge."""
+        for one in self.edge.resources():
+            if one.namespaced and _readable(one):
+                yield one.collection
+
+    def _candidates(self, resource: Resource, version: str) -> Iterator[str]:
+        yield version
+        for group in self.mailbox.groups:
+            if group.name == resource.group:
+                yield from (one.name for one in group.versions)
+
+    def _found(self, side: Served, resource: Resource, version: str) -> Described | None:
+        found = side.find(resource.group, resource.plural, version)
+        return found if found is not None and _readable(found) else None
+
+
+def _readable(one: Described) -> bool:
+    return {"list", "watch"} <= one.verbs

@@ -1,0 +1,125 @@
+"""What the syncer says of itself, in the status of the SyncerConfig `the-one`: that it lives, how far it is, and what
+does not work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from farflung.client.errors import ClientError, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client, PatchType
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
+
+CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
+THE_ONE: Final = "the-one"
+BEAT: Final = 20.0  #: seconds between two signs of life
+PAUSE: Final = 1.0  #: seconds between two reports
+HEARTBEAT: Final = "lastSyncerHeartbeatTime"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    type: str
+    status: bool
+    reason: str
+    message: str = ""
+
+
+def with_conditions(status: Obj, conditions: list[Condition], before: Obj, now: datetime) -> Obj:
+    """When each came about: what is as it was before came about then."""
+    old = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
+    told = []
+    for one in conditions:
+        said = "True" if one.status else "False"
+        earlier = old.get(one.type, {})
+        since = earlier.get("lastTransitionTime") if earlier.get("status") == said else None
+        told.append(
+            {
+                "type": one.type,
+                "status": said,
+                "reason": one.reason,
+                "message": one.message,
+                "lastTransitionTime": since or format_seconds(now),
+            }
+        )
+    return {**status, "conditions": told}
+
+
+class Reporter:
+    """Writes what there is to say: at once, but not too often; and a sign of life if there is nothing."""
+
+    def __init__(
+        self,
+        mailbox: Client,
+        compose: Callable[[Obj], Obj],
+        now: Callable[[], datetime],
+        outside: Surroundings,
+        log: Logger,
+        *,
+        beat: float = BEAT,
+        pause: float = PAUSE,
+    ) -> None:
+        """`compose`: what is to be said now, without the heartbeat, given what was said last."""
+        self._mailbox = mailbox
+        self._compose = compose
+        self._now = now
+        self._outside = outside
+        self._log = log
+        self._beat = beat
+        self._pause = pause
+        self._news = asyncio.Event()
+        self._last: Obj = {}
+        self._beaten = float("-inf")
+
+    def look(self) -> None:
+        """Something may be other than was said."""
+        self._news.set()
+
+    def recall(self, said: Obj) -> None:
+        """What the server has of us, from before."""
+        if not self._last:
+            self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failures = 0
+        while True:
+            self._news.clear()
+            try:
+                await self._say()
+                failures = 0
+                pause = self._pause
+            except ClientError as error:
+                failures += 1
+                pause = self._outside.backoff.delay(failures, error.retry_after)
+                self._log.info("cannot report", v=1 if failures == 1 else 3, error=str(error))
+            await self._outside.sleep(pause)
+            await self._wait()
+
+    async def _wait(self) -> None:
+        left = self._beat * (0.9 + 0.2 * self._outside.random()) - (self._outside.monotonic() - self._beaten)
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _say(self) -> None:
+        status = self._compose(self._last)
+        due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
+        if status == self._last and not due:
+            return
+        whole = {**status, HEARTBEAT: format_seconds(self._now())}
+        patch = [{"op": "add", "path": "/status", "value": whole}]
+        try:
+            await self._mailbox.patch(CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
+        except NotFound:
+            self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
+        self._last, self._beaten = status, self._outside.monotonic()

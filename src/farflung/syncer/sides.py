@@ -1,0 +1,125 @@
+"""The two sides of a syncer: the mailbox, and the edge."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Final
+
+from farflung.client.errors import ClientError, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import EVERYTHING, Client, PatchType, Selection
+from farflung.machinery.errors import Obj
+from farflung.syncer.copies import Copy
+from farflung.syncer.feeds import Feeds
+from farflung.syncer.kinds import Kinds
+from farflung.syncer.shaping import is_downsynced
+from farflung.syncer.values import FINALIZER, Part, Resource
+
+CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
+CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
+DEFINITIONS: Final = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+#: what a namespace has by itself
+FURNITURE: Final = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
+#: what others write about objects, and what follows them
+BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
+
+
+class MailboxEndsError(ClientError):
+    """What is deleted in it is not withdrawn: all of it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    client: Client
+    kinds: Kinds
+    copies: Feeds[Copy]
+
+    async def check(self) -> None:
+        """Whether what is being deleted there was withdrawn.  Raises MailboxEndsError if the mailbox itself is."""
+        if self.kinds.mailbox.find(CLUSTERS.group, CLUSTERS.plural) is None:
+            return  # not a workspace: it cannot end
+        cluster = await self.client.get(CLUSTERS, CLUSTER)
+        if "deletionTimestamp" in cluster["metadata"]:
+            raise MailboxEndsError("the mailbox is being deleted: what came from it stays at the edge")
+
+    async def guard(self, part: Part, copy: Copy) -> None:
+        """Let it not go before it is gone at the edge."""
+        await self._set_finalizers(part, copy, add=True)
+
+    async def release(self, part: Part, copy: Copy) -> None:
+        await self._set_finalizers(part, copy, add=False)
+
+    async def _set_finalizers(self, part: Part, copy: Copy, *, add: bool) -> None:
+        collection = self.copies.collection(part.resource)
+        if collection is None:
+            raise MailboxEndsError(f"the mailbox does not serve {part.resource.plural}")
+        finalizers, version = copy.finalizers, str(copy.revision)
+        with contextlib.suppress(NotFound):
+            if finalizers is None:
+                metadata = (await self.client.get(collection, part.name, part.namespace))["metadata"]
+                finalizers, version = tuple(metadata.get("finalizers") or ()), metadata["resourceVersion"]
+            others = [one for one in finalizers if one != FINALIZER]
+            wanted = [*others, FINALIZER] if add else others
+            patch = {"metadata": {"uid": copy.uid, "resourceVersion": version, "finalizers": wanted}}
+            answer = await self.client.patch(collection, part.name, patch, part.namespace)
+            if add or others:
+                self.copies.assume(part.resource, answer)
+
+    async def set_status(self, part: Part, copy: Copy, status: Obj) -> None:
+        """Nothing happens if it is gone, or another one by now."""
+        collection = self.copies.collection(part.resource)
+        if collection is None:
+            return
+        subresource = "status" if self.kinds.has_status(part.resource, collection.version) else ""
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": copy.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        with contextlib.suppress(NotFound):
+            answer = await self.client.patch(
+                collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
+            )
+            self.copies.assume(part.resource, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    client: Client
+    kinds: Kinds
+    objects: Feeds[Obj]  #: those that look like ours, slim
+
+    async def read(self, collection: Collection, part: Part) -> Obj | None:
+        """The whole of it, as it is now."""
+        try:
+            return await self.client.get(collection, part.name, part.namespace)
+        except NotFound:
+            return None
+
+    async def stranger_in(self, part: Part) -> str:
+        """Something that is in a namespace, or of a kind that a definition defines, and that is not ours; empty if
+        there is none."""
+        if part.resource == Resource("", "namespaces"):
+            inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
+            for collection in inside:
+                if found := await self._stranger(collection, Selection(namespace=part.name)):
+                    return found
+            return ""
+        plural, _, group = part.name.partition(".")
+        defined = self.kinds.at_edge(Resource(group, plural))
+        return "" if defined is None else await self._stranger(defined, EVERYTHING)
+
+    async def _stranger(self, collection: Collection, selection: Selection) -> str:
+        try:
+            for one in await self.client.list(collection, selection):
+                metadata = one["metadata"]
+                if not (
+                    is_downsynced(one)
+                    or metadata.get("ownerReferences")
+                    or "deletionTimestamp" in metadata
+                    or (collection.kind, metadata["name"]) in FURNITURE
+                ):
+                    return f"{collection.kind} {metadata['name']}"
+        except NotFound:
+            return ""
+        return ""

@@ -1,0 +1,468 @@
+"""A syncer at work: what it listens to, what it does about it, what it remembers and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from farflung import __version__
+from farflung.client.discovery import Served, discover
+from farflung.client.errors import ClientError, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client, Selection
+from farflung.informer.cache import Change
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
+from farflung.runtime.controller import Controller
+from farflung.syncer import copies as copying
+from farflung.syncer.copies import Copy
+from farflung.syncer.downsync import Downsync
+from farflung.syncer.feeds import Feeds
+from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.kinds import Kinds
+from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
+from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
+from farflung.syncer.troubles import Progress, Troubles
+from farflung.syncer.upsync import Upsync, whole
+from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
+from farflung.syncer.wanted import ANY, Wanted, read
+
+OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
+NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
+OURS: Final = Selection(labels=f"{PROJECTED}=yes")
+RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
+WORKERS: Final = 8
+FLUSH: Final = 0.2  #: seconds between two looks at what is to be kept on disk
+MISSING: Final = Backoff(first=0.2, longest=15.0, random=lambda: 1.0)  #: until a side is asked again for a kind
+INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that the mailbox is
+CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the mailbox
+UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
+SUSPICION: Final = "suspicion"  #: why the hub is not what it was
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    mailbox: Client
+    edge: Client
+    name: str  #: of the SyncTarget
+    now: Callable[[], datetime]
+    adopt: Adopt = Adopt.IF_IDENTICAL
+    beat: float = BEAT
+    pause: float = PAUSE
+
+
+class Syncer:
+    """Made of a journal, which it does not close."""
+
+    def __init__(self, setting: Setting, journal: Journal, outside: Surroundings, log: Logger) -> None:
+        self._setting = setting
+        self._journal = journal
+        self._outside = outside
+        self._log = log.bind(syncTargetName=setting.name)
+        self._started = setting.now()
+        self._kinds = Kinds()
+        self._wanted = read((), self._kinds.named)
+        self._configs: dict[tuple[str, str], Obj] = {}
+        self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
+        self._replan = asyncio.Event()
+        self._resumed: set[Resource] = set()
+        self._edge_trouble = ""
+        self._edge_version: Obj = {}
+        self.troubles = Troubles()
+        self.progress = Progress()
+        backoff = Backoff(outside.backoff.first, 60.0, outside.backoff.random)
+        self._listen()
+        self.downsync = Downsync(
+            Mailbox(setting.mailbox, self._kinds, self._copies),
+            Edge(setting.edge, self._kinds, self._objects),
+            journal,
+            self.troubles,
+            self.progress,
+            lambda part: self._wanted.covers(part),
+            setting.now,
+            self._log,
+            setting.adopt,
+        )
+        self.upsync = Upsync(
+            setting.mailbox,
+            setting.edge,
+            self._upsynced,
+            self._born,
+            self._kinds,
+            lambda: self._wanted,
+            self.troubles,
+            setting.now,
+            self._log,
+        )
+
+        def controller(name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
+            async def reported(part: Part, worker: int) -> float | None:
+                try:
+                    again: float | None = await reconcile(part, worker)
+                    return again
+                finally:
+                    self._reporter.look()
+
+            return Controller(
+                name, reported, workers=WORKERS, backoff=backoff, monotonic=outside.monotonic, log=self._log
+            )
+
+        self.controllers = [
+            controller("downsync", self.downsync.bring),
+            controller("status", self.downsync.give_back),
+            controller("upsync", self.upsync.bring),
+        ]
+        self.downsync.down, self.downsync.back, self.upsync.queue = [one.queue for one in self.controllers]
+        self._reporter = Reporter(
+            setting.mailbox, self._status, setting.now, outside, self._log, beat=setting.beat, pause=setting.pause
+        )
+
+    def _listen(self) -> None:
+        mailbox, edge, outside = self._setting.mailbox, self._setting.edge, self._outside
+        self._copies: Feeds[Copy] = Feeds(
+            mailbox,
+            copying.read,
+            self._hear_copy,
+            outside,
+            self._mailbox_troubled,
+            resume=self._resume,
+        )
+        self._objects: Feeds[Obj] = Feeds(
+            edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
+        )
+        self._upsynced: Feeds[Obj] = Feeds(
+            mailbox, whole, self._hear_upsync, outside, self._mailbox_troubled, listed=self._listed_up
+        )
+        self._born: Feeds[Obj] = Feeds(
+            edge, whole, self._hear_upsync, outside, self._edge_troubled, listed=self._listed_up
+        )
+
+        def quiet(what: str, error: Exception) -> None:
+            self._log.info("cannot listen", v=2, what=what, error=str(error))
+
+        self._config_informers = [
+            Informer(mailbox, collection, orjson.loads, outside, quiet) for collection in (CONFIGS, OLD_CONFIGS)
+        ]
+        for informer in self._config_informers:
+            informer.subscribe(partial(self._hear_config, informer.collection.kind))
+        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet)
+        self._definitions.subscribe(lambda change: self._ask_again("edge") if change.old != change.new else None)
+
+    # --- what is heard ----------------------------------------------------------------------------
+
+    def _hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
+        self.downsync.hear_copy(part, cluster, copy)
+        self._reporter.look()
+
+    def _hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        self.downsync.hear_object(part, cluster, obj)
+
+    def _hear_upsync(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        self.upsync.hear(part, cluster, obj)
+
+    def _listed(self, resource: Resource) -> None:
+        self.downsync.look_at(resource)
+
+    def _listed_up(self, resource: Resource) -> None:
+        self.upsync.look_again()
+
+    def _hear_config(self, kind: str, change: Change[Obj]) -> None:
+        key = (kind, change.key.name)
+        if change.new is None:
+            self._configs.pop(key, None)
+            self._ask_again()
+            return
+        if change.key.name == THE_ONE and kind == CONFIGS.kind:
+            self._meet_mailbox(change.key.cluster)
+            self._reporter.recall(change.new.get("status") or {})
+        before = self._configs.get(key) or {}
+        self._configs[key] = change.new
+        if before.get("spec") != change.new.get("spec") or _release(before) != _release(change.new):
+            self._ask_again()
+
+    def _meet_mailbox(self, cluster: str) -> None:
+        """Another one than before has another list of everything: what is not in it stays."""
+        before = self._journal.get_fact(INCARNATION)
+        if before and before != cluster:
+            self._log.warning("the mailbox was made anew", before=before, now=cluster)
+            self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
+            self._list_again(self._copies.resources())
+        self._journal.set_fact(INCARNATION, cluster)
+
+    def _ask_again(self, side: str = "") -> None:
+        if side:
+            self._stale[side] = True
+        self._replan.set()
+
+    def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
+        if isinstance(error, NotFound):
+            self._ask_again("mailbox")
+        self._log.info("cannot listen to the mailbox", v=2, resource=resource.plural, error=str(error))
+
+    def _edge_troubled(self, resource: Resource, error: Exception) -> None:
+        if isinstance(error, NotFound):
+            self._ask_again("edge")
+        self._log.info("cannot listen to the edge", v=2, resource=resource.plural, error=str(error))
+
+    # --- going on from before ---------------------------------------------------------------------
+
+    def _resume(self, resource: Resource, collection: Collection, informer: Informer[Copy]) -> None:
+        heard = self._journal.heard().get(resource)
+        if heard is None or heard.version != collection.version or not heard.revision:
+            return
+        remembered = [copying.remembered(entry) for entry in self._journal.entries_of(resource) if not entry.orphaned]
+        informer.resume(remembered, int(heard.revision))
+        self._resumed.add(resource)
+
+    def _list_again(self, resources: list[Resource]) -> None:
+        for resource in resources:
+            self._journal.set_revision(resource, "", "")
+            if self._copies.collection(resource) is not None:
+                self._copies.stop(resource)
+        self._resumed.difference_update(resources)
+
+    async def _remember(self) -> None:
+        """Until cancelled: what is known, on disk."""
+        while True:
+            await self._outside.sleep(FLUSH)
+            self.note()
+            try:
+                await asyncio.to_thread(self._journal.flush)
+            except JournalError as error:
+                self._log.error(error, "cannot remember")
+
+    def note(self) -> None:
+        """How far the mailbox was heard; a version that goes back is a hub that was restored."""
+        for resource, collection, version in self._copies.heard():
+            before = self._journal.revision_of(resource)
+            if before and version < int(before):
+                self._log.warning("the hub went back", before=before, now=version)
+                self._journal.set_fact(SUSPICION, f"WentBack: the hub was at {before} and is at {version} again")
+            self._journal.set_revision(resource, collection.version, str(version))
+
+    # --- what is to be listened to ----------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._journal.damage:
+            self._log.warning("what was remembered is lost", damage=self._journal.damage)
+        self._log.info("starting syncer", objects=len(self._journal))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in (*self._config_informers, self._definitions):
+                    group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+                for controller in self.controllers:
+                    group.create_task(controller.run(), name=controller.name)
+                group.create_task(self._remember(), name="journal")
+                group.create_task(self._reporter.run(), name="report")
+                group.create_task(self._watch_edge(), name="edge")
+                await self._follow(group)
+        finally:
+            self.note()
+            self._journal.flush()
+            self._log.info("stopped syncer")
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        misses = 0
+        while True:
+            self._replan.clear()
+            lacking = await self._plan(group)
+            misses = misses + 1 if lacking else 0
+            try:
+                async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
+                    await self._replan.wait()
+            except TimeoutError:
+                self._stale = dict.fromkeys(self._stale, True)
+
+    async def _plan(self, group: asyncio.TaskGroup) -> bool:
+        """Listen to what is wanted, as far as both sides have it.  Whether something is lacking."""
+        lacking = not await self._ask("edge", self._setting.edge)
+        lacking |= not await self._ask("mailbox", self._setting.mailbox)
+        self._read_configs()
+        down = {**dict.fromkeys(self._journal.resources(), ""), **self._wanted.resources}
+        for resource in self._journal.resources():
+            entry = next(iter(self._journal.entries_of(resource)))
+            down[resource] = down[resource] or entry.version
+        copies = {resource: self._kinds.in_mailbox(resource, version) for resource, version in down.items()}
+        versions = {one: found.version if found else down[one] for one, found in copies.items()}
+        objects = {resource: self._kinds.at_edge(resource, version) for resource, version in versions.items()}
+        served_before = {one for one in down if self._objects.collection(one) is not None}
+        if self._hears_configs:
+            self._copies.want(group, _found(copies))
+        self._objects.want(group, _found(objects))
+        for resource in objects:
+            if objects[resource] is None and resource in served_before:
+                self.downsync.look_at(resource)
+        lacking |= self._plan_upsync(group)
+        self._reconsider()
+        self._reporter.look()
+        return lacking or None in copies.values() or None in objects.values() or bool(self._wanted.unknown)
+
+    @property
+    def _hears_configs(self) -> bool:
+        """Until we know what is wanted, nothing is listened to: what is then heard of would not be known to be."""
+        return self._config_informers[0].synced.is_set() and self._kinds.mailbox.groups != ()
+
+    def _plan_upsync(self, group: asyncio.TaskGroup) -> bool:
+        wanted: set[Resource] = set()
+        for one in self._wanted.upsync:
+            for plural in one.resources:
+                wanted |= set(self._kinds.of_group(one.group)) if plural == ANY else {Resource(one.group, plural)}
+        before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
+        kept = {one for one in before - wanted if not self._upsynced.is_known(one) or self._has_upsynced(one)}
+        if self._hears_configs:
+            self._journal.set_fact(UPSYNCED, orjson.dumps(sorted(wanted | kept)).decode())
+        every = wanted | before if not self._hears_configs else wanted | kept
+        copies = {one: self._kinds.in_mailbox(one, "") for one in every}
+        born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
+        self._upsynced.want(group, _found(copies))
+        self._born.want(group, _found(born))
+        return any(copies[one] is None or born[one] is None for one in wanted)
+
+    def _has_upsynced(self, resource: Resource) -> bool:
+        return any(self.upsync.has_copies(part) for part in self._upsynced.of(resource))
+
+    def _read_configs(self) -> None:
+        """What is wanted now.  Who went on from before knows only what was wanted then."""
+        if not self._hears_configs:
+            return
+        specs = [self._configs[key] for key in sorted(self._configs)]
+        wanted = read(specs, self._kinds.named)
+        configured = hashlib.sha256(orjson.dumps([one.get("spec") for one in specs])).hexdigest()
+        if configured != self._journal.get_fact(CONFIGURED):
+            self._list_again(list(self._resumed) if self._copies.resources() else list(self._journal.heard()))
+            self._journal.set_fact(CONFIGURED, configured)
+        changed, self._wanted = wanted != self._wanted, wanted
+        if changed:
+            for problem in wanted.problems:
+                self._log.warning("cannot make sense of a configuration", problem=problem)
+            self.upsync.look_again()
+
+    def _reconsider(self) -> None:
+        """Copies that were not wanted before may be now."""
+        cluster = self._journal.get_fact(INCARNATION)
+        for resource in self._copies.resources():
+            for part, copy in list(self._copies.of(resource).items()):
+                if self._journal.get(part) is None:
+                    self.downsync.hear_copy(part, cluster, copy)
+        the_one = self._configs.get((CONFIGS.kind, THE_ONE), {})
+        orphans = self._orphans()
+        if orphans and _release(the_one) == str(orphans):
+            self._log.warning("orphans are released", number=self.downsync.release_orphans())
+        if not self._orphans():
+            self._journal.set_fact(SUSPICION, "")
+
+    async def _ask(self, side: str, client: Client) -> bool:
+        """What a side serves, if that is to be asked.  Whether it is known."""
+        if not self._stale[side]:
+            return True
+        self._stale[side] = False
+        try:
+            served: Served = await discover(client)
+        except ClientError as error:
+            self._stale[side] = True
+            self._log.info("cannot ask what is served", v=2, side=side, error=str(error))
+            return False
+        before = getattr(self._kinds, side)
+        setattr(self._kinds, side, served)
+        if side == "edge" and before != served:
+            for resource in self._journal.resources():
+                self.downsync.look_at(resource)
+        return True
+
+    async def _watch_edge(self) -> None:
+        """Until cancelled: whether it can be reached, and which one it is."""
+        while True:
+            try:
+                said = orjson.loads(await self._setting.edge.raw("/version"))
+                self._edge_version["version"] = str(said.get("gitVersion", ""))
+                if "uid" not in self._edge_version:
+                    with contextlib.suppress(NotFound):
+                        system = await self._setting.edge.get(NAMESPACES, "kube-system")
+                        self._edge_version["uid"] = system["metadata"]["uid"]
+                trouble = ""
+            except (ClientError, orjson.JSONDecodeError) as error:
+                trouble = str(error) or type(error).__name__
+            if bool(trouble) != bool(self._edge_trouble):
+                self._reporter.look()
+            self._edge_trouble = trouble
+            await self._outside.sleep(self._setting.beat / 2)
+
+    # --- what is said -----------------------------------------------------------------------------
+
+    def _orphans(self) -> int:
+        every = (entry for one in self._journal.resources() for entry in self._journal.entries_of(one))
+        return sum(entry.orphaned for entry in every)
+
+    def _status(self, before: Obj) -> Obj:
+        entries = [entry for one in self._journal.resources() for entry in self._journal.entries_of(one)]
+        orphaned = sum(entry.orphaned for entry in entries)
+        failing = len(self.troubles)
+        status: Obj = {
+            "syncer": {"version": __version__, "started": format_seconds(self._started)},
+            "edge": dict(self._edge_version),
+            "syncedThrough": self.progress.through(),
+            "objects": {
+                "synced": sum(bool(entry.applied) and not entry.withdrawn for entry in entries),
+                "pending": self.progress.pending,
+                "failing": failing,
+                "orphaned": orphaned,
+                "upsynced": self.upsync.count(),
+            },
+            "driftCorrected": self.downsync.tally.drift,
+            "problems": self.troubles.listed(),
+            "problemsOmitted": self.troubles.omitted,
+        }
+        return with_conditions(status, self._conditions(failing, orphaned), before, self._setting.now())
+
+    def _conditions(self, failing: int, orphaned: int) -> list[Condition]:
+        reachable = Condition("EdgeReachable", True, "Reachable")
+        if self._edge_trouble:
+            reachable = Condition("EdgeReachable", False, "Unreachable", self._edge_trouble)
+        synced = Condition("Synced", True, "AllSynced")
+        if failing:
+            synced = Condition("Synced", False, "Failing", f"{failing} objects cannot be synced")
+        elif self.progress.pending:
+            synced = Condition("Synced", False, "Pending", "changes are on their way")
+        unchanged = Condition("HubUnchanged", True, "AsBefore")
+        if orphaned:
+            reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
+            message = f"{message or 'copies are gone, and nobody withdrew them'}; {orphaned} objects stay at the edge"
+            unchanged = Condition("HubUnchanged", False, reason or "Orphans", message)
+        return [reachable, unchanged, synced]
+
+
+def _release(config: Obj) -> str:
+    annotations = (config.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(RELEASE) or "")
+
+
+def _found(collections: dict[Resource, Collection | None]) -> dict[Resource, Collection]:
+    return {resource: found for resource, found in collections.items() if found is not None}
+
+
+def _settled(document: bytes) -> str:
+    """Of a definition, what changes which kinds are served."""
+    obj = orjson.loads(document)
+    established = [one.get("status") for one in (obj.get("status") or {}).get("conditions") or ()]
+    return f"{(obj.get('metadata') or {}).get('generation')}{established}"
+
+
+def is_idle(syncer: Syncer) -> bool:
+    """Nothing is to be done now, as far as is known."""
+    return all(controller.queue.idle for controller in syncer.controllers)
+
+
+__all__ = ["Setting", "Syncer", "Wanted", "is_idle"]

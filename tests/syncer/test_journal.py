@@ -1,0 +1,402 @@
+"""What was written is there again after a restart, and what a disk changed is never taken for what was written."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from farflung.syncer.journal import Entry, Heard, Journal, JournalError
+from farflung.syncer.journal_file import MOST_ASIDE
+from farflung.syncer.values import Part, Resource
+
+CONFIGMAPS = Resource("", "configmaps")
+DEPLOYMENTS = Resource("apps", "deployments")
+
+
+def entry(name: str = "a", resource: Resource = CONFIGMAPS, **more: Any) -> Entry:
+    defaults: dict[str, Any] = {
+        "part": Part(resource, "shop", name),
+        "version": "v1",
+        "kind": "ConfigMap",
+        "namespaced": True,
+        "uid": "u",
+        "revision": 7,
+        "incarnation": "m",
+        "desired": b"{}",
+    }
+    return Entry(**{**defaults, **more})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    with closing(Journal.open(path)) as journal:
+        yield journal
+
+
+def reopened(path: Path) -> Journal:
+    journal = Journal.open(path)
+    journal.close()
+    return journal
+
+
+# --- what it remembers ----------------------------------------------------------------------------
+
+
+def test_a_new_journal_knows_nothing(journal: Journal) -> None:
+    assert len(journal) == 0 and list(journal.parts()) == [] and journal.resources() == ()
+    assert journal.get(entry().part) is None
+    assert list(journal.entries_of(CONFIGMAPS)) == []
+    assert journal.revision_of(CONFIGMAPS) == "" and journal.get_fact("incarnation") == ""
+    assert journal.damage == ""
+
+
+def test_everything_survives_a_restart(path: Path) -> None:
+    whole = entry(
+        "b",
+        DEPLOYMENTS,
+        namespaced=False,
+        revision=2**70,
+        desired=bytes(range(256)),
+        create_only=True,
+        withdrawn=True,
+        orphaned=True,
+        guarded=True,
+        applied="d",
+        owned="o",
+        edge_uid="e",
+    )
+    with closing(Journal.open(path)) as journal:
+        journal.put(entry())
+        journal.put(whole)
+        journal.set_revision(CONFIGMAPS, "v1", "12")
+        journal.set_fact("incarnation", "m")
+    again = reopened(path)
+    assert [again.get(entry().part), again.get(whole.part)] == [entry(), whole]
+    assert list(again.entries_of(DEPLOYMENTS)) == [whole]
+    assert set(again.resources()) == {CONFIGMAPS, DEPLOYMENTS}
+    assert again.heard() == {CONFIGMAPS: Heard("v1", "12")} and again.revision_of(CONFIGMAPS) == "12"
+    assert again.get_fact("incarnation") == "m"
+    assert again.damage == ""
+
+
+def test_what_is_dropped_stays_away(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.put_now(entry())
+        journal.drop(entry().part)
+        journal.drop(entry("never there").part)
+        assert len(journal) == 0 and journal.resources() == ()
+    assert len(reopened(path)) == 0
+
+
+def test_what_is_put_now_is_on_the_disk_with_all_that_came_before(journal: Journal, path: Path) -> None:
+    journal.put(entry("a"))
+    journal.set_fact("incarnation", "m")
+    journal.put_now(entry("b"))
+    journal.put(entry("c"))
+    with closing(sqlite3.connect(path)) as looking:
+        assert looking.execute("select name from entry order by name").fetchall() == [("a",), ("b",)]
+        assert looking.execute("select name, value from fact").fetchall() == [("incarnation", "m")]
+
+
+def test_nothing_is_written_if_nothing_changed(journal: Journal) -> None:
+    statements: list[str] = []
+    journal.set_fact("a", "b")
+    journal.set_revision(CONFIGMAPS, "v1", "12")
+    journal.flush()
+    journal._connection.set_trace_callback(statements.append)
+    journal.set_fact("a", "b")
+    journal.set_revision(CONFIGMAPS, "v1", "12")
+    journal.flush()
+    assert statements == []
+
+
+def test_many_changes_are_one_transaction(journal: Journal) -> None:
+    statements: list[str] = []
+    journal._connection.set_trace_callback(statements.append)
+    for number in range(100):
+        journal.put(entry(str(number)))
+    journal.flush()
+    assert [one for one in statements if one.lower() == "commit"] == ["commit"]
+
+
+def test_what_could_not_be_written_is_written_later(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.put(entry("a", revision=1))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            journal._connection.execute("pragma busy_timeout = 1")
+            other.execute("begin immediate")
+            with pytest.raises(JournalError, match="cannot be written"):
+                journal.put_now(entry("b"))
+            other.execute("rollback")
+        journal.put(entry("a", revision=2))
+        journal.flush()
+        assert journal.get(entry().part) == entry("a", revision=2)
+    again = reopened(path)
+    assert {one.part.name: one.revision for one in again.entries_of(CONFIGMAPS)} == {"a": 2, "b": 7}
+
+
+def test_another_thread_may_write_while_this_one_goes_on(path: Path) -> None:
+    ended = threading.Event()
+
+    def write(journal: Journal) -> None:
+        while not ended.is_set():
+            journal.flush()
+
+    with closing(Journal.open(path)) as journal:
+        thread = threading.Thread(target=write, args=(journal,))
+        thread.start()
+        try:
+            for number in range(2000):
+                journal.put(entry(str(number % 50), revision=number))
+                if number % 3 == 0:
+                    journal.drop(entry(str(number % 50)).part)
+        finally:
+            ended.set()
+            thread.join()
+        expected = {part: journal.get(part) for part in journal.parts()}
+    again = reopened(path)
+    assert {part: again.get(part) for part in again.parts()} == expected
+
+
+# --- who may use it -------------------------------------------------------------------------------
+
+
+def test_nobody_else_can_read_it(journal: Journal, path: Path) -> None:
+    journal.put_now(entry())
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()} == {0o600}
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(path: Path) -> None:
+    reopened(path)
+    path.chmod(0o644)
+    reopened(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_second_syncer_is_refused(journal: Journal, path: Path) -> None:
+    journal.put_now(entry())
+    with pytest.raises(JournalError, match="is in use by another syncer: stop that one"):
+        Journal.open(path)
+    assert journal.get(entry().part) == entry()
+
+
+def test_whoever_ends_without_a_word_leaves_it_to_the_next(path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from farflung.syncer.journal import Journal\n"
+        "journal = Journal.open(Path(sys.argv[1]))\n"
+        "journal.set_fact('a', 'written')\n"
+        "journal.flush()\n"
+        "journal.set_fact('a', 'not written')\n"
+        "os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9
+    assert reopened(path).get_fact("a") == "written"
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match=str(tmp_path)):
+        Journal.open(tmp_path / "file" / "journal.db")
+
+
+def test_a_directory_in_its_place_is_told_and_left(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(JournalError, match=str(path)):
+        Journal.open(path)
+    assert path.is_dir()
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"SQLite format 3\0" + b"\0" * 4096])
+def test_what_is_no_journal_is_put_aside(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    journal = reopened(path)
+    assert "put aside as journal.db.damaged-1, and a new one was begun" in journal.damage
+    assert path.with_name("journal.db.damaged-1").read_bytes() == content
+    assert reopened(path).damage == ""
+
+
+def test_a_database_of_something_else_is_put_aside(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("create table entry (a)")
+    assert "no journal of a syncer" in reopened(path).damage
+
+
+def test_a_journal_of_another_format_is_put_aside(path: Path) -> None:
+    reopened(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("pragma user_version = 99")
+    assert "has format 99" in reopened(path).damage
+
+
+def test_not_every_damaged_file_is_kept(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(MOST_ASIDE + 2):
+        path.write_bytes(b"%d" % number)
+        reopened(path)
+    kept = sorted(path.parent.glob("*.damaged-*"))
+    assert len(kept) == MOST_ASIDE
+    assert path.with_name(f"journal.db.damaged-{MOST_ASIDE}").read_bytes() == b"%d" % (MOST_ASIDE + 1)
+
+
+def test_a_log_without_its_file_is_not_taken_for_the_log_of_a_new_one(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.put_now(entry())
+        log = path.with_name("journal.db-wal").read_bytes()
+    path.unlink()
+    path.with_name("journal.db-wal").write_bytes(log)
+    assert len(reopened(path)) == 0
+
+
+ENTRIES = [entry(str(number), desired=b'{"spec": "%d"}' % number * 40, revision=number) for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("written") / "journal.db"
+    with closing(Journal.open(path)) as journal:
+        for one in ENTRIES:
+            journal.put(one)
+        journal.set_revision(CONFIGMAPS, "v1", "12")
+        journal.set_fact("incarnation", "m")
+    return path.read_bytes()
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_a_disk_changed_is_whole_or_put_aside(data: st.DataObject, written: bytes, tmp_path: Path) -> None:
+    content = bytearray(written)
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=3), "places"):
+        content[place] ^= data.draw(st.integers(1, 255), "flips")
+    if data.draw(st.booleans(), "cut"):
+        del content[data.draw(st.integers(0, len(content)), "end") :]
+    path = tmp_path / "journal.db"
+    path.write_bytes(content)
+    journal = reopened(path)
+    if journal.damage:
+        assert len(journal) == 0 and journal.get_fact("incarnation") == "" and not journal.heard()
+    else:
+        assert [journal.get(one.part) for one in ENTRIES] == ENTRIES
+        assert journal.revision_of(CONFIGMAPS) == "12" and journal.get_fact("incarnation") == "m"
+    for left in tmp_path.iterdir():
+        left.unlink()
+
+
+# --- any history ----------------------------------------------------------------------------------
+
+NAMES = st.sampled_from("abc")
+RESOURCES = st.sampled_from([CONFIGMAPS, DEPLOYMENTS])
+CHANGED = st.fixed_dictionaries(
+    {},
+    optional={
+        "revision": st.integers(0, 2**80),
+        "desired": st.binary(max_size=20),
+        "withdrawn": st.booleans(),
+        "orphaned": st.booleans(),
+        "guarded": st.booleans(),
+        "create_only": st.booleans(),
+        "applied": st.text(max_size=5),
+        "owned": st.text(max_size=5),
+        "incarnation": st.text(max_size=5),
+    },
+)
+
+
+class History(RuleBasedStateMachine):
+    """Like a dict that forgets, on a crash, what was not flushed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = Path(self.directory.name) / "journal.db"
+        self.journal = Journal.open(self.path)
+        self.now: dict[Any, Any] = {}
+        self.flushed: dict[Any, Any] = {}
+
+    @rule(name=NAMES, resource=RESOURCES, changed=CHANGED, at_once=st.booleans())
+    def put(self, name: str, resource: Resource, changed: dict[str, Any], at_once: bool) -> None:
+        one = replace(entry(name, resource), **changed)
+        self.now[one.part] = one
+        if at_once:
+            self.journal.put_now(one)
+            self.flushed = dict(self.now)
+        else:
+            self.journal.put(one)
+
+    @rule(name=NAMES, resource=RESOURCES)
+    def drop(self, name: str, resource: Resource) -> None:
+        part = entry(name, resource).part
+        self.journal.drop(part)
+        self.now.pop(part, None)
+
+    @rule(resource=RESOURCES, version=st.sampled_from(["v1", "v2"]), revision=st.text(max_size=5))
+    def hear(self, resource: Resource, version: str, revision: str) -> None:
+        self.journal.set_revision(resource, version, revision)
+        self.now[resource] = Heard(version, revision)
+
+    @rule(name=NAMES, value=st.text(max_size=5))
+    def state(self, name: str, value: str) -> None:
+        self.journal.set_fact(name, value)
+        self.now[name] = value
+
+    @rule()
+    def flush(self) -> None:
+        self.journal.flush()
+        self.flushed = dict(self.now)
+
+    @rule()
+    def restart(self) -> None:
+        self.journal.close()
+        self.flushed = dict(self.now)
+        self.journal = Journal.open(self.path)
+
+    @precondition(lambda self: self.now != self.flushed)
+    @rule()
+    def crash(self) -> None:
+        self.journal._connection.close()
+        self.journal._lock.release()
+        self.journal = Journal.open(self.path)
+        self.now = dict(self.flushed)
+
+    @invariant()
+    def is_as_it_should_be(self) -> None:
+        journal = self.journal
+        found: dict[Any, Any] = {part: journal.get(part) for part in journal.parts()}
+        assert sum(len(list(journal.entries_of(one))) for one in journal.resources()) == len(found) == len(journal)
+        found |= journal.heard()
+        found |= {name: journal.get_fact(name) for name in "abc" if name in self.now}
+        assert found == self.now
+
+    def teardown(self) -> None:
+        self.journal.close()
+        self.directory.cleanup()
+
+
+History.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+test_any_history = History.TestCase
