@@ -11,8 +11,11 @@ import yaml
 from hub_process import HubProcess
 
 from farflung.cli import start
+from farflung.cli.controllers import ALL, settings_of
 from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import Settings, database
+from farflung.cli.main import main
+from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub.auth.tokens import read_tokens, token_hash
 from farflung.store.base import Unusable
 
@@ -119,3 +122,15 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
     again = HubProcess(directory, command="start", arguments=["--bare"], port=port)
     assert again.kubeconfig.read_text() == config
     again.stop()
+
+
+def test_controllers_are_told_how_much_they_may_withdraw_at_once(tmp_path: Path) -> None:
+    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), verbose=True)
+    context = main.commands["controllers"].make_context("controllers", told)
+    settings = settings_of("farflung controllers", ALL, context.params)
+    assert settings.limits == Limits(20, 3)
+    assert (settings.where.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
+    asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
+    assert Limits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == Limits(20, 3)
+    usual = main.commands["start"].make_context("start", [])
+    assert Limits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == USUAL

@@ -33,6 +33,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
+from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
@@ -84,6 +85,7 @@ class Settings:
     workspaces: bool = False
     bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
     controllers: bool = False  #: with workspaces: run the controllers beside it
+    limits: Limits = USUAL  #: of what the controllers withdraw at once
     audits: bool = True  #: a line for each write
 
     @property
@@ -131,7 +133,7 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        beside = start.controllers(kubeconfig, verbose=settings.verbose)
+        beside = start.controllers(kubeconfig, settings.limits, verbose=settings.verbose)
         async with beside if settings.controllers else contextlib.nullcontext():
             await stopped.wait()
             print("farflung hub is stopping", flush=True)

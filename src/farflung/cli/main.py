@@ -63,6 +63,47 @@ SERVING = (
 )
 
 
+class Share(click.ParamType[int]):
+    """A percentage, as `50%`."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from farflung.controllers.placement_translator.guard import parse_share
+
+        try:
+            return parse_share(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def guarding_options(command: Callable[..., None]) -> Callable[..., None]:
+    """How much may be withdrawn at once."""
+    for option in reversed(GUARDING):
+        command = option(command)
+    return command
+
+
+GUARDING = (
+    click.option(
+        "--max-withdraw",
+        type=Share(),
+        default="50%",
+        show_default=True,
+        metavar="PERCENT",
+        help="Hold a change that takes objects from more than this share of the destinations of a placement,",
+    ),
+    click.option(
+        "--max-withdraw-number",
+        type=click.IntRange(0),
+        default=10,
+        show_default=True,
+        metavar="NUMBER",
+        help="and from more than this number of them, until it is confirmed.",
+    ),
+)
+
+
 @main.command()
 @serving_options
 def hub(
@@ -94,6 +135,7 @@ def hub(
     default=None,
     help="Whether to run the controllers beside the hub; by default so, unless --bare is given.",
 )
+@guarding_options
 def start(
     root_directory: Path,
     bind_address: str,
@@ -104,6 +146,8 @@ def start(
     verbose: bool,
     bare: bool,
     controllers: bool | None,
+    max_withdraw: int,
+    max_withdraw_number: int,
 ) -> None:
     """Run a hub with workspaces in the foreground until SIGTERM or ^C.
 
@@ -113,9 +157,12 @@ def start(
         kubectl ws create shop --enter
     """
     from farflung.cli.hub import Settings, run
+    from farflung.controllers.placement_translator.guard import Limits
 
     settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl)
-    run(replace(settings, workspaces=True, bare=bare, controllers=not bare if controllers is None else controllers))
+    beside = not bare if controllers is None else controllers
+    limits = Limits(max_withdraw, max_withdraw_number)
+    run(replace(settings, workspaces=True, bare=bare, controllers=beside, limits=limits))
 
 
 def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -228,20 +275,6 @@ def mailbox_controller(**options: Any) -> None:
     run(settings_of("farflung mailbox-controller", (MAILBOXES,), options))
 
 
-class Share(click.ParamType[int]):
-    """A percentage, as `50%`."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from farflung.controllers.placement_translator.guard import parse_share
-
-        try:
-            return parse_share(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 def translating_options(command: Callable[..., None]) -> Callable[..., None]:
     """What the placement translator has to be told beside that."""
     for option in reversed(TRANSLATING):
@@ -250,22 +283,7 @@ def translating_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 TRANSLATING = (
-    click.option(
-        "--max-withdraw",
-        type=Share(),
-        default="50%",
-        show_default=True,
-        metavar="PERCENT",
-        help="Hold a change that takes objects from more than this share of the destinations of a placement,",
-    ),
-    click.option(
-        "--max-withdraw-number",
-        type=click.IntRange(0),
-        default=10,
-        show_default=True,
-        metavar="NUMBER",
-        help="and from more than this number of them, until it is confirmed.",
-    ),
+    *GUARDING,
     ways("allclusters"),
 )
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
 from farflung.cli.supervisor import kept_running
+from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.housekeeping.bindings import Bindings
 from farflung.hub.housekeeping.collector import Collector
@@ -46,11 +47,17 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
 
 
-def controllers(kubeconfig: Path, *, verbose: bool) -> AbstractAsyncContextManager[None]:
+def controllers(kubeconfig: Path, limits: Limits, *, verbose: bool) -> AbstractAsyncContextManager[None]:
     """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
-    options = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
-    options += ["--verbosity", VERBOSE] if verbose else []
-    return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *options])
+    told = options(kubeconfig, limits, verbose=verbose)
+    return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *told])
+
+
+def options(kubeconfig: Path, limits: Limits, *, verbose: bool) -> list[str]:
+    """What the controllers are told."""
+    where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
+    guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
+    return [*where, *guard, *(["--verbosity", VERBOSE] if verbose else [])]
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
