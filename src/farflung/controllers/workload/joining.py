@@ -6,9 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 
 from farflung.client.rest import Client
+from farflung.controllers.workload.daemonset.controller import DaemonSetController
 from farflung.controllers.workload.deployment.controller import DeploymentController
+from farflung.controllers.workload.job.controller import JobController
 from farflung.controllers.workload.pod_scheduler.controller import PodScheduler
 from farflung.controllers.workload.replicaset.controller import ReplicaSetController
+from farflung.controllers.workload.statefulset.controller import StatefulSetController
 from farflung.controllers.workload.workshop import Workshop
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
@@ -29,4 +32,7 @@ def join(
     workshop = Workshop(client, outside, recorder, now, suffix, log)
     ReplicaSetController(workshop).join(manager)
     DeploymentController(workshop).join(manager)
+    StatefulSetController(workshop).join(manager)
+    DaemonSetController(workshop).join(manager)
+    JobController(workshop).join(manager)
     PodScheduler(workshop).join(manager)

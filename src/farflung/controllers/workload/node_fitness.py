@@ -51,18 +51,20 @@ def is_ready(node: Obj) -> bool:
     return is_true(node.get("status"), "Ready")
 
 
-def taints(node: Obj) -> list[Obj]:
-    """Its own, and what others would have put on it because of its state."""
+def taints(node: Obj, *, states: bool = True) -> list[Obj]:
+    """Its own, and, if `states` count, what others would have put on it because of its state."""
     found = list((node.get("spec") or {}).get("taints") or ())
+    if not states:
+        return found
     implied = [NOT_READY] if not is_ready(node) else []
     implied += [UNSCHEDULABLE] if (node.get("spec") or {}).get("unschedulable") else []
     known = {taint.get("key") for taint in found}
     return [*found, *({"key": key, "effect": NO_SCHEDULE} for key in implied if key not in known)]
 
 
-def untolerated(node: Obj, tolerations: Sequence[Obj], effects: Sequence[str]) -> Obj | None:
+def untolerated(node: Obj, tolerations: Sequence[Obj], effects: Sequence[str], *, states: bool = True) -> Obj | None:
     """The first taint that keeps pods away which have these tolerations."""
-    for taint in taints(node):
+    for taint in taints(node, states=states):
         if taint.get("effect") in effects and not any(_tolerates(one, taint) for one in tolerations):
             return taint
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from farflung.client.resource import Collection
@@ -43,14 +43,20 @@ class Claimed:
     steps: tuple[Step, ...]
 
 
-def claim(owner: Obj, collection: Collection, children: Collection, candidates: Iterable[Obj]) -> Claimed:
+def claim(
+    owner: Obj,
+    collection: Collection,
+    children: Collection,
+    candidates: Iterable[Obj],
+    belongs: Callable[[Obj], bool] = lambda child: True,
+) -> Claimed:
     """`candidates`: what the owner controls, and orphans of its namespace.  Those that its selector does not select are
     let go; orphans that it selects are adopted, unless somebody is going."""
     wanted, uid = selector(owner), owner["metadata"]["uid"]
     owned: list[Obj] = []
     steps: list[Step] = []
     for child in candidates:
-        reference, selected = controller_of(child), wanted.matches(labels(child))
+        reference, selected = controller_of(child), wanted.matches(labels(child)) and belongs(child)
         if reference is not None and reference.get("uid") != uid:
             continue
         if reference is not None and (selected or is_terminating(owner)):

@@ -12,6 +12,7 @@ from farflung.machinery.errors import Obj
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+RENEWAL: Final = timedelta(seconds=10)
 PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -108,3 +109,8 @@ def _deletion_cost(pod: Obj) -> int:
         return int(text)
     except ValueError:
         return 0
+
+
+def next_renewal(pod: Obj, now: datetime) -> float:
+    """Seconds until a pod that has ended may be replaced by another of its kind, which may end as soon."""
+    return (created(pod) + RENEWAL - now).total_seconds()

@@ -65,6 +65,13 @@ def delete(collection: Collection, obj: Obj) -> Delete:
     return Delete("", collection, metadata["namespace"], metadata["name"], metadata["uid"])
 
 
+def collided(collection: Collection, owner: Obj) -> Step:
+    """Somebody else has the name that was made of a hash: another one is to be made."""
+    status: Obj = owner.get("status") or {}
+    counted = {**status, "collisionCount": (status.get("collisionCount") or 0) + 1}
+    return Step(update_status(collection, owner, counted))
+
+
 def sooner(*pauses: float | None) -> float | None:
     """The first of several moments to look again."""
     return min((pause for pause in pauses if pause is not None), default=None)

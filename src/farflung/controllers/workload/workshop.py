@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,8 +24,8 @@ from farflung.controllers.workload.kinds import (
     STATEFUL_SETS,
 )
 from farflung.controllers.workload.kinship import Offspring, Owners
-from farflung.controllers.workload.ownership import Claimed, claim
-from farflung.controllers.workload.steps import Said, Step
+from farflung.controllers.workload.ownership import Claimed, claim, controller_of
+from farflung.controllers.workload.steps import Said, Step, collided
 from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
@@ -49,6 +49,7 @@ class Shelf:
         self.informer = informer
         self.children = Offspring()
         self.owners = Owners(informer.cache.get)
+        self._written: dict[str, tuple[Obj, datetime]] = {}  #: by uid: until when it counts if it is not heard of
         informer.subscribe(self.children.hear)
         informer.subscribe(self.owners.hear)
 
@@ -58,6 +59,24 @@ class Shelf:
 
     def get(self, key: Key) -> Obj | None:
         return self.informer.cache.get(key)
+
+    def assume(self, written: Obj, until: datetime) -> None:
+        """What we wrote.  A list that was asked for before, and comes after, knows nothing of it: until then."""
+        self.informer.assume(written)
+        self._written[written["metadata"]["uid"]] = written, until
+
+    def of(self, uid: str, now: datetime) -> list[Obj]:
+        """What this owner controls, by what was heard and by what was written since."""
+        found = {obj["metadata"]["uid"]: obj for key in self.children.of(uid) if (obj := self.get(key)) is not None}
+        for own, (obj, until) in list(self._written.items()):
+            if until < now or int(obj["metadata"]["resourceVersion"]) <= self.informer.cache.heard:
+                del self._written[own]
+                continue
+            found.pop(own, None)
+            reference = controller_of(obj)
+            if reference is not None and reference.get("uid") == uid:
+                found[own] = obj
+        return sorted(found.values(), key=lambda obj: str(obj["metadata"]["name"]))
 
     def all(self) -> Iterator[Obj]:
         yield from self.informer.cache.values()
@@ -136,14 +155,17 @@ class Workshop:
 
     def of(self, uid: str, shelf: Shelf) -> list[Obj]:
         """What this owner controls."""
-        return [self._seen(obj) for key in shelf.children.of(uid) if (obj := shelf.get(key)) is not None]
+        return [self._seen(obj) for obj in shelf.of(uid, self.now())]
 
-    def claimed(self, owner: Obj, owners: Shelf, shelf: Shelf) -> Claimed:
-        """What is the owner's among the children of one kind, or will be."""
+    def claimed(
+        self, owner: Obj, owners: Shelf, shelf: Shelf, belongs: Callable[[Obj], bool] = lambda child: True
+    ) -> Claimed:
+        """What is the owner's among the children of one kind, or will be.  `belongs`: what else is asked of them than
+        that the selector selects them."""
         metadata = owner["metadata"]
         orphans = (shelf.get(key) for key in shelf.children.orphans(metadata["namespace"]))
         candidates = (*self.of(metadata["uid"], shelf), *(self._seen(obj) for obj in orphans if obj is not None))
-        return claim(owner, owners.collection, shelf.collection, candidates)
+        return claim(owner, owners.collection, shelf.collection, candidates, belongs)
 
     def _seen(self, obj: Obj) -> Obj:
         """Deleted, if that is what we did."""
@@ -167,7 +189,7 @@ class Workshop:
             else:
                 with contextlib.suppress(NotFound):
                     found = await self.client.get(write.collection, write.name, write.namespace)
-                    self._shelves[write.collection].informer.assume(found)
+                    self._assume(write, found)
             unsure.pop(0)
         self._unsure.pop(owner_uid, None)
 
@@ -188,6 +210,22 @@ class Workshop:
             if step.done is not None:
                 self.say(component, owner, collection, step.done)
         return True
+
+    async def perform_naming(
+        self, component: str, owner: Obj, collection: Collection, steps: Sequence[Step], same: Callable[[Obj], bool]
+    ) -> bool:
+        """As `perform`; the first step creates something whose name is made of a hash.  If that is there, it may be our
+        own, from a write whose answer was lost, or somebody else's: then it gets another name next time."""
+        try:
+            return await self.perform(component, owner, collection, steps)
+        except AlreadyExists:
+            write = steps[0].write
+            found = await self.client.get(write.collection, write.name, write.namespace)
+            reference = controller_of(found)
+            ours = reference is not None and reference.get("uid") == owner["metadata"]["uid"]
+            if not ours or not same(found):
+                await self.perform(component, owner, collection, [collided(collection, owner)])
+            raise
 
     def say(self, component: str, owner: Obj, collection: Collection, said: Said, more: str = "") -> None:
         metadata = owner["metadata"]
@@ -213,7 +251,7 @@ class Workshop:
             raise
 
     def _assume(self, write: Write, answer: Obj) -> None:
-        self._shelves[write.collection].informer.assume(answer)
+        self._shelves[write.collection].assume(answer, self.now() + HEARD_BY_THEN)
 
     async def _delete(self, write: Delete, propagation: str = "") -> None:
         self._going[write.uid] = self.now() + HEARD_BY_THEN

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.deployment.decide import collided, decide, refused
+from farflung.controllers.workload.deployment.decide import decide, refused
 from farflung.controllers.workload.deployment.values import template_of
-from farflung.controllers.workload.kinds import DEPLOYMENTS, REPLICA_SETS
+from farflung.controllers.workload.kinds import DEPLOYMENTS
 from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.pods import is_finished
 from farflung.controllers.workload.steps import Plan
@@ -62,12 +62,12 @@ class DeploymentController:
 
     async def _perform(self, deployment: Obj, plan: Plan) -> None:
         workshop = self._workshop
+        template = template_of(deployment)
         try:
-            await workshop.perform(NAME, deployment, DEPLOYMENTS, plan.steps)
-        except AlreadyExists:
-            await self._look_at_namesake(deployment, plan)
-            raise
-        except Conflict:
+            await workshop.perform_naming(
+                NAME, deployment, DEPLOYMENTS, plan.steps, lambda found: template_of(found) == template
+            )
+        except (AlreadyExists, Conflict):
             raise
         except Refused as error:
             first = plan.steps[0]
@@ -75,12 +75,3 @@ class DeploymentController:
                 steps = refused(deployment, f"{first.failed.message}{error}", workshop.now())
                 await workshop.perform(NAME, deployment, DEPLOYMENTS, steps)
             raise
-
-    async def _look_at_namesake(self, deployment: Obj, plan: Plan) -> None:
-        """It may be ours, from a write whose answer was lost, or somebody else's."""
-        write = plan.steps[0].write
-        found = await self._workshop.client.get(REPLICA_SETS, write.name, write.namespace)
-        owner = controller_of(found)
-        ours = owner is not None and owner.get("uid") == deployment["metadata"]["uid"]
-        if not ours or template_of(found) != template_of(deployment):
-            await self._workshop.perform(NAME, deployment, DEPLOYMENTS, [collided(deployment)])

@@ -152,14 +152,6 @@ def _forgotten(whole: Rollout) -> tuple[Step, ...]:
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-def collided(deployment: Obj) -> Step:
-    """Somebody else has the name of the new ReplicaSet: another hash."""
-    status: Obj = deployment.get("status") or {}
-    return Step(
-        update_status(DEPLOYMENTS, deployment, {**status, "collisionCount": (status.get("collisionCount") or 0) + 1})
-    )
-
-
 def refused(deployment: Obj, message: str, now: datetime) -> tuple[Step, ...]:
     """The new ReplicaSet cannot be created."""
     if deadline(deployment) is None:
