@@ -162,7 +162,7 @@ async def test_a_syncer_config_shows_the_report_of_its_syncer_at_a_glance(hub: L
     now = "2024-05-01T12:00:00Z"
     report = {
         "lastSyncerHeartbeatTime": now,
-        "syncedThrough": "12",
+        "syncedThrough": [{"group": "apps", "resource": "deployments", "resourceVersion": "12"}],
         "syncer": {"version": "0.1.0", "started": now},
         "edge": {"uid": "u", "version": "v1.34.0"},
         "objects": {"synced": 7, "pending": 0, "failing": 1, "orphaned": 2, "upsynced": 3},

@@ -94,8 +94,16 @@ _REPORT = record(
     "What the syncer reports. Empty if none was ever here.",
     {
         "lastSyncerHeartbeatTime": _HEARTBEAT,
-        "syncedThrough": text(
-            "The resourceVersion up to which every change in the mailbox is at the cluster, problems aside."
+        "syncedThrough": listing(
+            "How far each resource is: every copy up to this resourceVersion is at the cluster, problems aside.",
+            record(
+                "One resource.",
+                {
+                    "group": text("Its API group."),
+                    "resource": text("Its plural."),
+                    "resourceVersion": text("Of the last copy that is at the cluster."),
+                },
+            ),
         ),
         "syncer": record(
             "Who reports.",
