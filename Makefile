@@ -22,7 +22,8 @@ demo: setup  ## start a hub with workspaces, place a workload with kubectl, show
 test: setup  ## every test but the long ones
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not long"
 
-long: setup  ## the long ones: longer histories, and every kubectl there is
+long: setup  ## the long ones: longer histories, every kubectl there is, real containers
+	@tools/ensure-podman.sh
 	$(BIN)/pytest -q -n 2 --dist worksteal -m long
 
 check: setup  ## format, lint, types, import rules, fast tests

@@ -37,6 +37,7 @@ VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: what every podman reads from a file of variables as it stands there
 PLAIN: Final = re.compile(r"([^\s'\"`#$\\\x00-\x1f\x7f]([^'\"`#$\\\x00-\x1f\x7f]*[^\s'\"`#$\\\x00-\x1f\x7f])?)?")
 LONGEST_PLAIN: Final = 32 * 1024  #: characters; podman gives up at a line of 64 KiB
+LONGEST_LOG: Final = 10 * 1024 * 1024  #: bytes; then podman begins it anew
 LONGEST_HOST_NAME: Final = 63
 UNSPEAKABLE: Final = re.compile(r'[,:"\x00-\x1f\x7f]')  #: in paths: podman takes them for something else
 
@@ -122,7 +123,7 @@ def run(container: Container, identity: Identity, image: str, secrets: Mapping[s
         *(f"--label={name}={value}" for name, value in sorted(identity.labels(container).items())),
         *_as_in_kubernetes(container),
         *(f"--cap-add={capability}" for capability in CAPABILITIES),
-        *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}"),
+        *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}", f"--log-opt=max-size={LONGEST_LOG}"),
         f"--env-file={GIVEN}",
         *(f"--secret={secret},type=env,target={name}" for name, secret in sorted(secrets.items())),
         *(f"--publish=127.0.0.1::{port}" for port in sorted(set(container.ports))),
