@@ -1,0 +1,90 @@
+"""What a runtime is asked to run, made of what a pod says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from farflung.edge.node.downward import downward
+from farflung.edge.node.environment import Unavailable, command_of, environment
+from farflung.edge.node.log_files import log_file, pods_directory
+from farflung.edge.node.place import Place
+from farflung.edge.node.probing import asked_ports, unsupported
+from farflung.edge.node.volumes import Volumes
+from farflung.edge.runtimes.base import Container, Mount
+from farflung.machinery.errors import Obj
+
+LONGEST_MESSAGE: Final = 4096  #: bytes that a container may leave
+MESSAGE_PATH: Final = "/dev/termination-log"
+
+
+def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes, grace: float) -> Container:
+    """Raises Unavailable."""
+    if reason := unsupported(definition):
+        raise Unavailable(reason)
+    metadata, name = pod["metadata"], definition["name"]
+    namespace, uid = metadata["namespace"], metadata["uid"]
+    about = downward(pod, definition, place.address, place.allocatable)
+    values = environment(definition, lambda kind, one: place.find(kind, namespace, one), about)
+    mounts = volumes.mounts(definition, values)
+    return Container(
+        pod_uid=uid,
+        namespace=namespace,
+        pod=metadata["name"],
+        name=name,
+        attempt=attempt,
+        image=definition.get("image", ""),
+        command=command_of(definition, "command", values),
+        arguments=command_of(definition, "args", values),
+        environment=values,
+        working_directory=definition.get("workingDir") or "",
+        mounts=(*mounts, *_message_mount(place, uid, definition, attempt, mounts)),
+        ports=_ports(definition),
+        log=log_file(place.directory, uid, name, attempt),
+        user=_user(pod, definition),
+        grace=grace,
+    )
+
+
+def _ports(definition: Obj) -> tuple[int, ...]:
+    said = {port["containerPort"] for port in definition.get("ports") or () if (port.get("protocol") or "TCP") == "TCP"}
+    return tuple(sorted(said | asked_ports(definition)))
+
+
+def _user(pod: Obj, definition: Obj) -> int | None:
+    for context in (definition.get("securityContext") or {}, pod["spec"].get("securityContext") or {}):
+        if context.get("runAsUser") is not None:
+            return int(context["runAsUser"])
+    return None
+
+
+# --- what a container leaves to be read after its end ---------------------------------------------
+
+
+def _message_mount(
+    place: Place, uid: str, definition: Obj, attempt: int, others: tuple[Mount, ...]
+) -> tuple[Mount, ...]:
+    target = definition.get("terminationMessagePath") or MESSAGE_PATH
+    if any(f"{target}/".startswith(f"{other.target.rstrip('/')}/") for other in others):
+        return ()  # it is within a volume, and stays there
+    path = _message_file(place, uid, definition["name"], attempt)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    path.chmod(0o666)
+    return (Mount(path, target),)
+
+
+def message_left(place: Place, uid: str, container: str, attempt: int) -> str:
+    """And nothing of it stays."""
+    path = _message_file(place, uid, container, attempt)
+    try:
+        with path.open("rb") as file:
+            return file.read(LONGEST_MESSAGE).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _message_file(place: Place, uid: str, container: str, attempt: int) -> Path:
+    return pods_directory(place.directory) / uid / "messages" / f"{container}-{attempt}"

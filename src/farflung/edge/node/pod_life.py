@@ -1,0 +1,296 @@
+"""The life of one pod on its node, from the first look at it until nothing is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from farflung.edge.node.container_life import WARNING, ContainerLife
+from farflung.edge.node.container_status import ContainerStatus, Role
+from farflung.edge.node.environment import references
+from farflung.edge.node.log_files import pods_directory
+from farflung.edge.node.making import made, message_left
+from farflung.edge.node.mounting import Mounting
+from farflung.edge.node.place import Place, Stopped, either, unless
+from farflung.edge.node.status import FINISHED, Facts, unique, waiting
+from farflung.edge.node.telling import Telling
+from farflung.edge.node.volumes import Volumes
+from farflung.edge.runtimes.base import Address, Container, StartError
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import TimeError, format_seconds, parse
+from farflung.runtime.recorder import About
+
+GRACE: Final = 30.0  #: seconds, where a pod says nothing
+GONE: Final = 2.0  #: seconds that containers get whose pod nobody knows any more
+CLOSING: Final = 5.0  #: seconds that they get at most when the node ends
+
+
+class PodLife:
+    """Follows a pod: `update` says what it is now, `lose` that it is not there any more, `close` that the node ends."""
+
+    def __init__(self, place: Place, pod: Obj) -> None:
+        metadata = pod["metadata"]
+        self.place = place
+        self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
+        self.called = f"{self.name}_{self.namespace}({self.uid})"
+        self.needs = references(pod)  #: kinds and names of what it is made of
+        self._about = About("", "v1", "Pod", self.name, self.namespace, self.uid)
+        self._directory = pods_directory(place.directory) / self.uid
+        self._telling = Telling(place, pod, self._facts)
+        self._volumes = Volumes(place, pod, self._directory / "volumes")
+        self._mounting = Mounting(place, self._volumes, lambda: self._telling.pod, self._warn)
+        self._lives = self._restored(pod)
+        self._initialized = self._lives[0].status.role is Role.MAIN
+        self._failure = ("", "")  #: why the whole pod has failed: reason and message
+        self._published: dict[str, Sequence[tuple[int, str, Address]]] = {}
+        self._publishing = asyncio.Lock()
+        self._respecified = asyncio.Event()
+        self._doomed = asyncio.Event()  #: its containers are to end
+        self._urged = asyncio.Event()  #: sooner than it seemed
+        self._leaving = asyncio.Event()  #: it need not be kept when it has ended
+        self._closing = asyncio.Event()
+        self._gone = False
+        self._over = False
+        self._look_at_deletion(None)
+
+    def _restored(self, pod: Obj) -> list[ContainerLife]:
+        status, now = pod.get("status") or {}, format_seconds(self.place.now())
+        told = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        former = {one["name"]: one for one in told}
+        statuses = []
+        for container in pod["spec"].get("initContainers") or ():
+            role = Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT
+            statuses.append(ContainerStatus.of(container, role, former.get(container["name"]), now))
+        first = waiting("PodInitializing") if statuses else waiting("ContainerCreating")
+        for container in pod["spec"]["containers"]:
+            one = ContainerStatus.of(container, Role.MAIN, former.get(container["name"]), now)
+            one.state = first if "waiting" in one.state else one.state
+            statuses.append(one)
+        return [ContainerLife(self, one) for one in statuses]
+
+    # --- what the node says -----------------------------------------------------------------------
+
+    def update(self, pod: Obj) -> None:
+        before = self._telling.pod
+        self._telling.hear(pod)
+        self._look_at_deletion(before)
+        if pod["spec"] != before["spec"]:
+            self._respecified.set()
+        if any(pod["metadata"].get(one) != before["metadata"].get(one) for one in ("labels", "annotations")):
+            self._mounting.look_again()
+
+    def look_again(self) -> None:
+        """Something changed that it is made of."""
+        self._mounting.look_again()
+        for life in self._lives:
+            life.look_again()
+
+    def lose(self) -> None:
+        self._gone = True
+        self._hurry()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._hurry()
+
+    def _look_at_deletion(self, before: Obj | None) -> None:
+        metadata = self._telling.pod["metadata"]
+        if "deletionTimestamp" in metadata and (before is None or _deletion(before) != _deletion(self._telling.pod)):
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._leaving.set()
+        self._urged.set()
+        self._doomed.set()
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the node has nothing to do with it any more."""
+        if (self._telling.pod.get("status") or {}).get("phase") not in FINISHED:
+            try:
+                await self._attended()
+            except BaseException:
+                await asyncio.gather(*(life.stop(0) for life in self._lives))
+                raise
+        self._over = True
+        with suppress(Stopped):
+            await unless(self._closing, self._leave())
+
+    async def _attended(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            works = (self._telling.run(), self._mounting.run(), self._end_when_doomed(), self._follow_changes())
+            helpers = [group.create_task(work) for work in works]
+            try:
+                await self._live()
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+
+    async def _live(self) -> None:
+        self.changed()
+        with suppress(Stopped):
+            await unless(self._doomed, self._mounting.ready.wait())
+            self.changed()
+            await self._run_containers()
+
+    async def _run_containers(self) -> None:
+        sidecars: list[ContainerLife] = []
+        async with asyncio.TaskGroup() as group:
+            if await self._initialize(group, sidecars):
+                self._initialized = True
+                mains = [life for life in self._lives if life.status.role is Role.MAIN]
+                await asyncio.gather(*(life.run() for life in mains))
+            for life in reversed(sidecars):
+                await life.stop(self._time_to_end() if self._doomed.is_set() else self.grace)
+
+    async def _initialize(self, group: asyncio.TaskGroup, sidecars: list[ContainerLife]) -> bool:
+        """Whether the others can start."""
+        for life in self._lives:
+            if life.status.role is Role.INIT:
+                await life.run()
+                if not life.status.done:
+                    return False
+            elif life.status.role is Role.SIDECAR:
+                sidecars.append(life)
+                group.create_task(life.run(), name=life.name)
+                try:
+                    await unless(self._doomed, life.up.wait())
+                except Stopped:
+                    return False
+        return not self._doomed.is_set()
+
+    async def _end_when_doomed(self) -> None:
+        await self._doomed.wait()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._urged.clear()
+                for life in self._lives:
+                    if life.status.role is not Role.SIDECAR or self._gone or self._closing.is_set():
+                        group.create_task(life.stop(self._time_to_end()))
+                await self._urged.wait()
+
+    def _time_to_end(self) -> float:
+        if self._closing.is_set():
+            return min(self.grace, CLOSING)
+        if self._gone:
+            return min(self.grace, GONE)
+        said = self._telling.pod["metadata"].get("deletionGracePeriodSeconds")
+        return self.grace if said is None else float(said)
+
+    async def _follow_changes(self) -> None:
+        """Of what is to be run, and of how long."""
+        while True:
+            self._respecified.clear()
+            left = self._time_left()
+            if left is None:
+                await self._respecified.wait()
+            elif left > 0:
+                await either(self._respecified, self.place.outside.sleep(left))
+            else:
+                said = "Pod was active on the node longer than the specified deadline"
+                self._failure = ("DeadlineExceeded", said)
+                self._warn("DeadlineExceeded", said)
+                self._doomed.set()
+                return
+            changed = [life for life in self._lives if life.status.image != self.definition(life.name).get("image")]
+            await asyncio.gather(*(life.replace(self.grace) for life in changed))
+
+    def _time_left(self) -> float | None:
+        """Seconds that it may still run."""
+        allowed = self._telling.pod["spec"].get("activeDeadlineSeconds")
+        if allowed is None:
+            return None
+        now = self.place.now()
+        try:
+            since = parse((self._telling.pod.get("status") or {}).get("startTime") or "")
+        except TimeError:
+            since = now
+        return (since + timedelta(seconds=allowed) - now).total_seconds()
+
+    async def _leave(self) -> None:
+        if not self._gone:
+            await self._telling.flush()
+        await self._volumes.remove()
+        await self._leaving.wait()
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        if not self._gone:
+            await self._telling.delete()
+
+    # --- what its containers ask ------------------------------------------------------------------
+
+    @property
+    def policy(self) -> str:
+        policy: str = self._telling.pod["spec"].get("restartPolicy") or "Always"
+        return policy
+
+    @property
+    def grace(self) -> float:
+        said = self._telling.pod["spec"].get("terminationGracePeriodSeconds")
+        return GRACE if said is None else float(said)
+
+    def definition(self, name: str) -> Obj:
+        spec = self._telling.pod["spec"]
+        containers: list[Obj] = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        return next(one for one in containers if one["name"] == name)
+
+    def container(self, name: str, attempt: int) -> Container:
+        return made(self.place, self._telling.pod, self.definition(name), attempt, self._volumes, self.grace)
+
+    def message_of(self, name: str, attempt: int) -> str:
+        return message_left(self.place, self.uid, name, attempt)
+
+    async def publish(self, name: str, addresses: Sequence[tuple[int, str, Address]]) -> None:
+        async with self._publishing:
+            if not addresses and not self._published.get(name):
+                return
+            self._published[name] = addresses
+            try:
+                await self._publish_all()
+            except OSError as error:
+                self._published[name] = ()
+                with suppress(OSError):
+                    await self._publish_all()
+                raise StartError("RunContainerError", f"{_named(addresses)}: {error.strerror or error}") from None
+
+    async def _publish_all(self) -> None:
+        await self.place.publisher.withdraw(self.uid)
+        for addresses in self._published.values():
+            for port, protocol, address in addresses:
+                await self.place.publisher.publish(self.uid, port, protocol, address)
+
+    def event(self, type: str, reason: str, message: str) -> None:
+        self.place.recorder.record(self._about, type, reason, message)
+
+    def changed(self) -> None:
+        self._telling.changed()
+
+    def _warn(self, reason: str, message: str) -> None:
+        self.event(WARNING, reason, message)
+
+    def _facts(self) -> Facts:
+        statuses = [life.status for life in self._lives]
+        return Facts(
+            init=tuple(one.told() for one in statuses if one.role is not Role.MAIN),
+            containers=tuple(one.told() for one in statuses if one.role is Role.MAIN),
+            mounted=self._mounting.ready.is_set(),
+            initialized=self._initialized,
+            over=self._over,
+            stand_ins=unique(one.stand_in for one in statuses),
+            reason=self._failure[0] if self._over else "",
+            message=self._failure[1],
+        )
+
+
+def _deletion(pod: Obj) -> tuple[object, object]:
+    metadata = pod["metadata"]
+    return metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+
+
+def _named(addresses: Sequence[tuple[int, str, Address]]) -> str:
+    ports = ", ".join(f"{port}/{protocol}" for port, protocol, _ in addresses)
+    return f"host port {ports} cannot be had"

@@ -1,0 +1,97 @@
+"""Writes the status of one pod, when there is something to tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
+from farflung.client.resource import Collection
+from farflung.edge.node.place import Place
+from farflung.edge.node.status import Facts, alike, pod_status
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
+
+PODS: Final = Collection("", "v1", "pods", "Pod")
+
+
+class Telling:
+    def __init__(self, place: Place, pod: Obj, facts: Callable[[], Facts]) -> None:
+        self.pod = pod  #: as the server has it, as far as is known
+        self._place = place
+        self._facts = facts
+        self._news = asyncio.Event()
+
+    def hear(self, pod: Obj) -> None:
+        self.pod = pod
+        self._news.set()
+
+    def changed(self) -> None:
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._news.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Until everything is told that is known now, or there is nobody whom it could be told."""
+        failures = 0
+        while True:
+            self._news.clear()
+            try:
+                await self._write()
+                return
+            except NotFound:
+                return
+            except Conflict:
+                if not await self._look_again():
+                    return
+            except Invalid as error:
+                self._place.log.error(error, "the status of a pod is refused", pod=self._called)
+                return
+            except ClientError as error:
+                failures += 1
+                self._place.log.error(error, "cannot write the status of a pod", pod=self._called)
+                await self._place.outside.sleep(self._place.outside.backoff.delay(failures, error.retry_after))
+
+    async def _write(self) -> None:
+        pod = self.pod
+        status = pod_status(pod, self._facts(), self._place.address, format_seconds(self._place.now()))
+        if not alike(status, pod.get("status") or {}):
+            self._place.heard(await self._place.client.update(PODS, {**pod, "status": status}, "status"))
+
+    async def _look_again(self) -> bool:
+        """Whether it is still there."""
+        metadata = self.pod["metadata"]
+        try:
+            pod = await self._place.client.get(PODS, metadata["name"], metadata["namespace"])
+        except NotFound:
+            return False
+        except ClientError:
+            await self._place.outside.sleep(self._place.outside.backoff.delay(1))
+            return True
+        self._place.heard(pod)
+        return bool(pod["metadata"]["uid"] == metadata["uid"])
+
+    async def delete(self) -> None:
+        """The pod has ended: now it can go."""
+        metadata, failures = self.pod["metadata"], 0
+        while True:
+            try:
+                await self._place.client.delete(
+                    PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=0
+                )
+                return
+            except (NotFound, Conflict):
+                return
+            except ClientError as error:
+                failures += 1
+                self._place.log.error(error, "cannot delete a pod that has ended", pod=self._called)
+                await self._place.outside.sleep(self._place.outside.backoff.delay(failures, error.retry_after))
+
+    @property
+    def _called(self) -> str:
+        return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
