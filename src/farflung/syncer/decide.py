@@ -89,9 +89,9 @@ Step = Apply | Delete | Leave | Wait | Done | Nothing
 def about(entry: Entry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> Step:
     """What is to be done."""
     if entry is None:
-        return Leave(Reason.ORPHANED) if live is not None and is_downsynced(live) else Nothing()
+        return _forgotten(live)
     if entry.withdrawn and not entry.orphaned:
-        return _withdraw(entry.part.resource, live)
+        return _withdraw(entry, live)
     if live is None:
         return Apply(Why.DRIFT if entry.applied else Why.NEW)
     if "deletionTimestamp" in live["metadata"]:
@@ -103,12 +103,19 @@ def about(entry: Entry | None, live: Mapping[str, Any] | None, adopt: Adopt) -> 
     return _keep(entry, live)
 
 
-def _withdraw(resource: Resource, live: Mapping[str, Any] | None) -> Step:
-    if live is None or not is_downsynced(live) or is_create_only(live):
+def _forgotten(live: Mapping[str, Any] | None) -> Step:
+    if live is None or not is_downsynced(live):
+        return Nothing()
+    return Leave(Reason.CREATE_ONLY if is_create_only(live) else Reason.ORPHANED)
+
+
+def _withdraw(entry: Entry, live: Mapping[str, Any] | None) -> Step:
+    """What either side knows as made only once stays."""
+    if live is None or not is_downsynced(live) or entry.create_only or is_create_only(live):
         return Done()
     if "deletionTimestamp" in live["metadata"]:
         return Wait()
-    return Delete(_uid(live), container=resource in (NAMESPACES, DEFINITIONS))
+    return Delete(_uid(live), container=entry.part.resource in (NAMESPACES, DEFINITIONS))
 
 
 def _meet(entry: Entry, live: Mapping[str, Any], adopt: Adopt) -> Step:

@@ -1,0 +1,332 @@
+"""What is done at the edge about one object, in every situation that there is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from farflung.machinery.errors import Obj
+from farflung.syncer.decide import Apply, Delete, Done, Leave, Nothing, Reason, Step, Wait, Why, about
+from farflung.syncer.journal import Entry
+from farflung.syncer.shaping import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
+from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, MANAGER, Adopt, Part, Resource
+
+CONFIGMAPS = Resource("", "configmaps")
+NAMESPACES = Resource("", "namespaces")
+DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+KINDS = {CONFIGMAPS: "ConfigMap", NAMESPACES: "Namespace", DEFINITIONS: "CustomResourceDefinition"}
+FIELDS: Obj = {"f:data": {"f:a": {}}}
+
+
+def copy_of(resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1") -> Obj:
+    metadata: Obj = {"name": "x"}
+    if resource == CONFIGMAPS:
+        metadata["namespace"] = "shop"
+    if create_only:
+        metadata["annotations"] = {CREATE_ONLY: "false"}
+    return {"apiVersion": "v1", "kind": KINDS[resource], "metadata": metadata, "data": {"a": value}}
+
+
+def live_of(desired: Obj, *, fields: Obj | None = FIELDS, **metadata: Any) -> Obj:
+    """As the edge has it after we applied it."""
+    entries = [] if fields is None else [{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]
+    server = {"uid": "edge", "resourceVersion": "5", "managedFields": entries}
+    return {**desired, "metadata": {**desired["metadata"], **server, **metadata}}
+
+
+def unmarked(live: Obj) -> Obj:
+    annotations = {key: text for key, text in live["metadata"]["annotations"].items() if key != DOWNSYNCED}
+    return {**live, "metadata": {**live["metadata"], "annotations": annotations}}
+
+
+def deleting(live: Obj) -> Obj:
+    return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+def entry_of(resource: Resource = CONFIGMAPS, *, create_only: bool = False, value: str = "1", **more: Any) -> Entry:
+    """Applied, and found as it was."""
+    desired = encoded(for_edge(copy_of(resource, create_only=create_only, value=value)))
+    entry = Entry(
+        part=Part(resource, "shop" if resource == CONFIGMAPS else "", "x"),
+        version="v1",
+        kind=KINDS[resource],
+        namespaced=resource == CONFIGMAPS,
+        uid="u",
+        revision=7,
+        incarnation="m",
+        desired=desired,
+        create_only=create_only,
+        guarded=True,
+        applied=digest(desired),
+        owned=owned_fields(live_of(copy_of()), MANAGER),
+        edge_uid="edge",
+    )
+    return replace(entry, **more)
+
+
+DESIRED = for_edge(copy_of())
+ONCE = for_edge(copy_of(create_only=True))
+OURS = live_of(DESIRED)
+NOT_OURS = unmarked(OURS)
+OTHER = unmarked(live_of(for_edge(copy_of(value="2"))))
+
+SITUATIONS: list[tuple[str, Entry | None, Obj | None, Adopt, Step]] = [
+    ("in order", entry_of(), OURS, Adopt.NEVER, Nothing()),
+    ("new", entry_of(applied="", owned="", edge_uid=""), None, Adopt.NEVER, Apply(Why.NEW)),
+    ("deleted by somebody at the edge", entry_of(), None, Adopt.NEVER, Apply(Why.DRIFT)),
+    ("changed at the hub", entry_of(value="2", applied="before"), OURS, Adopt.NEVER, Apply(Why.CHANGED, "edge")),
+    ("applied, but not noted", entry_of(applied="", owned=""), OURS, Adopt.NEVER, Apply(Why.CHANGED, "edge")),
+    ("changed at the edge", entry_of(), live_of(DESIRED, fields={"f:data": {}}), Adopt.NEVER, Apply(Why.DRIFT, "edge")),
+    ("taken from us at the edge", entry_of(), live_of(DESIRED, fields=None), Adopt.NEVER, Apply(Why.DRIFT, "edge")),
+    ("made anew at the edge", entry_of(), live_of(DESIRED, uid="e2"), Adopt.NEVER, Apply(Why.DRIFT, "e2")),
+    ("a server without owners", entry_of(owned=""), live_of(DESIRED, fields=None), Adopt.NEVER, Nothing()),
+    (
+        "drift at a server without owners",
+        entry_of(owned=""),
+        {**live_of(DESIRED, fields=None), "data": {"a": "3"}},
+        Adopt.NEVER,
+        Apply(Why.DRIFT, "edge"),
+    ),
+    ("going, but wanted", entry_of(), deleting(OURS), Adopt.NEVER, Wait()),
+    ("somebody else's, going", entry_of(), deleting(OTHER), Adopt.ALWAYS, Wait()),
+    # withdrawn
+    ("withdrawn", entry_of(withdrawn=True), OURS, Adopt.NEVER, Delete("edge")),
+    ("withdrawn and changed", entry_of(value="2", withdrawn=True), OURS, Adopt.NEVER, Delete("edge")),
+    ("withdrawn and going", entry_of(withdrawn=True), deleting(OURS), Adopt.NEVER, Wait()),
+    ("withdrawn and gone", entry_of(withdrawn=True), None, Adopt.NEVER, Done()),
+    ("withdrawn, never ours", entry_of(withdrawn=True), OTHER, Adopt.ALWAYS, Done()),
+    ("withdrawn, not ours any more", entry_of(withdrawn=True), NOT_OURS, Adopt.ALWAYS, Done()),
+    (
+        "a withdrawn namespace",
+        entry_of(NAMESPACES, withdrawn=True),
+        live_of(for_edge(copy_of(NAMESPACES))),
+        Adopt.NEVER,
+        Delete("edge", container=True),
+    ),
+    (
+        "a withdrawn definition",
+        entry_of(DEFINITIONS, withdrawn=True),
+        live_of(for_edge(copy_of(DEFINITIONS))),
+        Adopt.NEVER,
+        Delete("edge", container=True),
+    ),
+    # not ours
+    ("identical, adopted", entry_of(applied=""), NOT_OURS, Adopt.IF_IDENTICAL, Apply(Why.ADOPTED, "edge", "5")),
+    ("different, adopted", entry_of(applied=""), OTHER, Adopt.ALWAYS, Apply(Why.ADOPTED, "edge", "5")),
+    (
+        "somebody else's namespace",
+        entry_of(NAMESPACES),
+        unmarked(live_of(for_edge(copy_of(NAMESPACES)))),
+        Adopt.ALWAYS,
+        Nothing(),
+    ),
+    # made only once
+    ("to be made once", entry_of(create_only=True, applied=""), None, Adopt.NEVER, Apply(Why.NEW)),
+    ("made once, deleted at the edge", entry_of(create_only=True), None, Adopt.NEVER, Apply(Why.DRIFT)),
+    (
+        "made once, changed on both sides",
+        entry_of(create_only=True, value="2", applied="before"),
+        {**live_of(ONCE, fields={}), "data": {"a": "3"}},
+        Adopt.NEVER,
+        Leave(Reason.CREATE_ONLY),
+    ),
+    (
+        "left alone from now on",
+        entry_of(create_only=True, applied="b"),
+        OURS,
+        Adopt.NEVER,
+        Apply(Why.PROTECTED, "edge"),
+    ),
+    ("mark removed at the edge", entry_of(create_only=True), OURS, Adopt.NEVER, Leave(Reason.CREATE_ONLY)),
+    ("not left alone any more", entry_of(applied="before"), live_of(ONCE), Adopt.NEVER, Apply(Why.CHANGED, "edge")),
+    ("made once, somebody else's", entry_of(create_only=True), OTHER, Adopt.ALWAYS, Leave(Reason.CREATE_ONLY)),
+    ("made once, withdrawn", entry_of(create_only=True, withdrawn=True), live_of(ONCE), Adopt.NEVER, Done()),
+    ("the edge knows it as made once", entry_of(withdrawn=True), live_of(ONCE), Adopt.NEVER, Done()),
+    ("the edge does not yet", entry_of(create_only=True, withdrawn=True), OURS, Adopt.NEVER, Done()),
+    # orphans
+    ("an orphan in order", entry_of(orphaned=True), OURS, Adopt.NEVER, Leave(Reason.ORPHANED)),
+    ("an orphan deleted at the edge", entry_of(orphaned=True), None, Adopt.NEVER, Apply(Why.DRIFT)),
+    (
+        "an orphan changed at the edge",
+        entry_of(orphaned=True),
+        live_of(DESIRED, fields={}),
+        Adopt.NEVER,
+        Apply(Why.DRIFT, "edge"),
+    ),
+    (
+        "an orphan that was withdrawn",
+        entry_of(orphaned=True, withdrawn=True),
+        OURS,
+        Adopt.NEVER,
+        Leave(Reason.ORPHANED),
+    ),
+    ("an orphan that is somebody else's", entry_of(orphaned=True), OTHER, Adopt.ALWAYS, Leave(Reason.ORPHANED)),
+    ("marked, and nobody knows of it", None, OURS, Adopt.ALWAYS, Leave(Reason.ORPHANED)),
+    ("made once, and forgotten", None, live_of(ONCE), Adopt.ALWAYS, Leave(Reason.CREATE_ONLY)),
+    ("nobody knows of it", None, OTHER, Adopt.ALWAYS, Nothing()),
+    ("nothing anywhere", None, None, Adopt.ALWAYS, Nothing()),
+]
+
+
+@pytest.mark.parametrize(
+    ("entry", "live", "adopt", "step"), [one[1:] for one in SITUATIONS], ids=[one[0] for one in SITUATIONS]
+)
+def test_the_situation(entry: Entry | None, live: Obj | None, adopt: Adopt, step: Step) -> None:
+    assert about(entry, live, adopt) == step
+
+
+@pytest.mark.parametrize(
+    ("live", "adopt"), [(NOT_OURS, Adopt.NEVER), (OTHER, Adopt.NEVER), (OTHER, Adopt.IF_IDENTICAL)]
+)
+def test_what_is_not_ours_is_left_with_a_sentence_that_says_what_to_do(live: Obj, adopt: Adopt) -> None:
+    step = about(entry_of(), live, adopt)
+    assert isinstance(step, Leave) and step.reason is Reason.NOT_OURS
+    assert step.sentence.startswith("configmaps shop/x is at the edge already")
+    assert ("differs" in step.sentence) == (adopt is Adopt.IF_IDENTICAL)
+    assert "--adopt always" in step.sentence
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    entry: Entry | None
+    live: Obj | None
+    adopt: Adopt
+    step: Step
+
+
+def entries() -> Iterator[Entry | None]:
+    yield None
+    for resource, *flags in itertools.product(KINDS, *[[False, True]] * 6):
+        create_only, withdrawn, orphaned, applied, changed, owned = flags
+        made = entry_of(resource, create_only=create_only, withdrawn=withdrawn, orphaned=orphaned)
+        made = made if owned else replace(made, owned="")
+        made = made if applied else replace(made, applied="", owned="", edge_uid="")
+        yield replace(made, applied="before") if applied and changed else made
+
+
+def lives(resource: Resource) -> Iterator[Obj | None]:
+    yield None
+    marks = [None, "true", "Deployment/shop/x", DESIRED["metadata"]["annotations"][DOWNSYNCED]]
+    if resource != CONFIGMAPS:
+        marks[-1] = f"{KINDS[resource]}/x"
+    for marked, once, drifted, uid, going in itertools.product(marks, *[[False, True]] * 4):
+        live = live_of(for_edge(copy_of(resource, create_only=once)), uid="edge" if uid else "other")
+        live = unmarked(live)
+        if marked:
+            live["metadata"]["annotations"][DOWNSYNCED] = marked
+        if drifted:
+            live = {**live, "data": {"a": "9"}, "metadata": {**live["metadata"], "managedFields": []}}
+        yield deleting(live) if going else live
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    objects = {resource: list(lives(resource)) for resource in KINDS}
+    return [
+        Case(entry, live, adopt, about(entry, live, adopt))
+        for entry in entries()
+        for live in objects[entry.part.resource if entry else CONFIGMAPS]
+        for adopt in Adopt
+    ]
+
+
+def desired_of(entry: Entry) -> Obj:
+    resource = entry.part.resource
+    return for_edge(copy_of(resource, create_only=entry.create_only))
+
+
+def test_the_cases_are_many(cases: list[Case]) -> None:
+    assert len(cases) > 30_000
+    assert {type(case.step) for case in cases} == {Apply, Delete, Done, Leave, Nothing, Wait}
+
+
+def test_nothing_is_deleted_that_is_not_marked_or_was_not_withdrawn(cases: list[Case]) -> None:
+    for entry, live, _, step in cases:
+        if isinstance(step, Delete):
+            assert entry is not None and entry.withdrawn and not entry.orphaned and not entry.create_only
+            assert live is not None and is_downsynced(live) and not is_create_only(live)
+            assert step.uid == live["metadata"]["uid"]
+            assert step.container is (entry.part.resource != CONFIGMAPS)
+
+
+def test_nothing_is_written_to_what_is_not_marked_unless_it_is_adopted(cases: list[Case]) -> None:
+    for entry, live, adopt, step in cases:
+        if not isinstance(step, Apply):
+            continue
+        assert entry is not None and (not entry.withdrawn or entry.orphaned)
+        if live is None:
+            assert step.uid == "" and step.why in (Why.NEW, Why.DRIFT)
+            continue
+        assert step.uid == live["metadata"]["uid"]
+        assert (step.why is Why.ADOPTED) is not is_downsynced(live)
+        if step.why is Why.ADOPTED:
+            assert step.version == live["metadata"]["resourceVersion"]
+            assert not entry.orphaned and not entry.create_only and entry.part.resource != NAMESPACES
+            assert adopt is Adopt.ALWAYS or (adopt is Adopt.IF_IDENTICAL and identical(desired_of(entry), live))
+
+
+def test_what_is_being_deleted_is_not_touched(cases: list[Case]) -> None:
+    for _, live, _, step in cases:
+        if live is not None and "deletionTimestamp" in live["metadata"]:
+            assert not isinstance(step, Apply | Delete)
+
+
+def test_what_is_made_only_once_is_never_written_again_once_the_edge_knows(cases: list[Case]) -> None:
+    for entry, live, _, step in cases:
+        if entry is not None and entry.create_only and live is not None and is_create_only(live):
+            assert not isinstance(step, Apply | Delete)
+
+
+def test_an_orphan_is_never_deleted_or_forgotten_and_is_healed(cases: list[Case]) -> None:
+    for entry, live, _, step in cases:
+        if entry is None or not entry.orphaned:
+            continue
+        assert not isinstance(step, Delete | Done)
+        if live is None:
+            assert isinstance(step, Apply)
+
+
+def test_whatever_was_withdrawn_comes_to_an_end(cases: list[Case]) -> None:
+    for entry, live, adopt, step in cases:
+        if entry is None or not entry.withdrawn or entry.orphaned:
+            continue
+        assert isinstance(step, Delete | Done | Wait)
+        if not isinstance(step, Done):
+            assert live is not None
+            assert about(entry, None, adopt) == Done()
+
+
+def test_what_was_applied_and_noted_is_in_order(cases: list[Case]) -> None:
+    for entry, _, adopt, step in cases:
+        if not isinstance(step, Apply):
+            continue
+        assert entry is not None
+        after = live_of(desired_of(entry), uid=step.uid or "new")
+        noted = replace(
+            entry,
+            applied=digest(entry.desired),
+            owned=owned_fields(after, MANAGER),
+            edge_uid=after["metadata"]["uid"],
+        )
+        then = about(noted, after, adopt)
+        expected: Step = Nothing()
+        if entry.orphaned:
+            expected = Leave(Reason.ORPHANED)
+        if entry.create_only:
+            expected = Leave(Reason.CREATE_ONLY)
+        assert then == expected
+
+
+def test_only_what_is_not_ours_is_a_problem(cases: list[Case]) -> None:
+    for entry, live, _, step in cases:
+        if isinstance(step, Leave):
+            assert bool(step.sentence) is (step.reason is Reason.NOT_OURS)
+            if step.reason is Reason.NOT_OURS:
+                assert entry is not None and entry.part.resource != NAMESPACES
+                assert live is not None and not is_downsynced(live)
