@@ -83,6 +83,7 @@ def test_everything_survives_a_restart(path: Path) -> None:
         applied="d",
         owned="o",
         edge_uid="e",
+        returned="r",
     )
     with closing(Journal.open(path)) as journal:
         journal.put(entry())
@@ -326,6 +327,7 @@ CHANGED = st.fixed_dictionaries(
         "guarded": st.booleans(),
         "create_only": st.booleans(),
         "applied": st.text(max_size=5),
+        "returned": st.text(max_size=5),
         "owned": st.text(max_size=5),
         "incarnation": st.text(max_size=5),
     },
