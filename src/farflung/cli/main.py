@@ -10,12 +10,16 @@ from typing import Any
 import click
 
 from farflung import __version__
+from farflung.cli.edge import edge
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="farflung")
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
+
+
+main.add_command(edge)
 
 
 def serving_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -547,6 +551,52 @@ def registering_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(finding_options("SyncTarget")):
         command = option(command)
     return command
+
+
+@main.command(short_help="Bring what a mailbox holds to a cluster, and back.")
+@click.option("--from-kubeconfig", required=True, metavar="FILE", help="The way to the mailbox.")
+@click.option("--from-context", default="", metavar="NAME", help="The context of it; by default the current one.")
+@click.option("--from-cluster", default="", metavar="PATH", help="The mailbox, if the context leads elsewhere.")
+@click.option(
+    "--to-kubeconfig", default="", metavar="FILE", help="The way to the cluster; by default the one it is in."
+)
+@click.option("--to-context", default="", metavar="NAME", help="The context of it; by default the current one.")
+@click.option("--sync-target-name", "name", required=True, metavar="NAME", help="The SyncTarget of the cluster.")
+@click.option("--sync-target-uid", "uid", required=True, metavar="UID", help="Its uid.")
+@click.option(
+    "--state-directory",
+    "state",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".farflung-syncer"),
+    show_default=True,
+    help="What it remembers, for when the hub is away: with Secrets, so nobody else may read it.",
+)
+@click.option(
+    "--adopt",
+    type=click.Choice(["never", "if-identical", "always"]),
+    default="if-identical",
+    show_default=True,
+    help="What to do about an object that is in the cluster already and is not ours.",
+)
+@click.option(
+    "--token-secret", default="", metavar="NAMESPACE/NAME", help="The Secret in the cluster to keep a new token in."
+)
+@click.option(
+    "--server-bind-address", "bind_address", default="", metavar="HOST:PORT", help="Serve /readyz and /metrics there."
+)
+@click.option("-v", "--v", "--verbosity", "verbosity", default=0, show_default=True, help="How much is logged, 0 to 5.")
+@click.option("--qps", type=float, hidden=True, help="Accepted for old manifests; nothing is held back.")
+@click.option("--burst", type=int, hidden=True, help="Accepted for old manifests; nothing is held back.")
+def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> None:
+    """Run the agent of one cluster: what its mailbox holds comes to the cluster, and what the cluster says comes back.
+
+    It dials out to the hub, so the cluster needs no open port.  It goes on without the hub, from what it remembers,
+    and deletes nothing that the hub did not withdraw.  `farflung syncer-gen` prints what it needs.
+    """
+    from farflung.cli.syncer import Settings, run
+    from farflung.syncer.values import Adopt
+
+    run(Settings(adopt=Adopt(adopt), **options))
 
 
 @main.command("syncer-gen")

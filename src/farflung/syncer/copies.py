@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.projecting import OVERWRITE
+from farflung.controllers.placement_translator.values import Kind
 from farflung.informer.cache import Key, Known
 from farflung.machinery.errors import Obj
 from farflung.syncer.journal import Entry
 from farflung.syncer.shaping import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part
+from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
 
 #: of the annotations and labels of an object at the edge, those that decide what becomes of it
 TELLING: Final = (DOWNSYNCED, CREATE_ONLY, OVERWRITE, PROJECTED)
@@ -29,11 +31,11 @@ class Copy:
     withdrawn: bool  #: it is being deleted
     finalizers: tuple[str, ...] | None  #: None: nobody knows them but ours
     guarded: bool  #: ours is among them
-    upsynced: bool  #: it came from the edge
+    stays: bool  #: it came from the edge, or every cluster makes one for itself
     status: str  #: digest of what it says of itself; empty: nothing
 
 
-def read(document: bytes) -> Copy:
+def read(resource: Resource, document: bytes) -> Copy:
     """Raises ValueError for what is no object."""
     obj = orjson.loads(document)
     metadata = obj["metadata"] if isinstance(obj, dict) and isinstance(obj.get("metadata"), dict) else {}
@@ -51,7 +53,7 @@ def read(document: bytes) -> Copy:
         withdrawn="deletionTimestamp" in metadata,
         finalizers=finalizers,
         guarded=FINALIZER in finalizers,
-        upsynced=is_upsynced(obj),
+        stays=is_upsynced(obj) or is_system(Kind(*resource), obj),
         status=status_digest(obj),
     )
 
@@ -61,7 +63,7 @@ def status_digest(obj: Obj) -> str:
     return digest(encoded(status)) if status else ""
 
 
-def slim(document: bytes) -> Obj:
+def slim(resource: Resource, document: bytes) -> Obj:
     """Of an object at the edge, what decides what becomes of it: its marks, what of it is ours, and its status."""
     obj: Obj = orjson.loads(document)
     metadata = obj["metadata"]
@@ -119,7 +121,7 @@ def remembered(entry: Entry) -> Known[Copy]:
         withdrawn=entry.withdrawn,
         finalizers=None,
         guarded=entry.guarded,
-        upsynced=False,
+        stays=False,
         status=entry.returned,
     )
     return Known(Key(entry.incarnation, entry.part.namespace, entry.part.name), entry.revision, copy)

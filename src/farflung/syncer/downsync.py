@@ -11,6 +11,7 @@ import orjson
 
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
+from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
@@ -23,6 +24,8 @@ from farflung.syncer.troubles import Direction, Progress, Troubles, told
 from farflung.syncer.values import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
+PATIENT: Final = 3  #: corrections that are done at once
+QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
 STRANGERS: Final = 30.0  #: seconds until we look again whether a namespace can go
 
 
@@ -40,6 +43,14 @@ class Tally:
     statuses: int = 0
 
 
+@dataclass(slots=True)
+class Contest:
+    """Somebody at the edge changes again and again what we apply."""
+
+    rounds: int
+    until: float  #: when it is our turn
+
+
 class Downsync:
     """Both directions of what comes from the mailbox.  The queues are those of two controllers, so that a hub that is
     slow or away keeps nothing at the edge from being mended."""
@@ -53,6 +64,7 @@ class Downsync:
         progress: Progress,
         covers: Callable[[Part], bool],
         now: Callable[[], datetime],
+        outside: Surroundings,
         log: Logger,
         adopt: Adopt,
     ) -> None:
@@ -66,9 +78,11 @@ class Downsync:
         self._progress = progress
         self._covers = covers
         self._now = now
+        self._outside = outside
         self._log = log
         self._adopt = adopt
         self._waiting: dict[str, set[Part]] = {}  #: for a namespace
+        self._contests: dict[Part, Contest] = {}
 
     # --- what is heard ----------------------------------------------------------------------------
 
@@ -77,7 +91,7 @@ class Downsync:
         if copy is None:
             self._lose(part, entry)
             return
-        if copy.upsynced or (entry is None and not self._is_ours_to_bring(part, copy)):
+        if copy.stays or (entry is None and not self._is_ours_to_bring(part, copy)):
             return
         new = entered(part, copy, entry, cluster)
         self._journal.put(new)
@@ -198,6 +212,8 @@ class Downsync:
     async def _take(self, step: Step, part: Part, entry: Entry, collection: Collection) -> float | None:
         match step:
             case Apply():
+                if step.why is Why.DRIFT and (pause := self._contested(part)):
+                    return pause
                 await self._apply(step, part, entry, collection)
             case Delete():
                 return await self._delete(step, part, entry, collection)
@@ -209,6 +225,27 @@ class Downsync:
                 return None
         self._arrived(part, entry)
         return None
+
+    def _contested(self, part: Part) -> float:
+        """Seconds until it is our turn to correct it once more.  Two that correct each other at once would do nothing
+        else any more."""
+        now = self._outside.monotonic()
+        contest = self._contests.get(part)
+        if contest is None or now > contest.until + QUIET:
+            contest = self._contests[part] = Contest(0, now)
+        if now < contest.until:
+            return contest.until - now
+        contest.rounds += 1
+        if contest.rounds > PATIENT:
+            pause = min(2.0 ** (contest.rounds - PATIENT), QUIET)
+            contest.until = now + pause
+            sentence = (
+                f"somebody at the edge has changed it {contest.rounds} times: it is corrected in {pause:.0f} s again"
+            )
+            self._report(part, Direction.DOWN, "Contested", sentence)
+        else:
+            contest.until = now
+        return 0.0
 
     def _arrived(self, part: Part, entry: Entry) -> None:
         self._settle(part)
@@ -275,7 +312,9 @@ class Downsync:
 
     def _settle(self, part: Part) -> None:
         self._progress.ended(part)
-        self._troubles.clear(part, Direction.DOWN)
+        contest = self._contests.get(part)
+        if contest is None or contest.rounds <= PATIENT or self._outside.monotonic() > contest.until:
+            self._troubles.clear(part, Direction.DOWN)
 
     def _report(self, part: Part, direction: Direction, reason: str, message: str) -> None:
         if self._troubles.put(part, direction, reason, message, self._now()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 from farflung.client.resource import Collection
@@ -30,7 +31,7 @@ class Feeds(Generic[T]):
     def __init__(
         self,
         client: Client,
-        decode: Callable[[bytes], T],
+        decode: Callable[[Resource, bytes], T],
         heard: Heard[T],
         outside: Surroundings,
         trouble: Callable[[Resource, Exception], None],
@@ -69,7 +70,8 @@ class Feeds(Generic[T]):
             self._errors[resource] = error
             self._trouble(resource, error)
 
-        informer = Informer(self._client, collection, self._decode, self._outside, trouble, self._selection)
+        decode = partial(self._decode, resource)
+        informer = Informer(self._client, collection, decode, self._outside, trouble, self._selection)
         self._known[resource] = {}
         self._collections[resource] = collection
         self._informers[resource] = informer

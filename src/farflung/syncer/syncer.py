@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,7 @@ import orjson
 
 from farflung import __version__
 from farflung.client.discovery import Served, discover
-from farflung.client.errors import ClientError, NotFound
+from farflung.client.errors import ClientError, NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.informer.cache import Change
@@ -30,14 +30,14 @@ from farflung.syncer import copies as copying
 from farflung.syncer.copies import Copy
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.feeds import Feeds
-from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
 from farflung.syncer.troubles import Progress, Troubles
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
-from farflung.syncer.wanted import ANY, Wanted, read
+from farflung.syncer.wanted import ANY, read
 
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
@@ -92,6 +92,7 @@ class Syncer:
             self.progress,
             lambda part: self._wanted.covers(part),
             setting.now,
+            outside,
             self._log,
             setting.adopt,
         )
@@ -214,6 +215,8 @@ class Syncer:
     def _edge_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._ask_again("edge")
+        elif isinstance(error, Refused):
+            self.downsync.look_at(resource)
         self._log.info("cannot listen to the edge", v=2, resource=resource.plural, error=str(error))
 
     # --- going on from before ---------------------------------------------------------------------
@@ -402,30 +405,41 @@ class Syncer:
 
     # --- what is said -----------------------------------------------------------------------------
 
+    @property
+    def configured(self) -> bool:
+        """Whether it is known what is wanted, and all of that is listened to at the edge; or was, before the hub was
+        gone."""
+        return self._kinds.edge.groups != () and (self._hears_configs or len(self._journal) > 0)
+
     def _orphans(self) -> int:
-        every = (entry for one in self._journal.resources() for entry in self._journal.entries_of(one))
-        return sum(entry.orphaned for entry in every)
+        return sum(entry.orphaned for entry in self._entries())
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for one in self._journal.resources() for entry in self._journal.entries_of(one))
+
+    def counts(self) -> dict[str, int]:
+        """Of objects, by how they are."""
+        return {
+            "synced": sum(bool(entry.applied) and not entry.withdrawn for entry in self._entries()),
+            "pending": self.progress.pending,
+            "failing": len(self.troubles),
+            "orphaned": self._orphans(),
+            "upsynced": self.upsync.count(),
+        }
 
     def _status(self, before: Obj) -> Obj:
-        entries = [entry for one in self._journal.resources() for entry in self._journal.entries_of(one)]
-        orphaned = sum(entry.orphaned for entry in entries)
-        failing = len(self.troubles)
+        counts = self.counts()
         status: Obj = {
             "syncer": {"version": __version__, "started": format_seconds(self._started)},
             "edge": dict(self._edge_version),
             "syncedThrough": self.progress.through(),
-            "objects": {
-                "synced": sum(bool(entry.applied) and not entry.withdrawn for entry in entries),
-                "pending": self.progress.pending,
-                "failing": failing,
-                "orphaned": orphaned,
-                "upsynced": self.upsync.count(),
-            },
+            "objects": counts,
             "driftCorrected": self.downsync.tally.drift,
             "problems": self.troubles.listed(),
             "problemsOmitted": self.troubles.omitted,
         }
-        return with_conditions(status, self._conditions(failing, orphaned), before, self._setting.now())
+        conditions = self._conditions(counts["failing"], counts["orphaned"])
+        return with_conditions(status, conditions, before, self._setting.now())
 
     def _conditions(self, failing: int, orphaned: int) -> list[Condition]:
         reachable = Condition("EdgeReachable", True, "Reachable")
@@ -463,6 +477,3 @@ def _settled(document: bytes) -> str:
 def is_idle(syncer: Syncer) -> bool:
     """Nothing is to be done now, as far as is known."""
     return all(controller.queue.idle for controller in syncer.controllers)
-
-
-__all__ = ["Setting", "Syncer", "Wanted", "is_idle"]

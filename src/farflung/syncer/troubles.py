@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -74,6 +75,10 @@ class Troubles:
             }
             for (part, direction), trouble in found
         ]
+
+    def counted(self) -> Counter[tuple[str, str]]:
+        """By direction and reason."""
+        return Counter((direction.value, trouble.reason) for (_, direction), trouble in self._known.items())
 
     @property
     def omitted(self) -> int:

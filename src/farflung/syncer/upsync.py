@@ -20,7 +20,7 @@ from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.shaping import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
 from farflung.syncer.troubles import Direction, Troubles, told
-from farflung.syncer.values import UPSYNCED, Part
+from farflung.syncer.values import UPSYNCED, Part, Resource
 from farflung.syncer.wanted import Wanted
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
@@ -165,7 +165,7 @@ class Upsync:
             self._log.warning("cannot sync", object=str(part), direction=Direction.UP.value, reason=reason)
 
 
-def whole(document: bytes) -> Obj:
+def whole(resource: Resource, document: bytes) -> Obj:
     """An object without what only its server needs."""
     obj: Obj = orjson.loads(document)
     obj["metadata"].pop("managedFields", None)

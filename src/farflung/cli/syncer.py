@@ -1,0 +1,131 @@
+"""The syncer's composition root: the way to both sides, the journal, the token, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from farflung.client.kubeconfig import Access, KubeconfigError, load
+from farflung.client.rest import Client
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+from farflung.lib.klog import Logger
+from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.syncer import Setting, Syncer
+from farflung.syncer.tokens import copying, keeping
+from farflung.syncer.values import MANAGER, Adopt
+
+JOURNAL: Final = "journal.sqlite"
+
+Renewing = Callable[[Client, Surroundings], Coroutine[None, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    from_kubeconfig: str
+    from_context: str
+    from_cluster: str  #: the path of the mailbox, if the kubeconfig does not lead there
+    to_kubeconfig: str
+    to_context: str
+    name: str
+    uid: str
+    state: Path
+    adopt: Adopt
+    token_secret: str = ""  #: `namespace/name` of the Secret at the edge that the kubeconfig is from
+    bind_address: str = ""
+    verbosity: int = 0
+
+
+def run(settings: Settings) -> None:
+    """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    try:
+        uvloop.run(_run(settings))
+    except (KubeconfigError, JournalError, OSError) as error:
+        print(f"farflung syncer: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+async def _run(settings: Settings) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    log = Logger(sys.stderr, settings.verbosity)
+    async with _running(settings, log) as working:
+        ending = asyncio.create_task(stopped.wait(), name="signals")
+        done, _ = await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if working in done:
+            working.result()
+
+
+@contextlib.asynccontextmanager
+async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
+    """The task ends only if something fails that trying again does not mend."""
+    outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
+    edge_access = load(settings.to_kubeconfig or None, context=settings.to_context)
+    hub_access = load(settings.from_kubeconfig, context=settings.from_context)
+    settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal = Journal.open(settings.state / JOURNAL)
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            edge = Client(await stack.enter_async_context(edge_access.transport()), edge_access.prefix, MANAGER)
+            hub_access, renewing = _renewing(settings, hub_access, edge, log)
+            mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, MANAGER)
+            if settings.from_cluster:
+                mailbox = mailbox.workspace(settings.from_cluster)
+            syncer = Syncer(Setting(mailbox, edge, settings.name, _now, settings.adopt), journal, outside, log)
+            if settings.bind_address:
+                await stack.enter_async_context(_shown(settings.bind_address, syncer))
+            working = asyncio.create_task(_work(syncer, renewing(mailbox, outside)), name="syncer")
+            try:
+                yield working
+            finally:
+                working.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await working
+    finally:
+        journal.close()
+
+
+def _renewing(settings: Settings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:
+    def report(sentence: str) -> None:
+        if sentence:
+            log.warning("cannot renew the token", error=sentence)
+
+    namespace, _, name = settings.token_secret.partition("/")
+    copy = copying(edge, namespace, name) if name else None
+    access, keeper = keeping(access, settings.state, time.time, report, copy)
+    return access, keeper.run
+
+
+async def _work(syncer: Syncer, renewing: Coroutine[None, None, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(syncer.run(), name="syncer")
+        group.create_task(renewing, name="token")
+
+
+def _shown(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManager[int]:
+    """What it shows of itself.  Imported only if somebody wants it: a web server takes memory."""
+    from prometheus_client import CollectorRegistry
+
+    from farflung.runtime.health import served
+    from farflung.syncer.figures import Figures
+
+    registry = CollectorRegistry()
+    registry.register(Figures(syncer))
+    return served(address, {"configuration": lambda: syncer.configured}, registry)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,89 @@
+"""What a mailbox holds is at the edge, what the edge says of it is in the mailbox, and what is withdrawn goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, scope
+from translated import config_map, deployment, namespace
+
+from farflung.syncer.values import DOWNSYNCED, FINALIZER
+
+
+async def furnished(link: Link) -> None:
+    await link.configure(scope("shop"))
+    await link.put(NAMESPACES, namespace("shop"))
+    await link.put(MAPS, config_map("page", {"index.html": "hello"}), "shop")
+    await link.put(DEPLOYMENTS, deployment("web", "httpd"), "shop")
+
+
+async def test_what_the_mailbox_holds_comes_to_the_edge_and_is_marked_and_held(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        page = await link.at_edge(MAPS, "page", "shop")
+        assert page["data"] == {"index.html": "hello"}
+        assert page["metadata"]["annotations"] == {DOWNSYNCED: "ConfigMap/shop/page"}
+        await link.at_edge(DEPLOYMENTS, "web", "shop")
+        copy = await link.mailbox.get(MAPS, "page", "shop")
+        assert copy["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def test_a_change_follows_and_so_does_what_is_taken_away(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(MAPS, "page", "shop")
+        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": None, "other": "1"}}, "shop")
+
+        async def changed() -> bool:
+            return (await link.cluster.get(MAPS, "page", "shop"))["data"] == {"other": "1"}
+
+        await link.eventually(changed, "the change")
+
+
+async def test_what_the_edge_says_of_a_deployment_comes_back(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(DEPLOYMENTS, "web", "shop")
+        for replicas in (1, 2):
+            status = {"status": {"replicas": replicas, "observedGeneration": 1}}
+            await link.cluster.patch(DEPLOYMENTS, "web", status, "shop", "status")
+
+            async def returned(replicas: int = replicas) -> bool:
+                copy = await link.mailbox.get(DEPLOYMENTS, "web", "shop")
+                return bool(copy["status"]["replicas"] == replicas)
+
+            await link.eventually(returned, "the status")
+
+
+async def test_a_copy_that_is_deleted_goes_at_the_edge_and_then_in_the_mailbox(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(MAPS, "page", "shop")
+        await link.mailbox.delete(MAPS, "page", "shop")
+        await link.gone_at_edge(MAPS, "page", "shop")
+        await link.gone_in_mailbox(MAPS, "page", "shop")
+        assert not await gone(link.cluster, DEPLOYMENTS, "web", "shop")
+
+
+async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(DEPLOYMENTS, "web", "shop")
+
+        async def told() -> bool:
+            report = await link.report()
+            return bool(report["objects"]["synced"] == 3 and report["objects"]["pending"] == 0)
+
+        await link.eventually(told, "the report")
+        report = await link.report()
+        assert report["lastSyncerHeartbeatTime"]
+        assert report["problems"] == []
+        copy = await link.mailbox.get(MAPS, "page", "shop")
+        through = {one["resource"]: int(one["resourceVersion"]) for one in report["syncedThrough"]}
+        assert through["configmaps"] <= int(copy["metadata"]["resourceVersion"])
+        assert {one["type"]: one["status"] for one in report["conditions"]} == {
+            "EdgeReachable": "True",
+            "HubUnchanged": "True",
+            "Synced": "True",
+        }
+        assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
