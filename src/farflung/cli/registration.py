@@ -13,7 +13,8 @@ import msgspec
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, SYNC_TARGETS, WORKSPACES
+from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
+from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
