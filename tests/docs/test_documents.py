@@ -21,7 +21,7 @@ COMMAND_LINE = ROOT / "docs/reference/command-line.md"
 
 
 #: what documents use that not every kubectl has → since which 1.x it has it
-NEEDED = {"--for=jsonpath": 23, "create token": 24, "auth whoami": 28}
+NEEDED = {"--for=jsonpath": 23, "create token": 24, "--subresource": 24, "auth whoami": 28}
 
 
 def name_of(path: Path) -> str:
