@@ -121,10 +121,10 @@ async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runti
     asked = edge.asked
 
     def process() -> Runtime:
-        return ProcessRuntime(edge.node, _now, commands=asked.local_commands)
+        return ProcessRuntime(edge.runtime, _now, commands=asked.local_commands)
 
     instance = ids.random_suffix()
-    wanted = choosing.choose(asked.runtime, edge.node, process, instance, _now, log)
+    wanted = choosing.choose(asked.runtime, edge.runtime, process, instance, _now, log)
     task = asyncio.create_task(wanted, name="runtime")
     try:
         yield task

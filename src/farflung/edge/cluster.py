@@ -123,7 +123,7 @@ class Household:
         end(edge)
         with contextlib.suppress(EdgeError):
             forget(edge.asked)
-        asyncio.run(remove_containers(edge.node))  # what is left if the machine was switched off
+        asyncio.run(remove_containers(edge.runtime))  # what is left if the machine was switched off
         try:
             self.registry.remove(edge)
         except FileNotFoundError:

@@ -5,6 +5,7 @@
     <home>/edges/NAME/log           what the process says
     <home>/edges/NAME/hub/          of its API server
     <home>/edges/NAME/node/         of its node
+    <home>/edges/NAME/runtime/      of what runs its pods
 
 A lock cannot outlive a process, so that no number of a process is ever taken for that of another one.
 """
@@ -73,6 +74,11 @@ class Edge:
     @property
     def node(self) -> Path:
         return self.directory / "node"
+
+    @property
+    def runtime(self) -> Path:
+        """What is in it goes with the process."""
+        return self.directory / "runtime"
 
     @property
     def log(self) -> Path:
