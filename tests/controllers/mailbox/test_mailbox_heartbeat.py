@@ -215,8 +215,11 @@ def test_what_is_shown_already_is_not_written_again() -> None:
     written = reports.decide("box", target(at(0), READY), config, 0.0)
     shown = target(at(10), *msgspec.convert(written.status["conditions"], list[Condition]))
     assert reports.decide("box", shown, config, 1.0) == ({}, None)
-    later = reports.decide("box", shown, Config(at(20), unreachable()), 11.0)
-    assert later.status == {}
+    for message in ("connection refused", "no route to host"):
+        later = reports.decide("box", shown, Config(at(20), unreachable(message)), 11.0)
+        assert later.status == {}
+    with_words = reports.decide("box", shown, Config(at(40), unreachable("no route to host")), 31.0)
+    assert with_words.status["conditions"][1]["message"] == "no route to host"
     back = reports.decide("box", shown, Config(at(20), Condition("EdgeReachable", "True")), 11.0)
     assert back.status["conditions"][1] == {
         "type": "EdgeReachable",

@@ -7,6 +7,7 @@ is the same clock by which a SyncTarget is judged, and whoever starts anew or wa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from math import inf
 from typing import Final, NamedTuple
@@ -100,25 +101,26 @@ class Reports:
         self._shown[mailbox] = target.heartbeat, since
         if config.beat is None:
             return NOTHING
-        conditions = _conditions(target, config)
-        shown = moment(target.heartbeat)
-        if shown == config.beat and conditions is None:
+        before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)
+        edge, shown = _reported(config, before), moment(target.heartbeat)
+        if shown == config.beat and edge == before:
             return NOTHING
         left = LATEST - (now - since)
-        if conditions is None and shown is not None and abs(config.beat - shown) < REFRESH and left > 0:
+        is_fresh = shown is not None and abs(config.beat - shown) < REFRESH
+        if is_fresh and left > 0 and _gist(edge) == _gist(before):
             return Decision({}, left)
         status: Obj = {"lastSyncerHeartbeatTime": times.format_seconds(config.beat)}
-        return Decision(status if conditions is None else {**status, "conditions": conditions})
+        return Decision(status if edge == before else {**status, "conditions": _with(target.conditions, edge)})
 
 
-def _conditions(target: Target, config: Config) -> list[Obj] | None:
-    """Those of the SyncTarget with what its syncer says of its cluster; None if they are so already."""
-    before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)
-    reported = _reported(config, before)
-    if reported == before:
-        return None
-    others = [one for one in target.conditions if one.type != EDGE_REACHABLE]
-    together = others if reported is None else [*others, reported]
+def _gist(condition: Condition | None) -> tuple[str, str] | None:
+    """What cannot wait.  Words may be others each time."""
+    return None if condition is None else (condition.status, condition.reason)
+
+
+def _with(conditions: Iterable[Condition], edge: Condition | None) -> list[Obj]:
+    others = [one for one in conditions if one.type != EDGE_REACHABLE]
+    together = others if edge is None else [*others, edge]
     return [msgspec.to_builtins(one) for one in sorted(together, key=lambda one: (one.type != READY, one.type))]
 
 
