@@ -172,6 +172,8 @@ def run(document: Path, directory: Directory) -> None:
     finally:
         if terminal is not None:
             terminal.kill()
+        if (directory.path / ".farflung" / "edges").is_dir():
+            directory.run(".venv/bin/farflung edge delete --all")
 
 
 def place(document: Path, step: Step) -> str:
