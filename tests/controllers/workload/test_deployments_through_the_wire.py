@@ -111,6 +111,18 @@ async def test_a_paused_deployment_is_scaled_and_not_rolled_out() -> None:
         assert await revisions(one) == {"httpd:1": "1", "httpd:2": "2"}
 
 
+async def test_a_deployment_that_is_paused_from_the_start_has_nothing() -> None:
+    async with cluster() as one:
+        await one.create(DEPLOYMENTS, workload("web", paused=True))
+
+        async def told_so() -> bool:
+            status = (await one.get(DEPLOYMENTS, "web"))["status"]
+            return status.get("observedGeneration") == 1 and len(status["conditions"]) == 2
+
+        await one.eventually(told_so)
+        assert not await one.replica_sets()
+
+
 async def test_annotations_travel_to_the_replica_set_except_what_kubectl_last_applied() -> None:
     async with cluster() as one:
         await one.create(DEPLOYMENTS, workload("web"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Final
+
+import orjson
 
 from farflung.client.resource import Collection
 from farflung.controllers.workload.hashing import short_hash
@@ -19,8 +20,11 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def data_of(owner: Obj) -> Obj:
-    """The patch that brings the owner back to its present template."""
-    return {"spec": {"template": {**deepcopy(owner["spec"]["template"]), "$patch": "replace"}}}
+    """The patch that brings the owner back to its present template; in the order in which kubectl writes it when it
+    compares the two."""
+    patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+    ordered: Obj = orjson.loads(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS))
+    return ordered
 
 
 def template_in(revision: Obj) -> Obj:

@@ -27,6 +27,8 @@ from farflung.machinery.errors import Obj
 
 def rescaled(rollout: Rollout) -> tuple[Step, ...]:
     deployment = rollout.deployment
+    if not rollout.all:
+        return ()
     if (only := _only_active(rollout)) is not None:
         return scaling(only, replicas(deployment), deployment)
     if _is_saturated(rollout):
@@ -38,7 +40,7 @@ def _only_active(rollout: Rollout) -> Obj | None:
     """The one with pods; of none, the new one or else the latest; None if there are several."""
     active = [one for one in rollout.all if replicas(one) > 0]
     if not active:
-        return rollout.all[-1] if rollout.all else None
+        return rollout.all[-1]
     return active[0] if len(active) == 1 else None
 
 
