@@ -37,6 +37,7 @@ echo "$@" >> {asked}
 case "$1" in
   info) echo '{{"version": {{"Version": "{version}"}}}}'; echo 'Error: no user namespaces' >&2; exit {info} ;;
   run) echo '{error}' >&2; exit {run} ;;
+  pod) [ "$2" = ps ] && echo podpod ;;
   ps) printf '{left}' ;;
   secret) [ "$2" = ls ] && echo other && echo "{Identity.of(tmp_path / "edge", "").edge_prefix}old-1" ;;
 esac
@@ -123,9 +124,11 @@ async def test_a_directory_that_podman_would_take_for_something_else_is_not_for_
 async def test_what_an_earlier_life_left_is_removed_and_nothing_else(pretend: Pretend, tmp_path: Path) -> None:
     asked = pretend(left="aaa\\nbbb\\n")
     directory = tmp_path / "edge"
-    assert await remove_containers(directory) == 2
+    assert await remove_containers(directory) == 3
     identity = Identity.of(directory, "")
     assert asked.read_text().splitlines() == [
+        f"pod ps --quiet --no-trunc --filter=label=io.farflung.edge={identity.edge}",
+        "pod rm --force --ignore --time=0 podpod",
         f"ps --all --quiet --no-trunc --filter=label=io.farflung.edge={identity.edge}",
         "rm --force --ignore --time=0 --volumes aaa bbb",
         "secret ls --format={{.Name}}",

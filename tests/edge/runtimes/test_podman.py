@@ -295,6 +295,28 @@ async def test_many_start_and_end_at_once(runtime: Podman, start: Start, tmp_pat
     assert all_of(tmp_path) == []
 
 
+async def test_containers_of_one_pod_find_each_other_at_localhost_even_if_one_is_started_again(
+    runtime: Podman, start: Start, tmp_path: Path
+) -> None:
+    web, asking = await asyncio.gather(
+        start("echo hello > /srv/index.html; exec /bin/httpd -f -p 80 -h /srv", ports=(80,), shared_ports=(80, 81)),
+        start("exec sleep 1000", name="side", ports=(81,), shared_ports=(80, 81)),
+    )
+    assert (web.addresses.keys(), asking.addresses.keys()) == ({80}, {81})
+    assert await fetched(f"http://127.0.0.1:{web.addresses[80].port}/") == b"hello\n"
+    ask = ["/bin/busybox", "wget", "-q", "-O-", "http://localhost/"]
+    assert await runtime.execute(asking.id, ask, 20) == (0, b"hello\n")
+    await runtime.stop(web.id, 0)
+    await runtime.remove(web.id)
+    again = await start(
+        "echo again > /srv/index.html; exec /bin/httpd -f -p 80 -h /srv", ports=(80,), shared_ports=(80, 81)
+    )
+    assert again.addresses == web.addresses
+    assert await runtime.execute(asking.id, ask, 20) == (0, b"again\n")
+    await asyncio.gather(runtime.remove(asking.id), runtime.remove(again.id))
+    assert all_of(tmp_path) == []
+
+
 # --- beside it --------------------------------------------------------------------------------------------------------
 
 
@@ -344,7 +366,8 @@ async def test_closing_ends_everything(image: str, tmp_path: Path) -> None:
 async def test_what_an_earlier_life_left_is_removed_and_what_is_anothers_stays(image: str, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     earlier, other = await opened(ours, "earlier"), await opened(theirs, "other")
-    await starter(earlier, image, ours)("exec sleep 1000", environment={"ODD": "a\nb"})
+    await starter(earlier, image, ours)("exec sleep 1000", environment={"ODD": "a\nb"}, shared_ports=(80,))
+    await starter(earlier, image, ours)("exec sleep 1000", pod_uid="3d4c")
     await starter(other, image, theirs)("exec sleep 1000")
     later = await opened(ours, "later")
     assert all_of(ours) == []
@@ -374,9 +397,9 @@ async def main(directory: Path, image: str) -> None:
     now = lambda: datetime.now(UTC)
     runtime = await choose("podman", directory, lambda: None, "doomed", now, Logger(sys.stderr))
     for number in range(2):
-        odd = {"A": "b\\nc"}
         command = ("/bin/sleep", "1000")
-        await runtime.start(Container("1f2e", "shop", "web", f"c{number}", 0, image, command, environment=odd))
+        odd = {"environment": {"A": "b\\nc"}, "shared_ports": ()}
+        await runtime.start(Container("1f2e", "shop", "web", f"c{number}", 0, image, command, **odd))
     print("started", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -92,6 +92,17 @@ def test_ports_are_published_on_this_machine_alone_wherever_there_is_one_free() 
     ]
 
 
+def test_containers_that_share_a_network_publish_their_ports_together() -> None:
+    asked = run(ports=(80,), shared_ports=(80, 9090))
+    pod = f"farflung-{IDENTITY.edge}-5fz2b-1f2e"
+    assert f"--pod={pod}" in asked
+    assert not [word for word in asked if word.startswith("--publish")]
+    made = words.create_pod(container(ports=(80,), shared_ports=(80, 9090)), IDENTITY)
+    assert made[:3] == ("pod", "create", "--share=net")
+    assert {f"--name={pod}", "--publish=127.0.0.1::80", "--publish=127.0.0.1::9090"} <= set(made)
+    assert f"--label=io.farflung.edge={IDENTITY.edge}" in made
+
+
 def test_only_what_is_the_edges_own_is_labelled_anew_when_it_is_mounted() -> None:
     asked = run(
         mounts=(

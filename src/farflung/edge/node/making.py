@@ -40,6 +40,7 @@ def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes
         working_directory=definition.get("workingDir") or "",
         mounts=(*mounts, *_message_mount(place, uid, definition, attempt, mounts)),
         ports=_ports(definition),
+        shared_ports=shared_ports(pod),
         log=log_file(place.directory, uid, name, attempt),
         user=_user(pod, definition),
         grace=grace,
@@ -49,6 +50,14 @@ def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes
 def _ports(definition: Obj) -> tuple[int, ...]:
     said = {port["containerPort"] for port in definition.get("ports") or () if (port.get("protocol") or "TCP") == "TCP"}
     return tuple(sorted(said | asked_ports(definition)))
+
+
+def shared_ports(pod: Obj) -> tuple[int, ...] | None:
+    """Of all containers that run at the same time, if there are several."""
+    spec = pod["spec"]
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    together = [*sidecars, *spec["containers"]]
+    return None if len(together) < 2 else tuple(sorted({port for one in together for port in _ports(one)}))
 
 
 def _user(pod: Obj, definition: Obj) -> int | None:

@@ -22,17 +22,19 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from farflung.edge.runtimes import podman_arguments as words
-from farflung.edge.runtimes.base import Container, Finished, ImageError, Started, StartError
+from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
 from farflung.edge.runtimes.image_names import qualified, repository
 from farflung.edge.runtimes.podman_answers import Inspected, inspected, last_line
 from farflung.edge.runtimes.podman_arguments import Identity
 from farflung.edge.runtimes.podman_calls import Answer, ask, beginning
 from farflung.edge.runtimes.podman_guard import Guard
+from farflung.edge.runtimes.podman_networks import Networks
 from farflung.lib.klog import Logger
 
 SCHEME: Final = "podman://"
 MOST_OUTPUT: Final = 10 * 1024  #: bytes of a command that is run beside a container
 STARTS_AT_ONCE: Final = 4  #: each takes two processes of some 40 MB for a moment
+ALLOWANCE: Final = 2.0  #: seconds that podman itself may take to run a command in a container
 PAUSE: Final = 1.0  #: seconds before podman is asked again what it could not say
 KILLED: Final = 128 + signal.SIGKILL
 
@@ -41,6 +43,7 @@ KILLED: Final = 128 + signal.SIGKILL
 class _Known:
     """A container that was started here."""
 
+    container: Container
     secrets: tuple[str, ...]
     minder: int | None  #: descriptor of the process that minds it; None if that was gone already
 
@@ -63,6 +66,7 @@ class Podman:
         self._guard = guard
         self._now = now
         self._log = log
+        self._networks = Networks(program, identity)
         self._known: dict[str, _Known] = {}
         self._starting = asyncio.Semaphore(STARTS_AT_ONCE)
         self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -112,12 +116,13 @@ class Podman:
             try:
                 for variable, secret in secrets.items():
                     await self._keep(secret, variables.secrets[variable])
+                await self._networks.join(container)
                 found = await self._run(arguments, variables.lines)
             except BaseException:
-                await asyncio.shield(self._discard(self._identity.name(container), tuple(secrets.values())))
+                await asyncio.shield(self._discard(container, tuple(secrets.values())))
                 raise
-        self._known[found.id] = _Known(tuple(secrets.values()), _minder(found))
-        return Started(f"{SCHEME}{found.id}", f"{repository(image)}@{found.image_digest}", found.addresses)
+        self._known[found.id] = _Known(container, tuple(secrets.values()), _minder(found))
+        return Started(f"{SCHEME}{found.id}", f"{repository(image)}@{found.image_digest}", _own(found, container))
 
     async def _keep(self, secret: str, value: str) -> None:
         answer = await self._ask("secret", "create", secret, words.GIVEN, given=value.encode())
@@ -161,7 +166,7 @@ class Podman:
         self._executed += 1
         mark = f"FARFLUNG_EXECUTED={self._identity.instance}-{self._executed}"
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds + ALLOWANCE):
                 arguments = words.execute(id.removeprefix(SCHEME), mark, command)
                 return await beginning(self._program, arguments, MOST_OUTPUT)
         except (TimeoutError, asyncio.CancelledError):
@@ -169,14 +174,17 @@ class Podman:
             raise
 
     async def remove(self, id: str) -> None:
-        container_id = id.removeprefix(SCHEME)
-        known = self._known.pop(container_id, None)
-        if known is not None and known.minder is not None:
+        known = self._known.pop(id.removeprefix(SCHEME), None)
+        if known is None:
+            await self._ask(*words.remove([id.removeprefix(SCHEME)]))
+            return
+        if known.minder is not None:
             os.close(known.minder)
-        await self._discard(container_id, () if known is None else known.secrets)
+        await self._discard(known.container, known.secrets)
 
-    async def _discard(self, container: str, secrets: Sequence[str]) -> None:
-        await self._ask(*words.remove([container]))
+    async def _discard(self, container: Container, secrets: Sequence[str]) -> None:
+        await self._ask(*words.remove([self._identity.name(container)]))
+        await self._networks.leave(container)
         if secrets:
             await self._ask("secret", "rm", *secrets)
 
@@ -200,7 +208,10 @@ class Podman:
 
 
 async def remove_all(program: str, identity: Identity) -> int:
-    """Everything of an edge, whichever of its instances it is of.  How many containers there were."""
+    """Everything of an edge, whichever of its instances it is of.  How many containers and pods there were."""
+    pods = (await ask(program, words.pods_of(identity.edge_filter))).output.decode().split()
+    if pods:
+        await ask(program, words.remove_pods(pods))
     found = (await ask(program, words.all_of(identity.edge_filter))).output.decode().split()
     if found:
         await ask(program, words.remove(found))
@@ -208,7 +219,12 @@ async def remove_all(program: str, identity: Identity) -> int:
     secrets = [name for name in names if name.startswith(identity.edge_prefix)]
     if secrets:
         await ask(program, ("secret", "rm", *secrets))
-    return len(found)
+    return len(pods) + len(found)
+
+
+def _own(found: Inspected, container: Container) -> dict[int, Address]:
+    """Without the addresses of those that it shares a network with."""
+    return {port: address for port, address in found.addresses.items() if port in container.ports}
 
 
 def _minder(found: Inspected) -> int | None:

@@ -16,6 +16,7 @@ from farflung.edge.runtimes.base import Container, Mount, StartError
 GIVEN: Final = "/proc/self/fd/0"  #: standard input, by a name that podman takes for that of a file
 EDGE_LABEL: Final = "io.farflung.edge"
 INSTANCE_LABEL: Final = "io.farflung.instance"
+CONTAINER_LABEL: Final = "io.kubernetes.container.name"
 #: what a container may do in Kubernetes unless its pod asks for more, whatever this machine's configuration allows
 CAPABILITIES: Final = (
     "AUDIT_WRITE",
@@ -74,6 +75,9 @@ class Identity:
     def instance_filter(self) -> str:
         return f"label={INSTANCE_LABEL}={self.edge}-{self.instance}"
 
+    def pod_name(self, container: Container) -> str:
+        return f"{self.instance_prefix}{container.pod_uid}"
+
     def name(self, container: Container) -> str:
         return f"{self.instance_prefix}{container.pod_uid}-{container.name}-{container.attempt}"
 
@@ -81,7 +85,7 @@ class Identity:
         return {
             EDGE_LABEL: self.edge,
             INSTANCE_LABEL: f"{self.edge}-{self.instance}",
-            "io.kubernetes.container.name": container.name,
+            CONTAINER_LABEL: container.name,
             "io.kubernetes.pod.name": container.pod,
             "io.kubernetes.pod.namespace": container.namespace,
             "io.kubernetes.pod.uid": container.pod_uid,
@@ -126,12 +130,42 @@ def run(container: Container, identity: Identity, image: str, secrets: Mapping[s
         *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}", f"--log-opt=max-size={LONGEST_LOG}"),
         f"--env-file={GIVEN}",
         *(f"--secret={secret},type=env,target={name}" for name, secret in sorted(secrets.items())),
-        *(f"--publish=127.0.0.1::{port}" for port in sorted(set(container.ports))),
+        *_network(container, identity),
         *(f"--volume={_volume(mount, identity.directory)}" for mount in container.mounts),
         *_process(container),
         *("--", image),
         *(container.arguments or ()),
     )
+
+
+def _network(container: Container, identity: Identity) -> Iterable[str]:
+    if container.shared_ports is None:
+        return _published(container.ports)
+    return (f"--pod={identity.pod_name(container)}",)
+
+
+def _published(ports: Iterable[int]) -> Iterable[str]:
+    return (f"--publish=127.0.0.1::{port}" for port in sorted(set(ports)))
+
+
+def create_pod(container: Container, identity: Identity) -> tuple[str, ...]:
+    """Starts nothing but what holds the network that containers of a pod share."""
+    labels = sorted(identity.labels(container).items())
+    return (
+        *("pod", "create", "--share=net", "--replace", f"--name={identity.pod_name(container)}"),
+        *(f"--label={name}={value}" for name, value in labels if name != CONTAINER_LABEL),
+        *_published(container.shared_ports or ()),
+    )
+
+
+def remove_pods(pods: Sequence[str]) -> tuple[str, ...]:
+    """With all that is in them."""
+    return ("pod", "rm", "--force", "--ignore", "--time=0", *pods)
+
+
+def pods_of(label_filter: str) -> tuple[str, ...]:
+    """Prints their ids, a line each."""
+    return ("pod", "ps", "--quiet", "--no-trunc", f"--filter={label_filter}")
 
 
 def _as_in_kubernetes(container: Container) -> Iterable[str]:

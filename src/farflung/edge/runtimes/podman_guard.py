@@ -16,6 +16,9 @@ trap '' HUP INT TERM
 read -r line && exit 0
 program=$1 filter=$2 prefix=$3
 for turn in 1 2 3; do
+  "$program" pod ps --quiet --no-trunc --filter="$filter" | while read -r id; do
+    "$program" pod rm --force --ignore --time=0 "$id"
+  done
   "$program" ps --all --quiet --no-trunc --filter="$filter" | while read -r id; do
     "$program" rm --force --ignore --time=0 --volumes "$id"
   done
