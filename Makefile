@@ -16,8 +16,8 @@ setup: .venv/.installed  ## create .venv with everything; install kubectl if it 
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-demo: setup  ## start a hub with workspaces, place a workload with kubectl, show it all, stop
-	@tools/demo.sh
+demo: setup  ## a hub, two small clusters, two workloads placed on them, and their web pages; nothing is left behind
+	@$(BIN)/farflung demo
 
 test: setup  ## every test but the long ones
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not long"

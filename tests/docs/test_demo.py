@@ -1,42 +1,129 @@
-"""`make demo`, but for the set-up."""
+"""`farflung demo`: pages from two clusters, and nothing left behind, however it ends."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from executable import ROOT
+from well_known_ports import well_known_ports
 
-PATIENCE = 120.0  #: seconds
+PATIENCE = 150.0  #: seconds
+FARFLUNG = Path(sys.executable).with_name("farflung")
+
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_the_demo_shows_workspaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    (clone / "tools").mkdir(parents=True)
-    (clone / "tools" / "demo.sh").symlink_to(ROOT / "tools" / "demo.sh")
-    (clone / "config").symlink_to(ROOT / "config")
-    (clone / ".venv").mkdir()
-    (clone / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    ended = subprocess.run(
-        [clone / "tools" / "demo.sh"],
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    with well_known_ports():
+        yield
+
+
+def demo(home: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FARFLUNG_HOME": str(home / "farflung")}
+    return subprocess.Popen(
+        [FARFLUNG, "demo", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
-        env={"PATH": os.environ["PATH"], "TMPDIR": str(temporary)},
+        env=environment,
+        start_new_session=True,
     )
-    assert ended.returncode == 0, ended.stdout
-    assert "location.scheduling.kcp.io/default   synctargets   0           2" in ended.stdout
-    assert 'Current workspace is "root:my-org:web" (type root:universal).' in ended.stdout
-    assert "edgeplacement.edge.kcp.io/all2all created" in ended.stdout
-    assert ended.stdout.count("deployment.apps/frontend") == 3  # as it is made, there, and in a mailbox
-    assert '["default","guestbook"]' in ended.stdout
-    assert ended.stdout.endswith("farflung hub is stopping\n")
-    assert list(temporary.iterdir()) == []
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=PATIENCE)
+    return output
+
+
+def processes_of(home: Path) -> list[str]:
+    """Command lines that name it."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (directory / "cmdline").read_bytes() + (directory / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(home).encode() in words:
+            found.append(words.replace(b"\0", b" ").decode(errors="replace")[:200])
+    return found
+
+
+def nothing_of(home: Path) -> bool:
+    return not processes_of(home) and not (home / "farflung" / "demo").exists()
+
+
+def page(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=PATIENCE) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_the_demo_shows_three_pages_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = demo(tmp_path)
+    output = ended(process)
+    assert process.returncode == 0, output
+    assert output.count("This is a common web site.") == 2
+    assert output.count("This is a special web site.") == 1
+    for port in (8081, 8082, 8083):
+        assert f"$ curl http://localhost:{port}" in output
+    assert nothing_of(tmp_path)
+
+
+def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_and_another_one_takes_its_place(tmp_path: Path) -> None:
+    first = demo(tmp_path, "--keep")
+    output = ended(first)
+    assert first.returncode == 0, output
+    assert "farflung demo --stop" in output
+    assert "This is a special web site." in page(8082)
+    second = demo(tmp_path, "--keep")
+    output = ended(second)
+    assert second.returncode == 0, output
+    assert "An earlier demo was still running; it is stopped." in output
+    assert "This is a common web site." in page(8083)
+    stopped = demo(tmp_path, "--stop")
+    assert ended(stopped) == "The demo is stopped and gone.\n"
+    assert nothing_of(tmp_path)
+    again = demo(tmp_path, "--stop")
+    assert ended(again) == "No demo is running.\n"
+
+
+def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 8082)):
+        process = demo(tmp_path)
+        output = ended(process)
+    assert process.returncode == 1
+    assert f"port 8082 of 127.0.0.1 is in use by process {os.getpid()}" in output
+    assert nothing_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "Start the hub",
+        pytest.param("Describe the common", marks=pytest.mark.long),
+        pytest.param("Make the cluster", marks=pytest.mark.long),
+        "Connect",
+    ],
+)
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, after: str) -> None:
+    process = demo(tmp_path)
+    assert process.stdout is not None
+    deadline = time.monotonic() + PATIENCE
+    for line in process.stdout:
+        assert time.monotonic() < deadline
+        if after in line:
+            break
+    process.send_signal(signal.SIGINT)
+    ended(process)
+    assert process.returncode == 1
+    assert nothing_of(tmp_path)

@@ -13,9 +13,10 @@ from typing import Final, TypeVar
 
 import orjson
 
+from farflung.cli import telling
 from farflung.cli.differences import differences
 from farflung.cli.imagining import Imagined, Locations, seen
-from farflung.client.discovery import Served, discover
+from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
@@ -26,6 +27,7 @@ from farflung.controllers.placement_translator import guard, projecting
 from farflung.controllers.placement_translator.desired import Desired
 from farflung.controllers.placement_translator.engine import Copy, Output
 from farflung.controllers.placement_translator.serving import travelling
+from farflung.controllers.placement_translator.syncer_config import Told
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
 from farflung.machinery.errors import Obj
@@ -75,15 +77,17 @@ class Plan:
         self._observed: dict[Copy, Seen] = {}
         self._guessed = False  #: what mailboxes have is not read, but what they should have
         self._documents: dict[PlacementKey, Obj] = {}  #: placements, as they would be
+        self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace: what goes somewhere
         self.remarks: list[str] = []
 
     # --- what there is ----------------------------------------------------------------------------
 
     async def read(self, client: Client, served: Served, cluster: str) -> None:
         """A workspace with placements."""
+        self._served[cluster] = travelling(served.resources())
         kinds = {
             kind: one.collection
-            for kind, one in travelling(served.resources()).items()
+            for kind, one in self._served[cluster].items()
             if one.collection not in (PLACEMENTS, SLICES)
         }
         lists = await self._gather(self._listed(client, one) for one in kinds.values())
@@ -170,6 +174,26 @@ class Plan:
             if fate.what or fate.problem:
                 found.setdefault(copy.mailbox, []).append(fate)
         return found
+
+    def told(self, fates: dict[str, list[Fate]]) -> dict[str, list[Obj]]:
+        """What syncers would be told that is different, by mailbox.  What is held stays at their clusters, too."""
+        mailboxes = {one.mailbox for one in self._outputs} | fates.keys()
+        found = {mailbox: self._told(mailbox, fates.get(mailbox, [])) for mailbox in sorted(mailboxes)}
+        return {mailbox: changes for mailbox, changes in found.items() if changes}
+
+    def _told(self, mailbox: str, fates: list[Fate]) -> list[Obj]:
+        before, after = (self._in_versions(one.told(mailbox, self._namespaced)) for one in (self.before, self.after))
+        if any(fate.held for fate in fates):
+            after = before.joined(after)
+        return telling.changes(before, after)
+
+    def _namespaced(self, cluster: str) -> dict[Kind, str]:
+        return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
+
+    def _in_versions(self, told: Told) -> Told:
+        """Those of the workspaces; mailboxes have the same, or will."""
+        versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
+        return told._replace(versions={**versions, **told.versions})
 
     async def _observe(self, copies: list[Copy]) -> None:
         try:

@@ -17,6 +17,7 @@ from farflung.controllers.placement_translator.desired import Desired, desired
 from farflung.controllers.placement_translator.engine import Copy, Engine, Output, Place, by_mailbox
 from farflung.controllers.placement_translator.merging import Source
 from farflung.controllers.placement_translator.reading import SeenLocation, seen_object
+from farflung.controllers.placement_translator.syncer_config import Told, together
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.what import parse_what
 from farflung.controllers.placement_translator.world import PlacementKey, Seen, World
@@ -93,6 +94,11 @@ class Imagined:
 
     def get(self, cluster: str, part: Part) -> Seen | None:
         return self._world.get(cluster, part)
+
+    def told(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> Told:
+        """What its syncer should be told, without versions of what is selected one by one."""
+        keys = [key for key in self.engine.placements_at(mailbox) if self.engine.what(key) is not None]
+        return together(self.engine, self._world, keys, namespaced)
 
     # --- what should be in mailboxes --------------------------------------------------------------
 

@@ -729,3 +729,26 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
 
     count = tokens.revoke(root_directory, which)
     click.echo(f"{count} token{'' if count == 1 else 's'} revoked")
+
+
+@main.command(short_help="Show the whole story: two clusters, two workloads, three web pages.")
+@click.option("--keep", is_flag=True, help="Leave it running, and say how to look around.")
+@click.option("--stop", is_flag=True, help="End what an earlier one left running, and remove it.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "podman", "process"]),
+    default="process",
+    show_default=True,
+    help="What runs the pods: real images by podman, or stand-ins for them that are local processes.",
+)
+def demo(keep: bool, stop: bool, runtime: str) -> None:
+    """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
+
+    Nothing else has to be installed, and nothing is left behind.
+    """
+    from farflung.cli import demo as story
+
+    if stop:
+        story.stop()
+    else:
+        story.run(keep=keep, runtime=runtime)

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from farflung.cli import imagining
+from farflung.cli import imagining, telling
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
@@ -30,10 +30,12 @@ from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import slices_of
 from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
+from farflung.controllers.placement_translator.syncer_config import THE_ONE
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.errors import Obj
 
 NAMED: Final = 5  #: destinations that are named where several are alike
+SYNCER_CONFIGS: Final = Kind("edge.kcp.io", "syncerconfigs")
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
@@ -52,7 +54,11 @@ async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) ->
     fates = await copies.fates()
     for one in about_objects:
         one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
-    destinations = [{**copies.destination(mailbox), **shown(fates[mailbox])} for mailbox in fates]
+    told = copies.told(fates)
+    destinations = [
+        {**copies.destination(mailbox), **shown(fates.get(mailbox, [])), "syncerConfig": told.get(mailbox, [])}
+        for mailbox in fates.keys() | told.keys()
+    ]
     destinations.sort(key=lambda one: [one[key] for key in ("locationName", "syncTargetName", "mailbox")])
     return {
         "workspace": workspace_name(hub),
@@ -72,6 +78,7 @@ def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Se
         "errors": wrong,
         **{f"{key}Copies": sum(len(one[key]) for one in destinations) for key in ("created", "changed", "deleted")},
         "heldCopies": sum(copy["held"] for one in destinations for copy in one["deleted"]),
+        "changedSyncerConfigs": sum(bool(one["syncerConfig"]) for one in destinations),
         "problems": sum(len(one["problems"]) for one in destinations),
     }
 
@@ -214,7 +221,8 @@ def _warning(status: Obj | None) -> dict[str, str]:
 
 def is_change(answer: Obj) -> bool:
     summary = answer["summary"]
-    return any(summary[key] for key in ("added", "removed", "createdCopies", "changedCopies", "deletedCopies"))
+    kinds = ("added", "removed", "createdCopies", "changedCopies", "deletedCopies", "changedSyncerConfigs")
+    return any(summary[key] for key in kinds)
 
 
 def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
@@ -267,6 +275,9 @@ def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
 
 
 def _copies(one: Obj) -> Iterator[str]:
+    if one["syncerConfig"]:
+        yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
+        yield from (f"    {each}" for each in telling.lines(one["syncerConfig"]))
     for copy in one["created"]:
         yield f"+ {_named(copy)}"
     for copy in one["changed"]:

@@ -14,8 +14,8 @@ from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
-from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name
+from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj

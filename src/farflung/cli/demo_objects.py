@@ -1,0 +1,165 @@
+"""The objects of the demo's story: two clusters, two workloads, and where they go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from farflung.machinery.errors import Obj
+
+EDGE: Final = "edge.kcp.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """An embedded edge, and how it is known in the inventory."""
+
+    name: str
+    ports: dict[int, int]  #: of the node → of this machine
+    target: str
+    location: str
+    target_labels: dict[str, str]
+    location_labels: dict[str, str]
+
+    def kind_config(self) -> Obj:
+        mappings = [{"containerPort": inner, "hostPort": outer} for inner, outer in self.ports.items()]
+        node = {"role": "control-plane", "extraPortMappings": mappings}
+        return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [node]}
+
+    def sync_target(self) -> Obj:
+        return {
+            "apiVersion": "workload.kcp.io/v1alpha1",
+            "kind": "SyncTarget",
+            "metadata": {"name": self.target, "labels": self.target_labels},
+            "spec": {"cells": {"demo": self.name}},
+        }
+
+    def place(self) -> Obj:
+        resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
+        return {
+            "apiVersion": "scheduling.kcp.io/v1alpha1",
+            "kind": "Location",
+            "metadata": {"name": self.location, "labels": self.location_labels},
+            "spec": {"resource": resource, "instanceSelector": {"matchLabels": self.target_labels}},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A web site, in a workspace of its own."""
+
+    name: str
+    workspace: str
+    namespace: str
+    deployment: str
+    port: int  #: of the node
+    sentence: str
+    placement: str
+    where: dict[str, str]
+
+    def binding(self, name: str, path: str, export: str) -> Obj:
+        return {
+            "apiVersion": "apis.kcp.io/v1alpha1",
+            "kind": "APIBinding",
+            "metadata": {"name": name},
+            "spec": {"reference": {"export": {"path": path, "name": export}}},
+        }
+
+    def bindings(self, provider: str) -> list[Obj]:
+        return [
+            self.binding("bind-kube", "root:compute", "kubernetes"),
+            self.binding("bind-espw", provider, "edge.kcp.io"),
+        ]
+
+    @property
+    def page(self) -> str:
+        return f"<!DOCTYPE html>\n<html>\n  <body>\n    {self.sentence}\n  </body>\n</html>\n"
+
+    def home(self) -> Obj:
+        metadata = {"name": self.namespace, "labels": {self.name: "si"}}
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+    def content(self) -> Obj:
+        metadata = {"name": "httpd-htdocs", "namespace": self.namespace}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"index.html": self.page}}
+
+    def server(self) -> Obj:
+        labels = {"app": self.name}
+        container = {
+            "name": "httpd",
+            "image": "library/httpd:2.4",
+            "ports": [{"name": "http", "containerPort": 80, "hostPort": self.port, "protocol": "TCP"}],
+            "volumeMounts": [{"name": "htdocs", "readOnly": True, "mountPath": "/usr/local/apache2/htdocs"}],
+        }
+        volume = {"name": "htdocs", "configMap": {"name": "httpd-htdocs", "optional": False}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": self.deployment, "namespace": self.namespace},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], "volumes": [volume]},
+                },
+            },
+        }
+
+    def edge_placement(self) -> Obj:
+        bindings = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["bind-kube"]}
+        return {
+            "apiVersion": EDGE,
+            "kind": "EdgePlacement",
+            "metadata": {"name": self.placement},
+            "spec": {
+                "locationSelectors": [{"matchLabels": self.where}],
+                "namespaceSelector": {"matchLabels": {self.name: "si"}},
+                "nonNamespacedObjects": [bindings],
+            },
+        }
+
+
+CLUSTERS: Final = (
+    Cluster(
+        "florin",
+        {8081: 8081},
+        "sync-target-f",
+        "location-f",
+        {"example": "si", "extended": "non"},
+        {"env": "prod"},
+    ),
+    Cluster(
+        "guilder",
+        {8081: 8083, 8082: 8082},
+        "sync-target-g",
+        "location-g",
+        {"example": "si", "extended": "si"},
+        {"env": "prod", "extended": "si"},
+    ),
+)
+COMMON: Final = Workload(
+    "common",
+    "wmw-c",
+    "commonstuff",
+    "commond",
+    8081,
+    "This is a common web site.",
+    "edge-placement-c",
+    {"env": "prod"},
+)
+SPECIAL: Final = Workload(
+    "special",
+    "wmw-s",
+    "specialstuff",
+    "speciald",
+    8082,
+    "This is a special web site.",
+    "edge-placement-s",
+    {"env": "prod", "extended": "si"},
+)
+#: where each page is to be seen, and what it should be
+PAGES: Final = (
+    (8081, "florin", COMMON),
+    (8082, "guilder", SPECIAL),
+    (8083, "guilder", COMMON),
+)
