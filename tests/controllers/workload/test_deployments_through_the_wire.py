@@ -139,6 +139,18 @@ async def test_annotations_travel_to_the_replica_set_except_what_kubectl_last_ap
         assert "kubectl.kubernetes.io/last-applied-configuration" not in replica_set["metadata"]["annotations"]
 
 
+async def test_what_annotations_say_of_another_cluster_does_not_matter() -> None:
+    async with cluster() as one:
+        made = workload("web", replicas=2)
+        made["metadata"]["annotations"] = {"kcp.io/cluster": "2pwj7023iotdw303"}
+        await one.create(DEPLOYMENTS, made)
+        await one.rolled_out("web")
+        await one.patch(DEPLOYMENTS, "web", {"metadata": {"annotations": {"kcp.io/cluster": "another"}}})
+        await one.patch(DEPLOYMENTS, "web", image("httpd:2"))
+        await one.rolled_out("web")
+        assert await revisions(one) == {"httpd:1": "1", "httpd:2": "2"}
+
+
 async def test_old_replica_sets_are_forgotten_beyond_the_limit() -> None:
     async with cluster() as one:
         await one.create(DEPLOYMENTS, workload("web", replicas=1, revisionHistoryLimit=1))

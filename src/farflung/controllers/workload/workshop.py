@@ -204,7 +204,7 @@ class Workshop:
             except ClientError as error:
                 if _is_ending(error):
                     return False
-                if step.failed is not None and not isinstance(error, Conflict | AlreadyExists):
+                if step.failed is not None and not isinstance(error, Conflict):
                     self.say(component, owner, collection, step.failed, str(error))
                 raise
             if step.done is not None:

@@ -49,16 +49,20 @@ class PodScheduler:
         self._workshop.join(manager, self.controller)
 
     def _on_pod(self, change: Change[Obj]) -> None:
+        placed = change.key in self._bound
         if change.new is None or not is_waiting(change.new):
-            self._waiting.pop(change.key, None)
-            self._unfit.pop(change.key, None)
-            self._bound.pop(change.key, None)
+            self._forget(change.key)
         elif wants_other(change):
-            self._unfit.pop(change.key, None)
+            self._forget(change.key)
             self._waiting[change.key] = None
             self.controller.queue.add(EVERYTHING)
-        if makes_room(change):
+        if makes_room(change) or (placed and change.new is None):
             self._retry()
+
+    def _forget(self, key: Key) -> None:
+        self._waiting.pop(key, None)
+        self._unfit.pop(key, None)
+        self._bound.pop(key, None)
 
     def _retry(self) -> None:
         self._news += 1
