@@ -45,6 +45,11 @@ async def test_all_destinations_of_a_new_placement_are_added() -> None:
         "+ C   dev    dev",
         "+ C   prod   prod",
         "2 added, 0 removed, 0 unchanged",
+        "",
+        "2 destinations: dev/dev, prod/prod",
+        "~ syncerconfigs.edge.kcp.io the-one",
+        "    spec.namespaceScope.namespaces: default added",
+        "    spec.namespaceScope.resources: 8 kinds added",
     ]
     assert await hub.client.list(PLACEMENTS) == []
 

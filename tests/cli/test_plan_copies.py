@@ -25,6 +25,7 @@ from farflung.machinery.errors import Obj
 MAPS, SECRETS = inside("shop", "configmaps"), inside("shop", "secrets")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 HIDDEN = "dontshowthis"
+KINDS = 12  #: in namespaces, that go anywhere
 
 
 @asynccontextmanager
@@ -76,11 +77,37 @@ async def test_a_new_placement_brings_what_it_selects_and_what_that_needs() -> N
         answer = await planned(one, placement(namespaceSelector=PROD))
         assert shown(answer)[5:] == [
             "2 destinations: florin/florin, guilder/guilder",
+            "~ syncerconfigs.edge.kcp.io the-one",
+            "    spec.namespaceScope.namespaces: shop added",
+            f"    spec.namespaceScope.resources: {KINDS} kinds added",
             "+ configmaps shop/prices",
             "+ namespaces shop",
         ]
         assert answer["summary"]["createdCopies"] == 4
         assert is_change(answer)
+
+
+async def test_what_syncers_would_be_told_is_shown_where_it_is_different() -> None:
+    async with shop("florin") as one:
+        wanted = {"apiGroup": "group1.test", "resources": ["sprockets"], "namespaces": ["orbital"], "names": ["*"]}
+        answer = await planned(one, placement(namespaceSelector=PROD, upsync=[wanted]))
+        said = '{"apiGroup":"group1.test","names":["*"],"namespaces":["orbital"],"resources":["sprockets"]}'
+        assert shown(answer)[-3:] == [
+            "1 destination: florin/florin",
+            "~ syncerconfigs.edge.kcp.io the-one",
+            f"    spec.upsync: {said} added",
+        ]
+        assert answer["summary"]["changedSyncerConfigs"] == 1
+        assert is_change(answer)
+        clause = {"apiGroup": "", "resources": ["configmaps"], "namespaces": ["shop"], "objectNames": ["prices"]}
+        single = await planned(one, placement(namespaceSelector=MINE, downsync=[clause]))
+        assert [(each["path"], each["change"]) for each in single["destinations"][0]["syncerConfig"]] == [
+            ("spec.namespaceScope.namespaces", "removed"),
+            *[("spec.namespaceScope.resources", "removed")] * KINDS,
+            ("spec.namespacedObjects", "added"),
+        ]
+        assert "    spec.namespacedObjects: configmaps shop/prices added" in shown(single)
+        assert (await planned(one, config_map("prices", {"tea": "4"})))["summary"]["changedSyncerConfigs"] == 0
 
 
 async def test_an_edit_of_an_object_shows_where_it_goes_and_how_each_copy_changes() -> None:

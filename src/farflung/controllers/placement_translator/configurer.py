@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import orjson
@@ -12,10 +12,9 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.knowledge import Knowledge
 from farflung.controllers.placement_translator.serving import Serving
-from farflung.controllers.placement_translator.syncer_config import THE_ONE, Told, told_by
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.what import UpsyncSet
-from farflung.controllers.placement_translator.world import DEFINITIONS, PlacementKey
+from farflung.controllers.placement_translator.syncer_config import THE_ONE, Told, together, told_by
+from farflung.controllers.placement_translator.values import Kind
+from farflung.controllers.placement_translator.world import PlacementKey
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
@@ -97,7 +96,7 @@ class Configurer:
     def _told(self, placements: list[PlacementKey], cluster: str) -> tuple[Told, Obj]:
         common = tuple(placements)
         if common not in self._wanted:
-            told = self._together(placements)
+            told = together(self._known.engine, self._known.world, placements, self._namespaced)
             self._wanted[common] = told, frozenset(part.kind for part in told.parts)
         told, kinds = self._wanted[common]
         versions = {kind: version for kind in kinds if (version := self._version(cluster, kind))}
@@ -107,32 +106,10 @@ class Configurer:
             self._specs[own] = told, told.spec()
         return self._specs[own]
 
-    def _together(self, placements: list[PlacementKey]) -> Told:
-        """What placements want.  The versions are those of whole namespaces; of others the mailbox knows them."""
-        engine = self._known.engine
-        namespaces: set[str] = set()
-        parts: set[Part] = set()
-        kinds: dict[Kind, str] = {}
-        upsync: set[UpsyncSet] = set()
-        for key in placements:
-            what, served = engine.what(key), self._serving.known(key.cluster)
-            assert what is not None and served is not None
-            upsync.update(what.upsync)
-            whole = engine.whole_namespaces(key)
-            namespaces |= whole
-            if whole:
-                kinds |= served.namespaced
-            selected = engine.selected(key)
-            parts.update(part for part, how in selected.items() if not how.whole_namespace)
-            parts.update(self._definitions(key, {part.kind for part in selected}))
-        return Told(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
-
-    def _definitions(self, key: PlacementKey, kinds: Iterable[Kind]) -> Iterable[Part]:
-        """Those that go along with what is selected."""
-        for kind in kinds:
-            definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
-            if self._known.world.get(key.cluster, definition) is not None:
-                yield definition
+    def _namespaced(self, cluster: str) -> Mapping[Kind, str]:
+        served = self._serving.known(cluster)
+        assert served is not None
+        return served.namespaced
 
     def _version(self, cluster: str, kind: Kind) -> str:
         """In which objects of a kind are in a mailbox; empty if it does not serve them."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from farflung.controllers.placement_translator.engine import Engine
 from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.what import UpsyncSet
+from farflung.controllers.placement_translator.world import DEFINITIONS, PlacementKey, World
 from farflung.machinery.errors import Obj
 
 THE_ONE: Final = "the-one"  #: the name of the SyncerConfig that is kept in every mailbox
@@ -34,6 +36,37 @@ class Told(NamedTuple):
             {**self.versions, **other.versions},
             self.upsync | other.upsync,
         )
+
+
+def together(
+    engine: Engine, world: World, placements: Iterable[PlacementKey], namespaced: Callable[[str], Mapping[Kind, str]]
+) -> Told:
+    """What placements want that are understood.  `namespaced`: the kinds that a cluster serves in namespaces, with
+    their versions, which are known of whole namespaces only; of others the mailbox knows them."""
+    namespaces: set[str] = set()
+    parts: set[Part] = set()
+    kinds: dict[Kind, str] = {}
+    upsync: set[UpsyncSet] = set()
+    for key in placements:
+        what = engine.what(key)
+        assert what is not None
+        upsync.update(what.upsync)
+        whole = engine.whole_namespaces(key)
+        namespaces |= whole
+        if whole:
+            kinds |= namespaced(key.cluster)
+        selected = engine.selected(key)
+        parts.update(part for part, how in selected.items() if not how.whole_namespace)
+        parts.update(_definitions(world, key.cluster, {part.kind for part in selected}))
+    return Told(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
+
+
+def _definitions(world: World, cluster: str, kinds: Iterable[Kind]) -> Iterator[Part]:
+    """Those that go along with what is selected."""
+    for kind in kinds:
+        definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
+        if world.get(cluster, definition) is not None:
+            yield definition
 
 
 def told_by(spec: Mapping[str, Any]) -> Told:
