@@ -114,7 +114,7 @@ _RESOURCE: Final = re.compile(r"(?:(?P<group>[a-z0-9.-]*)/)?(?P<plural>[a-z0-9-]
 def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
     """`account`: the name of the syncer's ServiceAccount there, which may renew its own token and no other."""
     rules = [
-        _rule("edge.kcp.io", ["syncerconfigs"], READ),
+        _rule("edge.kcp.io", ["edgesyncconfigs", "syncerconfigs"], READ),
         _rule("edge.kcp.io", ["syncerconfigs/status"], ("get", *STATUS)),
         _rule("core.kcp.io", ["logicalclusters"], ("get",)),
         _rule("apis.kcp.io", ["apibindings"], READ),

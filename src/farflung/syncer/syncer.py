@@ -326,7 +326,7 @@ class Syncer:
         before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
         kept = {one for one in before - wanted if not self._upsynced.is_known(one) or self._has_upsynced(one)}
         if self._hears_configs:
-            self._journal.set_fact(UPSYNCED, orjson.dumps(sorted(wanted | kept)).decode())
+            self._journal.set_fact(UPSYNCED, orjson.dumps(list(map(list, sorted(wanted | kept)))).decode())
         every = wanted | before if not self._hears_configs else wanted | kept
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
