@@ -17,6 +17,7 @@ from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from prometheus_client.exposition import generate_latest
 
 from farflung.cli.controllers import ALL, SCHEDULER, TRANSLATOR, Shown, Where, settings_of
+from farflung.cli.main import main
 from farflung.lib.klog import Logger
 
 
@@ -135,3 +136,7 @@ def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_el
     assert other.everywhere == Where(kubeconfig="a", context="x")
     assert other.workers_of(TRANSLATOR) == 2
     assert settings_of("farflung scheduler", (SCHEDULER,), options).everywhere is None
+
+
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    assert [name for name, one in main.commands.items() if one.get_short_help_str(60).endswith("...")] == []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from farflung.edge.registry import Asked, Edge
 
 
-@click.group()
+@click.group(short_help="Make small clusters on this machine.")
 def edge() -> None:
     """Make small clusters on this machine: an API server, controllers of workloads, and a node that runs pods.
 

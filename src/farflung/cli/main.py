@@ -108,7 +108,7 @@ GUARDING = (
 )
 
 
-@main.command()
+@main.command(short_help="Run a hub with one plain Kubernetes API.")
 @serving_options
 def hub(
     root_directory: Path,
@@ -131,7 +131,7 @@ def hub(
     run(Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl))
 
 
-@main.command()
+@main.command(short_help="Run a hub with workspaces.")
 @serving_options
 @click.option("--bare", is_flag=True, help="Leave out of the first workspaces what can be made by hand.")
 @click.option(
@@ -307,7 +307,7 @@ def placement_translator(**options: Any) -> None:
     run(settings_of("farflung placement-translator", (TRANSLATOR,), options))
 
 
-@main.command()
+@main.command(short_help="Run all controllers in one process.")
 @controlling_options(verbosity=1, workers=None)
 @translating_options
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
@@ -408,7 +408,7 @@ class OneForErrors(click.Command):
             raise WrongWords(error.format_message(), error.ctx) from None
 
 
-@main.command(cls=OneForErrors)
+@main.command(cls=OneForErrors, short_help="Say what `kubectl apply` would change, at every destination.")
 @click.option(
     "--filename",
     "-f",
@@ -513,7 +513,7 @@ CUSTOMIZING = (
 )
 
 
-@main.command()
+@main.command(short_help="Print objects as they would go to a Location.")
 @customizing_options
 def customize(
     names: tuple[str, ...],
@@ -599,7 +599,7 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     run(Settings(adopt=Adopt(adopt), **options))
 
 
-@main.command("syncer-gen")
+@main.command("syncer-gen", short_help="Let the syncer of a SyncTarget into its mailbox.")
 @click.argument("name")
 @click.option(
     "--output",
@@ -660,7 +660,7 @@ def syncer_gen(workspace: str, kubeconfig: str, context: str, provider: str, **o
     syncer_gen.generate(syncer_gen.Options(**options), Asking(kubeconfig, context, workspace, provider))
 
 
-@main.command("syncer-revoke")
+@main.command("syncer-revoke", short_help="Shut the syncer of a SyncTarget out of its mailbox.")
 @click.argument("name")
 @registering_options
 def syncer_revoke(name: str, workspace: str, kubeconfig: str, context: str, provider: str) -> None:
