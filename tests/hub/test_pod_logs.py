@@ -255,3 +255,12 @@ def test_a_container_that_never_ran_says_why(status: Obj, why: str) -> None:
 
     with pytest.raises(ApiError, match=why):
         logs.attempt_of(pod, "c", previous=False)
+
+
+@pytest.mark.parametrize("name", ["exec", "attach", "portforward"])
+async def test_what_nodes_do_not_offer_is_said_to_be_missing_there(hub: LocalHub, nodes: Printing, name: str) -> None:
+    await hub.create(PODS, pod("p"))
+
+    answer = await hub.get(f"{PODS}/p/{name}")
+
+    assert (answer.status, answer.message) == (501, f"pods/{name} is not served: the nodes here do not offer it")

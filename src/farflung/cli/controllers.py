@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import socket
 import sys
@@ -18,6 +17,7 @@ from typing import Any, Final
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from farflung.cli.outside import surroundings
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
@@ -29,7 +29,6 @@ from farflung.controllers.placement_translator.controller import PlacementTransl
 from farflung.controllers.placement_translator.controller import Setting as TranslatorSetting
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.informer.reflector import Surroundings
-from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view
 from farflung.runtime.health import served
@@ -155,11 +154,6 @@ async def _follow_parent(stop: Callable[[], None]) -> None:
             stop()
 
     await asyncio.get_running_loop().connect_read_pipe(Pipe, sys.stdin)
-
-
-def surroundings() -> Surroundings:
-    backoff = Backoff(first=0.05, longest=30.0, random=random.random)
-    return Surroundings(time.monotonic, asyncio.sleep, random.random, backoff)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import msgspec
 import uvloop
 
 from farflung.cli import logs
-from farflung.cli.controllers import surroundings
 from farflung.cli.credentials import KUBECONFIG, url_of
 from farflung.cli.hub import Settings, running
+from farflung.cli.outside import surroundings
 from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.resource import Collection

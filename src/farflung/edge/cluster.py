@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -29,6 +28,8 @@ COMMAND: Final = (sys.executable, "-m", "farflung", "edge", "run")
 GLANCE: Final = 0.03  #: seconds between two looks at a process
 ORDERLY: Final = 5.0  #: seconds that an edge which is to go gives its pods to end
 AT_ONCE: Final = 10.0  #: seconds that it then has to end them
+PROCESS: Final = "process"  #: the runtime of which nothing can be left
+LONGEST_LOG: Final = 10 * 1024 * 1024  #: bytes; when it is started with more, that is kept as `log.1`
 TOLD: Final = 5  #: last lines of the log of a process that ended by itself
 PREFIX: Final = "farflung edge: "  #: how a process says why it cannot start
 KUBECONFIG: Final = "admin.kubeconfig"  #: in the directory of a hub
@@ -121,9 +122,14 @@ class Household:
     def delete(self, edge: Edge) -> None:
         """Its process, its pods, its context, its directory.  Raises EdgeError."""
         end(edge)
-        with contextlib.suppress(EdgeError):
+        runtime = ""
+        try:
+            runtime = edge.asked.runtime
             forget(edge.asked)
-        asyncio.run(remove_containers(edge.runtime))  # what is left if the machine was switched off
+        except EdgeError as error:
+            self.tell(str(error))
+        if runtime != PROCESS:
+            asyncio.run(remove_containers(edge.runtime))  # what is left if the machine was switched off
         try:
             self.registry.remove(edge)
         except FileNotFoundError:
@@ -149,6 +155,8 @@ def check_ports(asked: Asked) -> None:
 def launch(edge: Edge, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """In a session of its own: it stays when the terminal goes."""
     home = edge.directory.parent.parent.absolute()
+    if edge.log.exists() and edge.log.stat().st_size > LONGEST_LOG:
+        edge.log.replace(edge.log.with_name("log.1"))
     descriptor = os.open(edge.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as log:
         return subprocess.Popen(  # noqa: S603

@@ -57,7 +57,8 @@ def unsupported(call: Call, verb: str) -> ApiError:
 def not_here(call: Call) -> ApiError:
     """Discovery lists it, as every client expects, but there is nothing behind it."""
     what = f"{call.resource.plural}/{call.target.subresource}"
-    return ApiError(501, "NotImplemented", f"{what} is not served: it needs nodes, and there are none", {})
+    why = "it needs nodes, and there are none" if call.tools.nodes is None else "the nodes here do not offer it"
+    return ApiError(501, "NotImplemented", f"{what} is not served: {why}", {})
 
 
 # --- /scale ---------------------------------------------------------------------------------------
