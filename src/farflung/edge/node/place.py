@@ -42,6 +42,10 @@ class Stopped(Exception):
 
 async def unless(stopping: asyncio.Event, awaited: Awaitable[T]) -> T:
     """What it comes to; it is cancelled, and Stopped raised, when `stopping` is set first."""
+    if stopping.is_set():
+        if asyncio.iscoroutine(awaited):
+            awaited.close()
+        raise Stopped
     task = asyncio.ensure_future(awaited)
     stop = asyncio.ensure_future(stopping.wait())
     try:

@@ -94,6 +94,7 @@ class PodLife:
         self._hurry()
 
     def close(self) -> None:
+        self._telling.fall_silent()
         self._closing.set()
         self._hurry()
 
@@ -111,14 +112,15 @@ class PodLife:
 
     async def run(self) -> None:
         """Until the node has nothing to do with it any more."""
-        if (self._telling.pod.get("status") or {}).get("phase") not in FINISHED:
-            try:
-                await self._attended()
-            except BaseException:
-                await asyncio.gather(*(life.stop(0) for life in self._lives))
-                raise
-        self._over = True
         with suppress(Stopped):
+            if (self._telling.pod.get("status") or {}).get("phase") not in FINISHED:
+                try:
+                    await self._attended()
+                except BaseException:
+                    await asyncio.gather(*(life.stop(0) for life in self._lives))
+                    raise
+                self._over = True
+                await unless(self._closing, self._telling.flush())
             await unless(self._closing, self._leave())
 
     async def _attended(self) -> None:
@@ -213,8 +215,6 @@ class PodLife:
         return (since + timedelta(seconds=allowed) - now).total_seconds()
 
     async def _leave(self) -> None:
-        if not self._gone:
-            await self._telling.flush()
         await self._volumes.remove()
         await self._leaving.wait()
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)

@@ -65,7 +65,7 @@ def lost(status: Obj, now: str) -> Obj:
 def pod_status(pod: Obj, facts: Facts, address: str, now: str) -> Obj:
     """The whole status.  What others wrote into it stays."""
     before: Mapping[str, Any] = pod.get("status") or {}
-    phase = phase_of(pod["spec"], facts, before.get("phase", ""))
+    phase = phase_of(facts, before.get("phase", ""))
     status = {
         **before,
         "phase": phase,
@@ -86,32 +86,17 @@ def pod_status(pod: Obj, facts: Facts, address: str, now: str) -> Obj:
     return status
 
 
-def phase_of(spec: Obj, facts: Facts, before: str) -> str:
+def phase_of(facts: Facts, before: str) -> str:
     """What has ended for good stays so."""
     if before in FINISHED:
         return before
-    if facts.reason:
-        return "Failed"
-    policy = spec.get("restartPolicy", "Always")
-    failed_init = any(_exit_code(one) not in (None, 0) for one in facts.init)
-    if failed_init and (policy == "Never" or facts.over):
-        return "Failed"
-    running = sum("running" in one["state"] for one in facts.containers)
-    ended = [_exit_code(one) for one in facts.containers if _exit_code(one) is not None]
-    if running + len(ended) < len(facts.containers) or not facts.initialized:
-        return "Failed" if facts.over else "Pending"
-    if running and not facts.over:
-        return "Running"
-    succeeded = all(code == 0 for code in ended)
+    codes = [_exit_code(one) for one in facts.containers]
     if facts.over:
-        return "Succeeded" if succeeded else "Failed"
-    if policy == "Always":
-        return "Running"
-    if all("terminated" in one["state"] for one in facts.containers):
-        if succeeded:
-            return "Succeeded"
-        return "Failed" if policy == "Never" else "Running"
-    return "Running"
+        return "Succeeded" if not facts.reason and all(code == 0 for code in codes) else "Failed"
+    begun = all(
+        "running" in one["state"] or code is not None for one, code in zip(facts.containers, codes, strict=True)
+    )
+    return "Running" if begun and facts.initialized else "Pending"
 
 
 def _exit_code(container: Obj) -> int | None:
@@ -137,6 +122,8 @@ def _conditions(pod: Obj, facts: Facts, phase: str, now: str) -> list[Obj]:
     ]
     if facts.stand_ins:
         ours.append(_condition(STAND_IN, True, "NotTheImage", " ".join(f"{one}." for one in facts.stand_ins)))
+    elif STAND_IN in before:
+        ours.append(before[STAND_IN])
     types = {one["type"] for one in ours}
     others = [one for one in before.values() if one.get("type") not in types]
     return [*others, *(_dated(one, before.get(one["type"]), now) for one in ours)]

@@ -22,24 +22,29 @@ class Telling:
         self._place = place
         self._facts = facts
         self._news = asyncio.Event()
+        self._silent = False
 
     def hear(self, pod: Obj) -> None:
         self.pod = pod
         self._news.set()
 
+    def fall_silent(self) -> None:
+        """What happens from now on is nobody's business: the node ends, and the next one will find it so."""
+        self._silent = True
+
     def changed(self) -> None:
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
+        """Until cancelled, or silent."""
+        while not self._silent:
             await self._news.wait()
             await self.flush()
 
     async def flush(self) -> None:
         """Until everything is told that is known now, or there is nobody whom it could be told."""
         failures = 0
-        while True:
+        while not self._silent:
             self._news.clear()
             try:
                 await self._write()

@@ -44,9 +44,13 @@ def _work() -> tuple[bytes, bytes]:
 
 
 def _start(work: dict[str, Any], keeper: int) -> int:
-    """The process id of the command."""
+    """The process id of the command, when it is that: before, it would not hear what it is told."""
+    begun, begins = os.pipe()
     child = os.fork()
     if child:
+        os.close(begins)
+        os.read(begun, 1)  # nothing comes: the other end closes when the command begins
+        os.close(begun)
         return child
     try:
         os.setsid()

@@ -1,0 +1,81 @@
+"""A node that ends and begins again, and a hub that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from node_harness import PODS, Edge, shell, state, status
+
+FOREVER = "exec sleep 1000"
+
+
+async def lines(path: Path, count: int) -> list[str]:
+    """Of a file, as soon as there are so many."""
+    async with asyncio.timeout(20):
+        while not path.exists() or len(found := path.read_text().splitlines()) < count:
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def test_what_ran_is_started_again_with_one_restart_more(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    await edge.furnish()
+    mounts = [{"name": "kept", "mountPath": "/kept"}]
+    first = {
+        "initContainers": [shell("echo once >> kept/init", "init", volumeMounts=mounts)],
+        "containers": [shell("echo run >> kept/runs; exec sleep 1000", volumeMounts=mounts)],
+        "volumes": [{"name": "kept", "emptyDir": {}}],
+    }
+    async with edge.node():
+        made = await edge.pod("one", **first)
+        await edge.pod("never", restartPolicy="Never", containers=[shell(FOREVER)])
+        await edge.pod("done", restartPolicy="Never", containers=[shell("true")])
+        await edge.ready("one")
+        await lines(edge.files(made, "kept") / "runs", 1)
+        await edge.ready("never")
+        done = await edge.phase("done", "Succeeded")
+    assert not list(tmp_path.glob("containers/*"))
+    async with edge.node():
+        pod = await edge.until("one", lambda pod: status(pod)["restartCount"] == 1 and status(pod)["ready"])
+        assert status(pod)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+        assert status(pod, "init", "initContainerStatuses")["restartCount"] == 0
+        assert (edge.files(made, "kept") / "init").read_text() == "once\n"
+        assert await lines(edge.files(made, "kept") / "runs", 2) == ["run", "run"]
+        failed = await edge.phase("never", "Failed")
+        assert state(failed)["terminated"]["exitCode"] == 137
+        assert (await edge.get("done"))["metadata"]["resourceVersion"] == done["metadata"]["resourceVersion"]  # type: ignore[index]
+
+
+async def test_what_was_deleted_meanwhile_is_not_started_again_and_leaves_nothing(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    await edge.furnish()
+    async with edge.node():
+        await edge.pod("marked", containers=[shell(FOREVER)])
+        await edge.pod("gone", containers=[shell(FOREVER)])
+        await edge.ready("marked")
+        await edge.ready("gone")
+    await edge.hub.delete(f"{PODS}/marked")
+    await edge.hub.delete(f"{PODS}/gone", {"gracePeriodSeconds": 0})
+    assert list(tmp_path.glob("pods/*"))
+    async with edge.node():
+        await edge.gone("marked")
+        await edge.pod("next", containers=[shell(FOREVER)])
+        pod = await edge.ready("next")
+        assert [path.name for path in tmp_path.glob("pods/*")] == [pod["metadata"]["uid"]]
+
+
+async def test_pods_go_on_while_the_hub_is_away_and_are_told_of_later(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    await edge.furnish()
+    async with edge.node():
+        made = await edge.pod(
+            "one", restartPolicy="Never", volumes=[{"name": "shared", "emptyDir": {}}],
+            containers=[shell("until [ -e shared/end ]; do sleep 0.01; done; exit 4",
+                              volumeMounts=[{"name": "shared", "mountPath": "/shared"}])],
+        )  # fmt: skip
+        await edge.ready("one")
+        edge.transport.go_down()
+        (edge.files(made, "shared") / "end").touch()
+        edge.transport.up = True
+        assert state(await edge.phase("one", "Failed"))["terminated"]["exitCode"] == 4

@@ -1,0 +1,277 @@
+"""What pods see of other objects: in files and in variables."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from hub_harness import CONFIG_MAPS
+from node_harness import PODS, Edge, shell, state, status
+
+from farflung.machinery.errors import Obj
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+FOREVER = "exec sleep 1000"
+
+
+@pytest.fixture
+async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
+    made = Edge(tmp_path)
+    await made.furnish()
+    async with made.node():
+        yield made
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def with_volume(edge: Edge, source: Obj, script: str = FOREVER, **more: Any) -> Obj:
+    """A pod `one` that sees the volume at /v."""
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    container = shell(script, volumeMounts=mounts)
+    return await edge.pod("one", containers=[container], volumes=[{"name": "v", **source}], **more)
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """By path, without what holds the volume together."""
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not str(path.relative_to(directory)).startswith("..")
+    }
+
+
+async def test_a_config_map_is_files_that_change_with_it_all_at_once(edge: Edge) -> None:
+    await edge.hub.config_map("site", **{"index.html": "first", "style.css": "old"})
+    made = await with_volume(edge, {"configMap": {"name": "site"}})
+    await edge.ready("one")
+    directory = edge.files(made, "v")
+    assert contents(directory) == {"index.html": "first", "style.css": "old"}
+    assert stat.S_IMODE((directory / "index.html").stat().st_mode) == 0o644
+    before = (directory / "..data").readlink()
+    await edge.hub.patch(f"{CONFIG_MAPS}/site", {"data": {"index.html": "second", "style.css": None, "more": "x"}})
+    await until(lambda: (directory / "..data").readlink() != before)
+    assert (directory / "index.html").read_text() == "second"
+    await until(lambda: contents(directory) == {"index.html": "second", "more": "x"})
+    await until(lambda: not (directory / before).exists())
+
+
+async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: Edge) -> None:
+    await edge.hub.config_map("site", **{"index.html": "first"})
+    mounts = [{"name": "v", "mountPath": "/usr/local/apache2/htdocs", "readOnly": True}]
+    ports = [{"containerPort": 80, "hostPort": 8081}]
+    container = {"name": "main", "image": "library/httpd:2.4", "ports": ports, "volumeMounts": mounts}
+    await edge.pod("one", containers=[container], volumes=[{"name": "v", "configMap": {"name": "site"}}])
+    pod = await edge.ready("one")
+    said = "library/httpd:2.4 is not run: a small web server of Farflung stands in for it."
+    assert [one["message"] for one in pod["status"]["conditions"] if one["type"] == "farflung.io/StandIn"] == [said]
+    assert await fetched(edge, 8081) == b"first"
+    await edge.hub.patch(f"{CONFIG_MAPS}/site", {"data": {"index.html": "second"}})
+    async with asyncio.timeout(20):
+        while await fetched(edge, 8081) != b"second":
+            await asyncio.sleep(0.01)
+
+
+async def fetched(edge: Edge, port: int) -> bytes:
+    address = edge.ports.numbers[port]
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_items_choose_paths_and_modes(edge: Edge) -> None:
+    await edge.hub.config_map("c", a="1", b="2")
+    items = [{"key": "a", "path": "deep/er/one", "mode": 0o440}]
+    made = await with_volume(edge, {"configMap": {"name": "c", "items": items, "defaultMode": 0o400}})
+    await edge.ready("one")
+    directory = edge.files(made, "v")
+    assert (directory / "deep/er/one").read_text() == "1"
+    assert stat.S_IMODE((directory / "deep/er/one").stat().st_mode) == 0o440
+    assert sorted(path.name for path in directory.iterdir() if not path.name.startswith("..")) == ["deep"]
+
+
+async def test_a_secret_is_files_below_a_directory_that_nobody_else_can_open(edge: Edge) -> None:
+    await edge.hub.create(SECRETS, {"metadata": {"name": "s"}, "data": {"key": "dmFsdWU="}})
+    made = await with_volume(edge, {"secret": {"secretName": "s", "defaultMode": 0o600}})
+    await edge.ready("one")
+    directory = edge.files(made, "v")
+    assert contents(directory) == {"key": "value"}
+    assert stat.S_IMODE((directory / "key").stat().st_mode) == 0o600
+    assert stat.S_IMODE(directory.parent.parent.stat().st_mode) == 0o700
+    await edge.hub.delete(f"{PODS}/one")
+    await edge.gone("one")
+    assert not directory.exists()
+
+
+async def test_what_is_missing_is_waited_for_and_told(edge: Edge) -> None:
+    await with_volume(edge, {"configMap": {"name": "later"}})
+    assert await edge.event("one", "FailedMount") == (
+        'MountVolume.SetUp failed for volume "v" : configmap "later" not found'
+    )
+    pod = await edge.until("one", state)
+    assert pod["status"]["phase"] == "Pending"
+    assert state(pod)["waiting"]["reason"] == "ContainerCreating"
+    await edge.hub.config_map("later", a="b")
+    await edge.ready("one")
+
+
+async def test_what_is_optional_is_not_waited_for(edge: Edge) -> None:
+    made = await with_volume(edge, {"configMap": {"name": "later", "optional": True}})
+    await edge.ready("one")
+    assert contents(edge.files(made, "v")) == {}
+    await edge.hub.config_map("later", a="b")
+    await until(lambda: contents(edge.files(made, "v")) == {"a": "b"})
+
+
+async def test_what_is_deleted_later_stays_as_it_was(edge: Edge) -> None:
+    await edge.hub.config_map("c", a="b")
+    made = await with_volume(edge, {"configMap": {"name": "c"}})
+    await edge.ready("one")
+    await edge.hub.delete(f"{CONFIG_MAPS}/c")
+    await edge.event("one", "FailedMount")
+    assert contents(edge.files(made, "v")) == {"a": "b"}
+
+
+async def test_the_downward_api_is_files_that_change_with_the_pod(edge: Edge) -> None:
+    items = [
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
+        {
+            "path": "memory",
+            "resourceFieldRef": {"containerName": "main", "resource": "limits.memory", "divisor": "1Mi"},
+        },
+    ]
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    container = shell(FOREVER, volumeMounts=mounts, resources={"limits": {"memory": "10Mi"}})
+    made = await edge.pod(
+        "one", metadata={"labels": {"b": "2", "a": "0"}}, containers=[container],
+        volumes=[{"name": "v", "downwardAPI": {"items": items}}],
+    )  # fmt: skip
+    await edge.ready("one")
+    files = edge.files(made, "v")
+    assert contents(files) == {"labels": 'a="0"\nb="2"', "name": "one", "memory": "10"}
+    await edge.hub.patch(f"{PODS}/one", {"metadata": {"labels": {"a": "1"}}})
+    await until(lambda: (files / "labels").read_text() == 'a="1"\nb="2"')
+
+
+async def test_a_pod_has_the_token_of_its_account(edge: Edge) -> None:
+    made = await edge.pod("one", containers=[shell("cat var/run/secrets/kubernetes.io/serviceaccount/*")])
+    pod = await edge.until("one", lambda pod: status(pod).get("restartCount", 0) > 0)
+    volume = pod["spec"]["volumes"][0]["name"]
+    files = contents(edge.files(made, volume))
+    assert files["ca.crt"] == "certificate"
+    assert files["namespace"] == "default"
+    claims = jwt.decode(files["token"], options={"verify_signature": False})
+    assert claims["kubernetes.io"]["pod"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_containers_share_an_empty_directory_and_see_parts_of_volumes(edge: Edge) -> None:
+    await edge.hub.config_map("c", **{"one.txt": "content"})
+    shared = [{"name": "shared", "mountPath": "/shared", "subPath": "inner"}]
+    parts = [{"name": "c", "mountPath": "/etc/one.txt", "subPath": "one.txt"}]
+    await edge.pod(
+        "one",
+        containers=[
+            shell("cp etc/one.txt shared/copy; exec sleep 1000", volumeMounts=[*shared, *parts]),
+            shell("until cat shared/copy; do sleep 0.01; done; echo; exec sleep 1000", "other", volumeMounts=shared),
+        ],
+        volumes=[{"name": "shared", "emptyDir": {}}, {"name": "c", "configMap": {"name": "c"}}],
+    )  # fmt: skip
+    pod = await edge.ready("one")
+    await until(lambda: "content" in edge.log(pod, "other"))
+    assert (edge.files(pod, "shared") / "inner" / "copy").read_text() == "content"
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ({"hostPath": {"path": "/"}}, "hostPath is not allowed on this node"),
+        ({"persistentVolumeClaim": {"claimName": "data"}}, 'no persistent volumes, so it waits for "data"'),
+        ({"nfs": {"server": "s", "path": "/"}}, "does not know volumes of nfs"),
+    ],
+)
+async def test_a_volume_that_this_node_does_not_have_keeps_the_pod_waiting(edge: Edge, source: Obj, said: str) -> None:
+    await with_volume(edge, source)
+    assert said in await edge.event("one", "FailedMount")
+    assert (await edge.until("one", state))["status"]["phase"] == "Pending"
+
+
+async def test_directories_of_the_machine_are_seen_where_that_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "file").write_text("content")
+    edge = Edge(tmp_path / "edge")
+    await edge.furnish()
+    async with edge.node(host_paths=True):
+        source = {"hostPath": {"path": str(tmp_path / "machine")}}
+        pod = await with_volume(edge, source, "cat v/file", restartPolicy="Never")
+        await edge.phase("one", "Succeeded")
+        assert edge.log(pod) == ["content"]
+        assert (tmp_path / "machine" / "file").exists()
+
+
+async def test_a_link_in_a_volume_leads_nobody_out_of_it(edge: Edge) -> None:
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    await edge.pod(
+        "one",
+        initContainers=[shell(f"ln -s {edge.directory} v/out", "init", volumeMounts=mounts)],
+        containers=[shell(FOREVER, volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "out"}])],
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    pod = await edge.until("one", lambda pod: "leads out" in state(pod).get("waiting", {}).get("message", ""))
+    assert state(pod)["waiting"]["reason"] == "CreateContainerConfigError"
+
+
+# --- variables ------------------------------------------------------------------------------------
+
+
+async def test_variables_come_from_everywhere(edge: Edge) -> None:
+    await edge.hub.config_map("c", A="from-map", B="overridden")
+    await edge.hub.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"password": "hidden"}})
+    env = [
+        {"name": "B", "value": "own"},
+        {"name": "ALL", "value": "$(A)-$(B)-$(P_password)-$$(A)-$(NOTHING)"},
+        {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "A"}}},
+        {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+        {"name": "MAYBE", "valueFrom": {"secretKeyRef": {"name": "s", "key": "nothing", "optional": True}}},
+    ]
+    sources = [{"configMapRef": {"name": "c"}}, {"prefix": "P_", "secretRef": {"name": "s"}}]
+    container = {
+        "name": "main", "image": "busybox", "command": ["sh", "-c", "env; echo $0"], "args": ["arg-$(A)"],
+        "env": env, "envFrom": sources, "resources": {"limits": {"cpu": "250m"}},
+    }  # fmt: skip
+    await edge.pod("one", restartPolicy="Never", containers=[container])
+    pod = await edge.phase("one", "Succeeded")
+    lines = set(edge.log(pod))
+    assert {
+        "A=from-map", "B=own", "P_password=hidden", "ALL=from-map-own-hidden-$(A)-$(NOTHING)", "KEY=from-map",
+        "SECRET=hidden", "NAME=one", "IP=127.0.0.1", "CPU=250", "HOSTNAME=one", "arg-from-map",
+    } <= lines  # fmt: skip
+    assert not any(line.startswith("MAYBE=") for line in lines)
+    assert "hidden" not in str(await edge.events("one")) + edge.lines.getvalue() + str(pod["status"])
+
+
+async def test_a_variable_whose_source_is_missing_is_waited_for(edge: Edge) -> None:
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "a"}}}]
+    await edge.pod("one", containers=[shell(FOREVER, env=env)])
+    pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
+    assert state(pod)["waiting"] == {"reason": "CreateContainerConfigError", "message": 'configmap "c" not found'}
+    await edge.hub.config_map("c", other="x")
+    await edge.until(
+        "one", lambda pod: state(pod)["waiting"]["message"] == "couldn't find key a in ConfigMap default/c"
+    )
+    await edge.hub.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "b"}})
+    await edge.ready("one")
