@@ -14,6 +14,8 @@ import pytest
 from edge_runner import EdgeUser, free_ports, kind_config, names
 from hub_process import eventually
 
+from farflung.edge.registry import Registry
+
 pytestmark = pytest.mark.slow
 
 WORKLOAD = """
@@ -173,44 +175,33 @@ def test_an_interrupted_creation_leaves_nothing(user: EdgeUser, number: signal.S
     user.has_nothing()
 
 
-def test_there_is_one_edge_of_a_name_and_starting_it_twice_does_nothing(user: EdgeUser) -> None:
+def test_a_killed_edge_comes_back_with_everything_it_had_and_can_be_removed(user: EdgeUser) -> None:
     (port,) = free_ports(1)
-    user.ok(*CREATE, *configured(user, {8081: port}))
-
-    assert user.refused(*CREATE, *configured(user, {8081: port})) == (
+    mapped = configured(user, {8081: port})
+    user.ok(*CREATE, *mapped)
+    assert user.refused(*CREATE, *mapped) == (
         "there is an edge florin already, and it is ready; `farflung edge delete florin` removes it"
     )
-    assert "is running already" in user.edge("start", "florin").stderr
+    assert "edge florin is running already" in user.edge("start", "florin").stderr
     assert "edge florin is running already" in user.edge("run", "florin").stderr
-
-
-def test_a_killed_edge_comes_back_with_everything_it_had(user: EdgeUser) -> None:
-    user.ok(*CREATE)
     (before,) = user.listed()
-    user.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    user.kubectl("apply", "-f", "-", stdin=WORKLOAD)
+    assert "This is a common web site." in fetched(port)
+
     os.kill(pid_of(user), signal.SIGKILL)
-    eventually(lambda: user.listed()[0]["status"] == "Stopped", "the end")
-
+    eventually(lambda: not user.processes(), "the end of its pods")
+    assert user.listed()[0]["status"] == "Stopped"
     user.ok("start", "florin")
+    assert user.listed()[0]["api"] == before["api"]
+    assert "This is a common web site." in fetched(port)
 
-    (after,) = user.listed()
-    assert (after["status"], after["api"]) == ("Ready", before["api"])
-    assert "b" in user.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
+    os.kill(pid_of(user), signal.SIGKILL)
+    user.ok("delete", "florin")
+    user.has_nothing()
 
 
 def pid_of(user: EdgeUser) -> int:
-    from farflung.edge.registry import Registry
-
     return Registry(user.home / ".farflung").existing("florin").phase.pid
-
-
-def test_a_killed_edge_can_be_removed(user: EdgeUser) -> None:
-    user.ok(*CREATE)
-    os.kill(pid_of(user), signal.SIGKILL)
-
-    user.ok("delete", "florin")
-
-    user.has_nothing()
 
 
 def test_a_kubeconfig_can_be_elsewhere_or_nowhere(user: EdgeUser) -> None:
@@ -228,7 +219,7 @@ def test_a_kubeconfig_can_be_elsewhere_or_nowhere(user: EdgeUser) -> None:
     user.has_nothing()
 
 
-def test_the_workload_of_the_seeds_runs_and_answers(user: EdgeUser) -> None:
+def test_the_workload_of_the_seeds_runs_answers_and_ends(user: EdgeUser) -> None:
     (port,) = free_ports(1)
     user.ok(*CREATE, *configured(user, {8081: port}))
     user.kubectl("config", "set-context", "kind-florin", "--namespace", "commonstuff")
@@ -257,32 +248,10 @@ def test_the_workload_of_the_seeds_runs_and_answers(user: EdgeUser) -> None:
 
     user.kubectl("scale", "deployment/commond", "--replicas=1")
     assert "This is a common web site." in fetched(port)
+    drained = user.kubectl("drain", "florin-control-plane", "--timeout=60s")
+    assert "evicting pod commonstuff/commond-" in drained
     user.kubectl("delete", "deployment", "commond", "--wait", "--cascade=foreground")
     eventually(lambda: user.kubectl("get", "pods", "-o", "name") == "", "the end of the pods")
 
     user.ok("delete", "florin")
     user.has_nothing()
-
-
-def test_a_workload_survives_the_death_of_its_edge(user: EdgeUser) -> None:
-    (port,) = free_ports(1)
-    user.ok(*CREATE, *configured(user, {8081: port}))
-    user.kubectl("apply", "-f", "-", stdin=WORKLOAD)
-    assert "This is a common web site." in fetched(port)
-
-    os.kill(pid_of(user), signal.SIGKILL)
-    eventually(lambda: not user.processes(), "the end of its pods")
-    user.ok("start", "florin")
-
-    assert "This is a common web site." in fetched(port)
-
-
-def test_a_node_can_be_drained(user: EdgeUser) -> None:
-    user.ok(*CREATE)
-    user.kubectl("apply", "-f", "-", stdin=WORKLOAD)
-    user.kubectl("rollout", "status", "deployment/commond", "-n", "commonstuff", "--timeout=60s")
-
-    drained = user.kubectl("drain", "florin-control-plane", "--ignore-daemonsets", "--timeout=60s")
-
-    assert "evicting pod commonstuff/commond-" in drained
-    assert "drained" in drained
