@@ -45,6 +45,7 @@ NODES: Final = Collection("", "v1", "nodes", "Node")
 GLANCE: Final = 0.03  #: seconds between two looks whether the node is ready
 PATIENCE: Final = 3  #: signals after which nothing is done in order any more
 COMPONENT: Final = "farflung-edge"
+NODE_AGENT: Final = "kubelet"  #: whom people know to tell of their pods
 
 
 def run(edge: Edge, *, verbosity: int) -> None:
@@ -135,7 +136,7 @@ async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runti
 
 async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports: Ports, log: Logger) -> None:
     outside = surroundings()
-    recorder = Recorder(client, COMPONENT, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+    recorder = Recorder(client, NODE_AGENT, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
     manager = Manager(log)
     join(manager, client, outside, recorder, _now, ids.random_suffix, log)
     node = Node(client, edge.node_name, edge.node, runtime, ports, outside, recorder, _now, log)
