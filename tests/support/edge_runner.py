@@ -38,11 +38,7 @@ class EdgeUser:
         self.home = home
         self.edges = home / ".farflung" / "edges"
         self.kubeconfig = home / ".kube" / "config"
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            **{name: value for name, value in os.environ.items() if name in ("PYTHONPATH", "XDG_RUNTIME_DIR")},
-        }
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
 
     def command(self, *words: str) -> list[str]:
         return [FARFLUNG, "edge", *words]
