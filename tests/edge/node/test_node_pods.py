@@ -203,7 +203,11 @@ async def test_a_sidecar_starts_before_and_ends_after_the_others(edge: Edge) -> 
                 "side",
                 restartPolicy="Always",
                 volumeMounts=mounts,
-                startupProbe={"exec": {"command": ["test", "-e", "shared/up"]}, "periodSeconds": 1},
+                startupProbe={
+                    "exec": {"command": ["test", "-e", "shared/up"]},
+                    "periodSeconds": 1,
+                    "timeoutSeconds": 30,
+                },
             )
         ],
         containers=[shell("ls shared", volumeMounts=mounts)],
@@ -292,7 +296,12 @@ async def test_a_hook_that_fails_ends_the_container(edge: Edge) -> None:
 
 
 async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: Edge) -> None:
-    probe = {"exec": {"command": ["test", "-e", "shared/ready"]}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {
+        "exec": {"command": ["test", "-e", "shared/ready"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 30,
+        "failureThreshold": 1,
+    }
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     container = shell(FOREVER, readinessProbe=probe, volumeMounts=mounts)
     made = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
@@ -309,7 +318,12 @@ async def test_a_container_is_ready_when_its_probe_says_so_and_not_before(edge: 
 
 
 async def test_a_container_that_fails_its_liveness_probe_is_started_again(edge: Edge) -> None:
-    probe = {"exec": {"command": ["sh", "-c", "echo ill; exit 1"]}, "periodSeconds": 1, "failureThreshold": 2}
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo ill; exit 1"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 30,
+        "failureThreshold": 2,
+    }
     await edge.pod("one", containers=[shell(FOREVER, livenessProbe=probe)])
     await edge.until("one", lambda pod: status(pod).get("restartCount", 0) >= 1)
     assert await edge.event("one", "Unhealthy") == "Liveness probe failed: ill"
@@ -324,8 +338,8 @@ async def test_a_startup_probe_holds_back_the_others(edge: Edge) -> None:
     container = shell(
         FOREVER,
         volumeMounts=mounts,
-        startupProbe={**asked, "periodSeconds": 1, "failureThreshold": 10_000},
-        livenessProbe={**asked, "periodSeconds": 1, "failureThreshold": 1},
+        startupProbe={**asked, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 10_000},
+        livenessProbe={**asked, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1},
     )
     made = await edge.pod("one", containers=[container], volumes=[{"name": "shared", "emptyDir": {}}])
     assert (await edge.event("one", "Unhealthy")).startswith("Startup probe failed")
@@ -343,7 +357,7 @@ async def test_web_servers_are_probed_by_name_and_number_of_a_port(edge: Edge) -
                 "name": "main",
                 "image": "httpd",
                 "ports": [{"name": "web", "containerPort": 80}],
-                "startupProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1},
+                "startupProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1, "timeoutSeconds": 30},
                 "readinessProbe": {"httpGet": {"port": "web", "path": "/"}, "periodSeconds": 1, "timeoutSeconds": 30},
                 "livenessProbe": {
                     "httpGet": {"port": 80, "path": "/nothing"}, "periodSeconds": 1, "failureThreshold": 10_000,
@@ -387,11 +401,18 @@ async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: E
 
 
 async def test_a_slow_pod_holds_up_nobody(edge: Edge) -> None:
-    await edge.pod("slow", terminationGracePeriodSeconds=600,
-                   containers=[shell("trap '' TERM; echo up; while :; do sleep 0.01; done")])  # fmt: skip
-    await printed(edge, await edge.ready("slow"))
+    deaf = shell(
+        "trap '' TERM; echo up; until [ -e shared/end ]; do sleep 0.01; done",
+        volumeMounts=[{"name": "shared", "mountPath": "/shared"}],
+    )
+    volumes = [{"name": "shared", "emptyDir": {}}]
+    slow = await edge.pod("slow", terminationGracePeriodSeconds=600, containers=[deaf], volumes=volumes)
+    await edge.ready("slow")
+    await printed(edge, slow)
     await edge.hub.delete(f"{PODS}/slow")
     await edge.event("slow", "Killing")
     await edge.pod("quick", containers=[shell(FOREVER)])
     await edge.ready("quick")
     assert await edge.get("slow") is not None
+    (edge.files(slow, "shared") / "end").touch()
+    await edge.gone("slow")
