@@ -113,7 +113,7 @@ class Household:
                 raise EdgeError(why_ended(edge))
             if time.monotonic() > until:
                 raise EdgeError(f"edge {edge.name} was not ready within {seconds:g} seconds: {last_words(edge)}")
-            if phase.api != told:
+            if phase.api not in ("", told):
                 told = phase.api
                 self.tell(f"API server at {phase.api}")
             time.sleep(GLANCE)
