@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-import aiohttp
-import yarl
 from multidict import CIMultiDict
 
-from farflung.client.errors import Garbled, Unreachable
+from farflung.client.connection import Connection
+from farflung.client.errors import ClientError, Garbled, Unreachable
+from farflung.client.line import Line
 
-MOST_CONNECTIONS: Final = 256
-CONNECT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 30.0  #: after which a connection that nobody used is closed
 WHOLE: Final = 10  #: times its patience, all of an answer may take
 LONGEST_REPLY: Final = 512 * 1024 * 1024  #: bytes; more than any list should be
 
@@ -65,7 +63,8 @@ def nothing() -> None:
 
 
 class HttpTransport:
-    """HTTP/1.1 to one server.  `close` it, or use it as a context."""
+    """HTTP/1.1 to one server, by as many connections as there are requests at the same time.  `close` it, or use it as
+    a context."""
 
     def __init__(
         self,
@@ -81,22 +80,13 @@ class HttpTransport:
         """`server`: scheme, host and port; `on_unauthorized` hears of each 401; `longest`: bytes of an answer that is
         read as a whole.  Must be made inside a running loop."""
         parts = urlsplit(server)
-        self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._tls = tls
-        self._server_name = server_name
+        self._address = f"{parts.scheme}://{parts.netloc}"
+        self._line = Line(parts, tls, server_name, urlsplit(proxy) if proxy else None)
         self._credentials = credentials
-        self._proxy = proxy
         self._on_unauthorized = on_unauthorized
         self._longest = longest
-        connector = aiohttp.TCPConnector(limit=MOST_CONNECTIONS, keepalive_timeout=30)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            auto_decompress=True,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=2**20,
-            max_line_size=2**16,
-            max_field_size=2**16,
-        )
+        self._idle: list[Connection] = []
+        self._closed = False
 
     async def __aenter__(self) -> HttpTransport:
         return self
@@ -105,89 +95,105 @@ class HttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        await self._session.close()
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Reply]:
-        headers = CIMultiDict({"Accept-Encoding": "identity"})
-        headers.extend(await self._credentials())
-        headers.update(request.headers)
+        head = self._head(request, await self._credentials())
         try:
             async with asyncio.timeout(request.patience):
-                response = await self._answer(request, headers)
-        except FAILURES as error:
-            raise _without_answer(error) from error
-        if response.status == 401:
+                connection = await self._answered(request, head)
+        except TimeoutError:
+            raise Unreachable("no answer in time") from None
+        if connection.status == 401:
             self._on_unauthorized()
         try:
-            yield _HttpReply(response, request.patience * WHOLE, self._longest)
+            yield HttpReply(connection, request.patience, self._longest)
         finally:
-            response.release() if response.content.at_eof() else response.close()
+            if connection.finish():
+                self._keep(connection)
 
-    async def _answer(self, request: Request, headers: CIMultiDict[str]) -> aiohttp.ClientResponse:
-        return await self._session.request(
-            request.method,
-            yarl.URL(self._origin + request.target, encoded=True),
-            headers=headers,
-            data=request.body or None,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=request.patience),
-            ssl=self._tls if self._tls is not None else True,
-            server_hostname=self._server_name,
-            proxy=self._proxy,
-            allow_redirects=False,
-        )
+    def _head(self, request: Request, credentials: Mapping[str, str]) -> bytes:
+        headers = CIMultiDict({"Host": self._line.host, "Accept-Encoding": "identity"})
+        headers.extend(credentials)
+        headers.update(request.headers)
+        if request.body or request.method in ("POST", "PUT", "PATCH"):
+            headers["Content-Length"] = str(len(request.body))
+        headers.extend(self._line.headers)
+        target = f"{self._address}{request.target}" if self._line.is_relayed else request.target
+        lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise Garbled("a header with the end of a line in it")
+        return "\r\n".join([*lines, "", ""]).encode() + request.body
+
+    async def _answered(self, request: Request, head: bytes) -> Connection:
+        """A connection that is about to bring the answer.  The server may have closed one that was not used for a
+        while; a question that changes nothing is then asked again."""
+        again = request.method == "GET"
+        while True:
+            connection = self._spare()
+            fresh = connection is None
+            if connection is None:
+                connection = await self._line.connect()
+            try:
+                connection.begin(head)
+                await connection.head()
+            except ClientError:
+                connection.close()
+                if fresh or not again or not connection.is_stale:
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+
+    def _spare(self) -> Connection | None:
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        if self._closed:
+            connection.close()
+            return
+        connection.idle_since = now = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+        while now - self._idle[0].idle_since >= IDLE_SECONDS:
+            self._idle.pop(0).close()
 
 
-class _HttpReply:
-    def __init__(self, response: aiohttp.ClientResponse, seconds: float, longest: int) -> None:
-        self._response = response
-        self._seconds = seconds
+class HttpReply:
+    def __init__(self, connection: Connection, patience: float, longest: int) -> None:
+        self._connection = connection
+        self._patience = patience
         self._longest = longest
 
     @property
     def status(self) -> int:
-        return self._response.status
+        return self._connection.status
 
     def header(self, name: str) -> str:
-        return self._response.headers.get(name, "")
+        return self._connection.headers.get(name.lower(), "")
 
     async def read(self) -> bytes:
         pieces, size = [], 0
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._patience * WHOLE):
                 async for chunk in self.chunks():
                     size += len(chunk)
                     if size > self._longest:
                         raise Garbled(f"an answer of more than {self._longest} bytes")
                     pieces.append(chunk)
-        except TimeoutError as error:
-            raise _without_answer(error) from error
+        except TimeoutError:
+            raise Unreachable("no answer in time") from None
         return b"".join(pieces)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except FAILURES as error:
-            raise _without_answer(error) from error
-
-
-#: what aiohttp raises when a server, or what is between, does not do as it should
-FAILURES: Final = (aiohttp.ClientError, TimeoutError, OSError)
-
-
-def _without_answer(error: Exception) -> Unreachable | Garbled:
-    if isinstance(error, TimeoutError):
-        return Unreachable("no answer in time")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return Garbled(f"not an answer of HTTP: {error.message}")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return Unreachable(f"cannot connect to {error.host}:{error.port}: {_cause(error.os_error)}")
-    return Unreachable(str(error) or type(error).__name__)
-
-
-def _cause(error: OSError) -> str:
-    """As the system puts it; asyncio has words of its own for what it calls."""
-    if isinstance(error, ConnectionError) and error.errno:
-        return os.strerror(error.errno).lower()
-    return error.strerror or str(error)
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._connection.chunks(self._patience)

@@ -1,0 +1,212 @@
+"""One connection to a server that speaks HTTP/1.1: requests go out, answers come in, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import httptools
+
+from farflung.client.errors import ClientError, Garbled, Unreachable
+
+LONGEST_HEAD: Final = 256 * 1024  #: bytes of a status line and headers
+ENOUGH: Final = 1024 * 1024  #: bytes that wait to be read, after which the server has to
+PIECE: Final = 256 * 1024  #: bytes that are unpacked at once
+UNPACKED: Final = 32 + zlib.MAX_WBITS  #: for zlib: whichever of gzip and deflate it is
+
+
+class Connection(asyncio.Protocol):
+    """Made by a loop.  `begin` an exchange, await its `head`, read its `chunks`; when it `is_over`, begin the next."""
+
+    def __init__(self) -> None:
+        self.wire: asyncio.Transport | None = None
+        self.idle_since = 0.0
+        self._lost: ClientError | None = None
+        self._over = True
+        self._answered = False  #: a byte of the answer has come
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._seen = 0
+        self._head_done = self._ended = self._measured = self._reusable = False
+        self._chunks: deque[bytes] = deque()
+        self._waiting = 0
+        self._paused = False
+        self._error: ClientError | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    # --- an exchange ------------------------------------------------------------------------------
+
+    def begin(self, request: bytes) -> None:
+        assert self.wire is not None
+        self._reset()
+        self._over = self._answered = False
+        self.wire.write(request)
+
+    async def head(self) -> None:
+        """Until status and headers are known.  Raises ClientError."""
+        while not self._head_done:
+            self._check()
+            await self._news()
+
+    async def chunks(self, patience: float) -> AsyncIterator[bytes]:
+        """The body as it arrives, until it ends.  Raises ClientError, also after so many seconds of silence."""
+        while True:
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                self._waiting -= len(chunk)
+                if self._paused and self._waiting < ENOUGH // 2 and self.wire is not None:
+                    self._paused = False
+                    self.wire.resume_reading()
+                yield chunk
+            if self._ended and self._error is None:
+                return
+            self._check()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._news()
+            except TimeoutError:
+                raise Unreachable("no answer in time") from None
+
+    def finish(self) -> bool:
+        """No more of it is read.  Whether the connection can be used again."""
+        self._over = True
+        good = self._ended and self._reusable and not self._chunks and self._lost is None and self._error is None
+        if not good:
+            self.close()
+        return good
+
+    @property
+    def is_stale(self) -> bool:
+        """It was closed before the server can have heard the request."""
+        return self._lost is not None and not self._answered
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None and self.wire is not None and not self.wire.is_closing()
+
+    def close(self) -> None:
+        if self.wire is not None:
+            self.wire.abort()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._lost is not None:
+            raise self._lost
+
+    async def _news(self) -> None:
+        self._wake = asyncio.get_running_loop().create_future()
+        await self._wake
+
+    def _tell(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _fail(self, error: ClientError) -> None:
+        self._error = self._error or error
+        self._tell()
+        self.close()
+
+    # --- what the loop says -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.wire = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._over or self._ended:
+            self._reusable = False
+            self.close()  # nobody asked
+            return
+        self._answered = True
+        if not self._head_done:
+            self._seen += len(data)
+            if self._seen > LONGEST_HEAD and not self._is_body(data):
+                self._fail(Garbled("not an answer of HTTP: headers without an end"))
+                return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(Garbled("not an answer of HTTP: an upgrade that nobody asked for"))
+        except httptools.HttpParserError as error:
+            if not self._ended:
+                self._fail(Garbled(f"not an answer of HTTP: {error}"))
+            self._reusable = False
+
+    def _is_body(self, data: bytes) -> bool:
+        """One large read may hold the end of the headers and much of the body."""
+        return len(data) > LONGEST_HEAD and b"\r\n\r\n" in data[:LONGEST_HEAD]
+
+    def eof_received(self) -> None:
+        if self._head_done and not self._ended and not self._measured:
+            self.on_message_complete()  # its end is that of the connection
+            self._reusable = False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.eof_received()
+        self._lost = Unreachable(str(error) if error else "the server closed the connection")
+        self._tell()
+
+    # --- what the parser says ---------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._ended:
+            self._reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._ended:
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._ended or status < 200:
+            return
+        self.status = status
+        self._measured = "content-length" in self.headers or "transfer-encoding" in self.headers or status in (204, 304)
+        self._unpacker = zlib.decompressobj(UNPACKED) if self.headers.get("content-encoding") in PACKED else None
+        self._head_done = True
+        self._tell()
+
+    def on_body(self, body: bytes) -> None:
+        if self._ended:
+            return
+        try:
+            for piece in self._unpacked(body):
+                self._chunks.append(piece)
+                self._waiting += len(piece)
+        except zlib.error as error:
+            self._fail(Garbled(f"not an answer of HTTP: {error}"))
+        if self._waiting > ENOUGH and not self._paused and self.wire is not None:
+            self._paused = True
+            self.wire.pause_reading()
+        self._tell()
+
+    def _unpacked(self, body: bytes) -> Iterator[bytes]:
+        unpacker = self._unpacker
+        if unpacker is None:
+            yield body
+            return
+        while body:
+            yield unpacker.decompress(body, PIECE)
+            body = unpacker.unconsumed_tail
+            if self._waiting > MOST_UNPACKED:
+                raise zlib.error("it unpacks to too much")
+
+    def on_message_complete(self) -> None:
+        if not self._head_done:
+            self.headers = {}  # it was only told to go on
+            return
+        if not self._ended:
+            self._ended, self._reusable = True, self._parser.should_keep_alive()
+            self._tell()
+
+
+PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+MOST_UNPACKED: Final = 64 * ENOUGH  #: bytes that may wait to be read, of what arrived as a few
