@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import itertools
 import os
 import random
 import secrets
@@ -24,6 +23,7 @@ from typing import Any
 
 import yaml
 from asked_hub import BINDINGS, custom
+from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, obj, resource
 from hub_process import FARFLUNG, HubProcess
 from translated import binding
 
@@ -48,89 +48,10 @@ from farflung.syncer.values import MANAGER, Adopt, Resource
 
 PATIENCE = 60.0
 INVENTORY, PROVIDER = "root:compute", "root:espw"
-NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
-MAPS = Collection("", "v1", "configmaps", "ConfigMap")
-SECRETS = Collection("", "v1", "secrets", "Secret")
-DEPLOYMENTS = Collection("apps", "v1", "deployments", "Deployment")
-REPLICA_SETS = Collection("apps", "v1", "replicasets", "ReplicaSet")
-CONFIGS = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
-OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-DEFINITIONS = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 ROLES, ROLE_BINDINGS = COLLECTIONS["ClusterRole"], COLLECTIONS["ClusterRoleBinding"]
 REPORT = "/syncerconfigs/the-one/status?"
-NOWHERE = {"farflung.example.com/nowhere": "true"}  #: the label of a node that no cluster has
-OPEN: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 Write = tuple[str, str]  #: method and path
-
-
-# --- objects --------------------------------------------------------------------------------------
-
-
-def resource(collection: Collection) -> Resource:
-    return Resource(collection.group, collection.plural)
-
-
-def entry(collection: Collection) -> Obj:
-    """As a SyncerConfig has it."""
-    return {"group": collection.group, "resource": collection.plural, "apiVersion": collection.version}
-
-
-def scope(namespaces: Iterable[str], *collections: Collection) -> Obj:
-    """`namespaceScope`: all objects of these kinds in these namespaces."""
-    return {"namespaces": list(namespaces), "resources": [entry(one) for one in collections]}
-
-
-def parts(collection: Collection, **names: list[str]) -> Obj:
-    """One of `namespacedObjects`: names by namespace."""
-    by_namespace = [{"namespace": namespace, "names": some} for namespace, some in names.items()]
-    return {**entry(collection), "objectsByNamespace": by_namespace}
-
-
-def whole(collection: Collection, *names: str) -> Obj:
-    """One of `clusterScope`."""
-    return {**entry(collection), "objects": list(names)}
-
-
-def upsync(group: str, resources: list[str], namespaces: list[str], names: list[str]) -> Obj:
-    return {"apiGroup": group, "resources": resources, "namespaces": namespaces, "names": names}
-
-
-def obj(collection: Collection, name: str, content: Obj | None = None, **metadata: Any) -> Obj:
-    head = {"apiVersion": collection.api_version, "kind": collection.kind}
-    return {**head, "metadata": {"name": name, **metadata}, **(content or {})}
-
-
-def deployment(name: str, image: str = "registry.example.com/none:1", **spec: Any) -> Obj:
-    """Its pods, if a cluster makes any, run nowhere."""
-    labels = {"app": name}
-    pod = {
-        "containers": [{"name": "main", "image": image}],
-        "nodeSelector": NOWHERE,
-        "terminationGracePeriodSeconds": 0,
-    }
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    return obj(DEPLOYMENTS, name, {"spec": {"selector": {"matchLabels": labels}, "template": template, **spec}})
-
-
-def definition(collection: Collection, *, namespaced: bool = True, status: bool = True, spec: Obj | None = None) -> Obj:
-    """Of a kind of its own; `spec`: the schema of that part of its objects."""
-    schema = {"type": "object", "properties": {"spec": spec or OPEN, "status": OPEN}}
-    version: Obj = {
-        "name": collection.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        **({"subresources": {"status": {}}} if status else {}),
-    }
-    names = {"plural": collection.plural, "singular": collection.kind.lower(), "kind": collection.kind}
-    content = {
-        "group": collection.group,
-        "names": {**names, "listKind": f"{collection.kind}List"},
-        "scope": "Namespaced" if namespaced else "Cluster",
-        "versions": [version],
-    }
-    return obj(DEFINITIONS, f"{collection.plural}.{collection.group}", {"spec": content})
 
 
 # --- both sides -----------------------------------------------------------------------------------
@@ -205,7 +126,6 @@ class Link:
     registered: Registered | None = None
     _running: asyncio.Task[None] | None = None
     _stack: AsyncExitStack | None = None
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     # --- names ------------------------------------------------------------------------------------
 

@@ -6,16 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from edge_contract import (
+from edge_contract import Link, is_gone
+from edge_objects import (
     DEFINITIONS,
     DEPLOYMENTS,
     MAPS,
     NAMESPACES,
     SECRETS,
-    Link,
     definition,
     deployment,
-    is_gone,
     obj,
     parts,
     scope,
