@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from multidict import CIMultiDict
@@ -15,6 +18,7 @@ from raw_server import Line, raw_server
 
 from farflung.client.errors import ClientError, Garbled, Unreachable
 from farflung.client.transport import HttpTransport, Request
+from farflung.hub.http.certificates import ensure_certificates, server_context
 
 SOON = 0.2  #: seconds that nobody waits longer than, of servers that never answer
 LATER = 30.0  #: seconds that are enough for everything that does happen
@@ -410,3 +414,93 @@ async def test_tls_goes_through_a_proxy_which_is_only_asked_to_connect() -> None
                 await fetched(transport)
         assert server.requests[0].startswith("CONNECT far.example:8443 HTTP/1.1\r\n")
         assert "secret" not in "".join(server.requests)
+
+
+async def test_tls_reaches_the_server_through_a_proxy_that_passes_bytes_on(tmp_path: Path) -> None:
+    certificates = ensure_certificates(tmp_path, ["127.0.0.1"], datetime.now(UTC))
+
+    async def far(line: Line) -> None:
+        while True:
+            await line.request()
+            await line.answer(b"from afar")
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+
+    async def proxy(line: Line) -> None:
+        host, _, port = (await line.request()).split()[1].partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await line.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        try:
+            await asyncio.gather(carry(line.reader, writer), carry(reader, line.writer))
+        finally:
+            writer.close()
+
+    trusting = ssl.create_default_context(cadata=certificates.ca_pem.decode())
+    async with raw_server(far, server_context(certificates)) as server, raw_server(proxy) as between:
+        url = between.url.replace("//", "//user:p%40ss@")
+        async with talking_to(server.url, proxy=url, tls=trusting) as transport:
+            for _ in range(2):
+                assert await fetched(transport) == (200, b"from afar")
+        assert (between.connections, len(between.requests)) == (1, 1)
+        assert "Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in between.requests[0]
+
+
+async def test_a_server_that_first_says_to_go_on_is_heard_to_the_end() -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.say(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + GOOD)
+
+    async with (
+        raw_server(talk) as server,
+        talking_to(server.url) as transport,
+        transport.open(Request("GET", "/")) as reply,
+    ):
+        assert (reply.status, reply.header("link"), await reply.read()) == (200, "", b"ok")
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.say(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+
+    async with raw_server(talk) as server, talking_to(server.url) as transport:
+        assert await fetched(transport) == (200, b"all of it")
+
+
+async def test_a_header_cannot_bring_another_one() -> None:
+    async def credentials() -> Mapping[str, str]:
+        return {"Impersonate-User": "a\r\nImpersonate-Group: system:masters"}
+
+    async with raw_server(at_once) as server, talking_to(server.url, credentials=credentials) as transport:
+        with pytest.raises(ClientError):
+            await fetched(transport)
+        assert server.requests == []
+
+
+async def test_who_reads_slowly_makes_the_server_wait() -> None:
+    size, said = 200, 0
+
+    async def talk(line: Line) -> None:
+        nonlocal said
+        await line.request()
+        await line.say(f"HTTP/1.1 200 OK\r\nContent-Length: {size * 1_000_000}\r\n\r\n".encode())
+        for _ in range(size):
+            await line.say(b"x" * 1_000_000)
+            said += 1
+
+    async with (
+        raw_server(talk) as server,
+        talking_to(server.url) as transport,
+        transport.open(Request("GET", "/")) as reply,
+    ):
+        read = 0
+        async for chunk in reply.chunks():
+            read += len(chunk)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert said * 1_000_000 - read < 50_000_000
+            if read > 20_000_000:
+                break
