@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Final, cast
 
 import httptools
 
@@ -117,8 +117,7 @@ class Connection(asyncio.Protocol):
     # --- what the loop says -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.wire = transport
+        self.wire = cast(asyncio.Transport, transport)  # uvloop's are none by name
 
     def data_received(self, data: bytes) -> None:
         if self._over or self._ended:
