@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from farflung.edge.runtimes import podman_calls
 from farflung.edge.runtimes.podman_calls import ask, beginning
 
 SHELL = "/bin/sh"
@@ -44,9 +45,13 @@ async def test_errors_are_kept_with_the_rest() -> None:
 
 
 @pytest.mark.parametrize("way", ["ask", "beginning"])
-async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("first", ["", "trap '' TERM; "], ids=["obedient", "deaf"])
+async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(
+    tmp_path: Path, way: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podman_calls, "PATIENCE", 0.1)
     pid = tmp_path / "pid"
-    arguments = ("-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000")
+    arguments = ("-c", f"{first}echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000")
     asking = asyncio.create_task(ask(SHELL, arguments) if way == "ask" else beginning(SHELL, arguments, 10))
     async with asyncio.timeout(20):
         while not pid.exists():

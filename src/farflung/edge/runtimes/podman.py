@@ -146,10 +146,10 @@ class Podman:
             await _readable(known.minder)
         while True:
             found = await self._inspect(container_id)
-            if found is None:
-                return Finished(KILLED, self._now(), "Error", "the container was removed by somebody else")
-            if found.over:
+            if found is not None and found.over:
                 return found.finished
+            if found is None and await self._is_gone(container_id):
+                return Finished(KILLED, self._now(), "Error", "the container was removed by somebody else")
             if not (await self._ask("wait", container_id)).worked:
                 await asyncio.sleep(PAUSE)
 
@@ -202,9 +202,12 @@ class Podman:
         return await ask(self._program, arguments, given)
 
     async def _inspect(self, container_id: str) -> Inspected | None:
-        """None if there is no such container."""
+        """None if podman cannot tell."""
         answer = await self._ask("container", "inspect", container_id)
-        return inspected(answer.output)
+        return inspected(answer.output) if answer.worked else None
+
+    async def _is_gone(self, container_id: str) -> bool:
+        return (await self._ask("container", "exists", container_id)).code == words.NOT_THERE
 
 
 async def remove_all(program: str, identity: Identity) -> int:

@@ -242,5 +242,6 @@ def probe(rootfs: Path) -> tuple[str, ...]:
     )
 
 
+NOT_THERE: Final = 1  #: podman's exit code when something it is asked about does not exist
 NOT_FOUND: Final = 127  #: podman's exit code when there is no such command in a container
 NOT_RUN: Final = 126  #: when the command is there and cannot be run

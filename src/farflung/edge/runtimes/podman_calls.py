@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
 CHUNK: Final = 64 * 1024
+PATIENCE: Final = 5.0  #: seconds between asking podman to end and ending it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,20 @@ async def _ended(program: str, arguments: Sequence[str], given: int, output: int
         return await process.wait()
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
+            await asyncio.shield(_end(process))
+
+
+async def _end(process: Process) -> None:
+    """podman ends what it must not leave half done before it obeys."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 @contextmanager
