@@ -125,6 +125,7 @@ def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
     else:
         rules += _by_group(kinds.down, FOLLOW)
         rules += _by_group(kinds.down - WITHOUT_STATUS, STATUS, "/status")
+        rules += _by_group(kinds.left_out, READ)  # so that it can tell that there are some
     if kinds.up:
         rules += _by_group(kinds.up | {NAMESPACES}, RETURN)
         rules += _by_group(kinds.up - WITHOUT_STATUS, STATUS, "/status")

@@ -34,7 +34,7 @@ from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
-from farflung.syncer.troubles import Progress, Troubles
+from farflung.syncer.troubles import Direction, Progress, Troubles, told
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.wanted import ANY, read
@@ -139,6 +139,7 @@ class Syncer:
             outside,
             self._mailbox_troubled,
             resume=self._resume,
+            listed=lambda resource: self.troubles.clear(_all_of(resource), Direction.DOWN),
         )
         self._objects: Feeds[Obj] = Feeds(
             edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
@@ -210,6 +211,10 @@ class Syncer:
     def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._ask_again("mailbox")
+        elif isinstance(error, Refused):
+            reason, message = told(_all_of(resource), error)
+            self.troubles.put(_all_of(resource), Direction.DOWN, reason, message, self._setting.now())
+            self._reporter.look()
         self._log.info("cannot listen to the mailbox", v=2, resource=resource.plural, error=str(error))
 
     def _edge_troubled(self, resource: Resource, error: Exception) -> None:
@@ -456,6 +461,10 @@ class Syncer:
             message = f"{message or 'copies are gone, and nobody withdrew them'}; {orphaned} objects stay at the edge"
             unchanged = Condition("HubUnchanged", False, reason or "Orphans", message)
         return [reachable, unchanged, synced]
+
+
+def _all_of(resource: Resource) -> Part:
+    return Part(resource, "", ANY)
 
 
 def _release(config: Obj) -> str:
