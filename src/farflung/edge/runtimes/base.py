@@ -32,12 +32,10 @@ class Container:
     working_directory: str = ""
     mounts: tuple[Mount, ...] = ()
     ports: tuple[int, ...] = ()  #: that it listens on
-    shared_ports: tuple[int, ...] | None = (
-        None  #: of all containers of its pod, which share localhost; None: it is alone
-    )
     log: Path = Path("/dev/null")  #: lines as a container runtime writes them: `<time> stdout F <text>`
     user: int | None = None
     grace: float = 30.0  #: seconds between asking it to end and ending it
+    shared_ports: tuple[int, ...] | None = None  #: of all containers of its pod, if they share localhost
 
 
 @dataclass(frozen=True, slots=True)
