@@ -17,16 +17,14 @@ from farflung.edge.log_cutting import Cut
 from farflung.edge.runtimes.base import Container, Finished, ImageError, Mount, Started, StartError
 from farflung.edge.runtimes.choosing import remove_containers, usable_podman
 from farflung.edge.runtimes.podman import Podman
-from farflung.edge.runtimes.podman_arguments import CAPABILITIES, Identity
+from farflung.edge.runtimes.podman_arguments import Identity
 from farflung.lib.klog import Logger
 
 pytestmark = pytest.mark.long
 
 IMAGE = f"localhost/farflung-tests:{os.getpid()}"
-BITS = {  # of linux/capability.h
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
-    "NET_BIND_SERVICE": 10, "NET_RAW": 13, "SYS_CHROOT": 18, "MKNOD": 27, "AUDIT_WRITE": 29, "SETFCAP": 31,
-}  # fmt: skip
+CHOWN = 1
+USUAL = 0xA80425FB  #: what containerd gives to containers, as bits of linux/capability.h
 
 
 class Start(Protocol):
@@ -214,11 +212,24 @@ async def test_it_runs_as_whom_and_where_it_should(runtime: Podman, start: Start
     assert await printed(runtime, started, tmp_path) == "1234\n/srv\n"
 
 
-async def test_it_gets_no_more_rights_than_kubernetes_gives(runtime: Podman, start: Start, tmp_path: Path) -> None:
-    status = await printed(runtime, await start("exec /bin/cat /proc/self/status"), tmp_path)
-    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    assert found["NoNewPrivs"].strip() == "1"
-    assert int(found["CapBnd"], 16) == sum(1 << BITS[name] for name in CAPABILITIES)
+async def test_it_gets_no_more_rights_than_kubernetes_gives(
+    runtime: Podman, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lavish = tmp_path / "containers.conf"
+    usual = Path(os.environ.get("CONTAINERS_CONF", "/dev/null")).read_text()
+    capabilities = 'default_capabilities = ["CHOWN", "SETUID", "SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"]'
+    lavish.write_text(f"[containers]\n{capabilities}\n" + usual.removeprefix("[containers]\n"))
+    for attempt, (configuration, user) in enumerate([("", None), ("", 1234), (str(lavish), None), (str(lavish), 1234)]):
+        with monkeypatch.context() as patch:
+            if configuration:
+                patch.setenv("CONTAINERS_CONF", configuration)
+            started = await start("exec /bin/cat /proc/self/status", user=user)
+        status = await printed(runtime, started, tmp_path, attempt)
+        found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        assert found["NoNewPrivs"].strip() == "1"
+        assert int(found["CapBnd"], 16) & ~USUAL == 0
+        assert int(found["CapBnd"], 16) & CHOWN
+        assert int(found["CapEff"], 16) == (int(found["CapBnd"], 16) if user is None else 0)
 
 
 async def test_its_log_has_both_streams_in_the_form_of_container_runtimes(
@@ -341,6 +352,13 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(runtim
     running = podman("top", started.id.removeprefix("podman://"), "args")
     assert "sleep 1000" in running
     await eventually(lambda: "sleep 100" not in podman("top", started.id[9:], "args").replace("sleep 1000", ""))
+
+
+async def test_a_command_of_another_user_is_ended_too(runtime: Podman, start: Start) -> None:
+    started = await start("exec sleep 1000", user=1234)
+    with pytest.raises(TimeoutError):
+        await runtime.execute(started.id, ["/bin/sleep", "1003"], 0)
+    assert "1003" not in podman("top", started.id.removeprefix("podman://"), "args")
 
 
 async def test_nothing_is_run_beside_what_has_ended(runtime: Podman, start: Start) -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from farflung.edge.runtimes import marked_processes
 from farflung.edge.runtimes import podman_arguments as words
 from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
 from farflung.edge.runtimes.image_names import qualified, repository
@@ -45,7 +46,7 @@ class _Known:
 
     container: Container
     secrets: tuple[str, ...]
-    minder: int | None  #: descriptor of the process that minds it; None if that was gone already
+    minder: int | None  #: descriptor of the process that minds it; None if that was gone already, or Linux is too old
 
 
 class Podman:
@@ -170,8 +171,14 @@ class Podman:
                 arguments = words.execute(id.removeprefix(SCHEME), mark, command)
                 return await beginning(self._program, arguments, MOST_OUTPUT)
         except (TimeoutError, asyncio.CancelledError):
-            _kill_marked(mark.encode())
+            await asyncio.shield(self._kill(mark))
             raise
+
+    async def _kill(self, mark: str) -> None:
+        if os.geteuid() == 0:
+            marked_processes.kill(mark)
+        else:
+            await self._ask("unshare", sys.executable, "-I", marked_processes.__file__, mark)
 
     async def remove(self, id: str) -> None:
         known = self._known.pop(id.removeprefix(SCHEME), None)
@@ -232,13 +239,14 @@ def _own(found: Inspected, container: Container) -> dict[int, Address]:
 
 def _minder(found: Inspected) -> int | None:
     """A descriptor of the process that minds a container, which is readable when that ends."""
-    if not found.state.conmon_pid:
+    minder = found.state.conmon_pid
+    if not minder:
         return None
     try:
-        descriptor = os.pidfd_open(found.state.conmon_pid)
-    except ProcessLookupError:
+        descriptor = os.pidfd_open(minder)
+    except OSError:
         return None
-    if found.id.encode() in _of_process(str(found.state.conmon_pid), "cmdline"):
+    if found.id.encode() in _command_line(minder):
         return descriptor
     os.close(descriptor)
     return None
@@ -256,17 +264,9 @@ async def _readable(descriptor: int) -> None:
         os.close(own)
 
 
-def _kill_marked(mark: bytes) -> None:
-    """Processes that have this in their environment."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and mark in _of_process(process.name, "environ").split(b"\0"):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(process.name), signal.SIGKILL)
-
-
-def _of_process(process: str, file: str) -> bytes:
-    """Nothing if it is gone or not ours to look at."""
+def _command_line(process: int) -> bytes:
+    """Nothing if it is gone."""
     try:
-        return Path("/proc", process, file).read_bytes()
+        return Path("/proc", str(process), "cmdline").read_bytes()
     except OSError:
         return b""

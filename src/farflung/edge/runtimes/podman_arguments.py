@@ -17,22 +17,33 @@ GIVEN: Final = "/proc/self/fd/0"  #: standard input, by a name that podman takes
 EDGE_LABEL: Final = "io.farflung.edge"
 INSTANCE_LABEL: Final = "io.farflung.instance"
 CONTAINER_LABEL: Final = "io.kubernetes.container.name"
-#: what a container may do in Kubernetes unless its pod asks for more, whatever this machine's configuration allows
-CAPABILITIES: Final = (
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "NET_BIND_SERVICE",
-    "NET_RAW",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
+#: What no container may do in Kubernetes unless its pod asks for it, whatever this machine's configuration allows.  The
+#: others are not added one by one: podman would give them to users other than root, too.
+DROPPED: Final = (
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "BLOCK_SUSPEND",
+    "DAC_READ_SEARCH",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "NET_ADMIN",
+    "NET_BROADCAST",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
 )
 VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 #: what every podman reads from a file of variables as it stands there
@@ -126,7 +137,7 @@ def run(container: Container, identity: Identity, image: str, secrets: Mapping[s
         *("run", "--detach", "--pull=never", "--replace", f"--name={identity.name(container)}"),
         *(f"--label={name}={value}" for name, value in sorted(identity.labels(container).items())),
         *_as_in_kubernetes(container),
-        *(f"--cap-add={capability}" for capability in CAPABILITIES),
+        *(f"--cap-drop={capability}" for capability in DROPPED),
         *("--log-driver=k8s-file", f"--log-opt=path={speakable(container.log)}", f"--log-opt=max-size={LONGEST_LOG}"),
         f"--env-file={GIVEN}",
         *(f"--secret={secret},type=env,target={name}" for name, secret in sorted(secrets.items())),
@@ -172,7 +183,6 @@ def _as_in_kubernetes(container: Container) -> Iterable[str]:
     """Without what podman does of its own accord and Kubernetes does not."""
     yield f"--hostname={host_name(container.pod)}"
     yield f"--stop-timeout={whole_seconds(container.grace)}"
-    yield "--cap-drop=all"
     yield "--security-opt=no-new-privileges"
     yield "--http-proxy=false"
     yield "--no-healthcheck"
