@@ -9,14 +9,14 @@ from typing import Final
 
 import orjson
 
-from farflung.client.errors import ClientError, NotFound
+from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.resource import Collection
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.copies import Copy, entered, status_digest
-from farflung.syncer.decide import Apply, Delete, Done, Leave, Reason, Step, Why, about
+from farflung.syncer.decide import Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
 from farflung.syncer.journal import Entry, Journal
 from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.sides import Edge, Mailbox
@@ -24,6 +24,8 @@ from farflung.syncer.troubles import Direction, Progress, Troubles, told
 from farflung.syncer.values import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
+RELEASED: Final = ""  #: in the place of the uid of a copy that somebody said need not be withdrawn
+AGAIN: Final = 1.0  #: seconds until we look again at what we do not hear of
 PATIENT: Final = 3  #: corrections that are done at once
 QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
 STRANGERS: Final = 30.0  #: seconds until we look again whether a namespace can go
@@ -115,11 +117,18 @@ class Downsync:
         """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays."""
         if entry is None:
             return
-        if not entry.guarded and not entry.applied:
+        if not entry.applied and (entry.withdrawn or not entry.guarded):
             self._journal.drop(part)
         elif not entry.orphaned:
             self._journal.put(replace(entry, orphaned=True, withdrawn=False))
         self._look(part)
+
+    def hear_list(self, resource: Resource) -> None:
+        """All copies of a kind are known: what was brought before and is not among them has lost its copy."""
+        known = self._mailbox.copies.of(resource)
+        for entry in [one for one in self._journal.entries_of(resource) if one.part not in known]:
+            if not entry.orphaned and entry.uid:
+                self._lose(entry.part, entry)
 
     def hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
         """Of the edge."""
@@ -133,12 +142,12 @@ class Downsync:
             self._look(entry.part)
             self._look_back(entry.part)
 
-    def release_orphans(self) -> int:
-        """Somebody said that what nobody withdrew may go."""
+    def release_orphans(self, incarnation: str) -> int:
+        """Somebody said, in this mailbox, that what nobody withdrew may go."""
         orphans = [entry for one in self._journal.resources() for entry in self._journal.entries_of(one)]
         orphans = [entry for entry in orphans if entry.orphaned]
         for entry in orphans:
-            self._journal.put(replace(entry, orphaned=False, withdrawn=True))
+            self._journal.put(replace(entry, orphaned=False, withdrawn=True, uid=RELEASED, incarnation=incarnation))
             self._look(entry.part)
         return len(orphans)
 
@@ -160,7 +169,8 @@ class Downsync:
         try:
             return await self._bring(part, entry)
         except ClientError as error:
-            self._report(part, Direction.DOWN, *told(part, error))
+            if not isinstance(error, Conflict):  # somebody else was faster, and we look again
+                self._report(part, Direction.DOWN, *told(part, error))
             raise
 
     async def _bring(self, part: Part, entry: Entry) -> float | None:
@@ -212,6 +222,10 @@ class Downsync:
     async def _take(self, step: Step, part: Part, entry: Entry, collection: Collection) -> float | None:
         match step:
             case Apply():
+                if entry.orphaned and not entry.applied:
+                    self._journal.drop(part)  # it never was there, and nobody wants it any more
+                    self._settle(part)
+                    return None
                 if step.why is Why.DRIFT and (pause := self._contested(part)):
                     return pause
                 await self._apply(step, part, entry, collection)
@@ -219,6 +233,8 @@ class Downsync:
                 return await self._delete(step, part, entry, collection)
             case Done():
                 return await self._finish(part, entry)
+            case Wait():
+                return None if self._edge.objects.get(part) is not None else AGAIN
             case Leave(Reason.NOT_OURS, sentence):
                 self._progress.ended(part)
                 self._report(part, Direction.DOWN, "NotOurs", sentence)
@@ -274,7 +290,9 @@ class Downsync:
         self._log.info("applied", v=2, object=str(part), why=step.why.value)
 
     async def _delete(self, step: Delete, part: Part, entry: Entry, collection: Collection) -> float | None:
-        await self._mailbox.check()
+        if not self._is_withdrawn(part, entry):
+            return None  # what became of the copy is still to be heard of
+        await self._mailbox.check(entry.incarnation)
         if step.container:
             if part.resource == NAMESPACES and self._holds_ours(part.name):
                 return None  # looked at again when the last of them is gone
@@ -291,18 +309,23 @@ class Downsync:
             return await self._finish(part, entry)
         self.tally.deleted += 1
         self._log.info("deleted", v=2, object=str(part))
-        if self._edge.objects.get(part) is None:  # it had lost the label that we listen to
-            return 0.0
-        return None
+        return None if self._edge.objects.get(part) is not None else AGAIN
+
+    def _is_withdrawn(self, part: Part, entry: Entry) -> bool:
+        """The hub's word counts as long as the copy that it is about is there."""
+        if entry.uid == RELEASED:
+            return True
+        copy = self._mailbox.copies.get(part)
+        return copy is not None and copy.withdrawn and copy.uid == entry.uid
 
     def _holds_ours(self, namespace: str) -> bool:
         return any(part.namespace == namespace for part in self._journal.parts())
 
     async def _finish(self, part: Part, entry: Entry) -> float | None:
         """It is gone at the edge, or was never ours: the hub may let it go too."""
+        self._journal.put(replace(entry, applied="", owned="", edge_uid=""))
         copy = self._mailbox.copies.get(part)
         if copy is not None and copy.guarded and copy.withdrawn:
-            await self._mailbox.check()
             await self._mailbox.release(part, copy)
         self._journal.drop(part)
         self._settle(part)

@@ -6,9 +6,10 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.client.errors import ClientError, NotFound
+from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, PatchType, Selection
+from farflung.informer.reflector import CLUSTER as CLUSTER_NAME
 from farflung.machinery.errors import Obj
 from farflung.syncer.copies import Copy
 from farflung.syncer.feeds import Feeds
@@ -35,13 +36,18 @@ class Mailbox:
     kinds: Kinds
     copies: Feeds[Copy]
 
-    async def check(self) -> None:
-        """Whether what is being deleted there was withdrawn.  Raises MailboxEndsError if the mailbox itself is."""
+    async def check(self, incarnation: str) -> None:
+        """Whether what was being deleted there was withdrawn.  Raises MailboxEndsError if the mailbox itself is being
+        deleted, or is another one by now."""
+        if self.kinds.mailbox.groups == ():
+            raise Unreachable("what the mailbox serves is not known yet")
         if self.kinds.mailbox.find(CLUSTERS.group, CLUSTERS.plural) is None:
             return  # not a workspace: it cannot end
-        cluster = await self.client.get(CLUSTERS, CLUSTER)
-        if "deletionTimestamp" in cluster["metadata"]:
+        metadata = (await self.client.get(CLUSTERS, CLUSTER))["metadata"]
+        if "deletionTimestamp" in metadata:
             raise MailboxEndsError("the mailbox is being deleted: what came from it stays at the edge")
+        if (metadata.get("annotations") or {}).get(CLUSTER_NAME) != incarnation:
+            raise MailboxEndsError("the mailbox was made anew: what came from the old one stays at the edge")
 
     async def guard(self, part: Part, copy: Copy) -> None:
         """Let it not go before it is gone at the edge."""

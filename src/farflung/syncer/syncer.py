@@ -139,7 +139,7 @@ class Syncer:
             outside,
             self._mailbox_troubled,
             resume=self._resume,
-            listed=lambda resource: self.troubles.clear(_all_of(resource), Direction.DOWN),
+            listed=self._listed_copies,
         )
         self._objects: Feeds[Obj] = Feeds(
             edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
@@ -173,6 +173,10 @@ class Syncer:
 
     def _hear_upsync(self, part: Part, cluster: str, obj: Obj | None) -> None:
         self.upsync.hear(part, cluster, obj)
+
+    def _listed_copies(self, resource: Resource) -> None:
+        self.troubles.clear(_all_of(resource), Direction.DOWN)
+        self.downsync.hear_list(resource)
 
     def _listed(self, resource: Resource) -> None:
         self.downsync.look_at(resource)
@@ -368,7 +372,7 @@ class Syncer:
         the_one = self._configs.get((CONFIGS.kind, THE_ONE), {})
         orphans = self._orphans()
         if orphans and _release(the_one) == str(orphans):
-            self._log.warning("orphans are released", number=self.downsync.release_orphans())
+            self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
         if not self._orphans():
             self._journal.set_fact(SUSPICION, "")
 
