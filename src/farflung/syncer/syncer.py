@@ -113,6 +113,8 @@ class Syncer:
                 try:
                     again: float | None = await reconcile(part, worker)
                     return again
+                except ClientError as error:
+                    raise quotable(part, error) from None
                 finally:
                     self._reporter.look()
 

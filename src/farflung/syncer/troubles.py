@@ -93,6 +93,14 @@ def told(part: Part, error: ClientError) -> tuple[str, str]:
     return reason, str(error)
 
 
+def quotable(part: Part, error: ClientError) -> ClientError:
+    """The same in words that anybody may read, for logs."""
+    if part.resource != SECRETS or not isinstance(error, Refused):
+        return error
+    _, message = told(part, error)
+    return type(error)(error.status, error.reason, message, retry_after=error.retry_after)
+
+
 class Progress:
     """Up to which version of the mailbox all is at the edge, kind by kind."""
 
