@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 from asked_hub import BINDINGS, custom
-from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, obj, resource
+from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, POLICIES, POLICY_BINDINGS, obj, resource
 from hub_process import FARFLUNG, HubProcess
 from translated import binding
 
@@ -392,7 +392,7 @@ class Link:
 
     async def clean_up(self) -> None:
         """Whatever has our name at the edge goes."""
-        for collection in (DEFINITIONS, ROLE_BINDINGS, ROLES, NAMESPACES):
+        for collection in (POLICY_BINDINGS, POLICIES, DEFINITIONS, ROLE_BINDINGS, ROLES, NAMESPACES):
             for one in await self.cluster.list(collection):
                 name = one["metadata"]["name"]
                 if self.name in name and "deletionTimestamp" not in one["metadata"]:

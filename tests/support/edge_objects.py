@@ -17,6 +17,13 @@ REPLICA_SETS = Collection("apps", "v1", "replicasets", "ReplicaSet")
 CONFIGS = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 DEFINITIONS = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+POLICIES, POLICY_BINDINGS = (
+    Collection("admissionregistration.k8s.io", "v1", plural, kind)
+    for plural, kind in (
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+    )
+)
 NOWHERE = {"farflung.example.com/nowhere": "true"}  #: the label of a node that no cluster has
 OPEN: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
