@@ -34,7 +34,7 @@ from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
-from farflung.syncer.troubles import Direction, Progress, Troubles, told
+from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.wanted import ANY, read
