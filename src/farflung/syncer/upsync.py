@@ -12,6 +12,8 @@ import orjson
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
+from farflung.controllers.placement_translator.kinds import is_system
+from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
@@ -93,7 +95,7 @@ class Upsync:
         if not self._copies.is_known(part.resource) or not self._objects.is_known(part.resource):
             return
         obj, copy = self._objects.get(part), self._copies.get(part)
-        if obj is not None and not is_downsynced(obj) and self._wanted().brings(*part):
+        if obj is not None and _was_born_there(part, obj) and self._wanted().brings(*part):
             await self._keep(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
             await self._withdraw(part, collection, copy)
@@ -163,6 +165,11 @@ class Upsync:
     def _report(self, part: Part, reason: str, message: str) -> None:
         if self._troubles.put(part, Direction.UP, reason, message, self._now()):
             self._log.warning("cannot sync", object=str(part), direction=Direction.UP.value, reason=reason)
+
+
+def _was_born_there(part: Part, obj: Obj) -> bool:
+    """Not if we brought it, nor if every cluster makes one for itself: the mailbox has its own then."""
+    return not is_downsynced(obj) and not is_system(Kind(*part.resource), obj)
 
 
 def whole(resource: Resource, document: bytes) -> Obj:
