@@ -17,6 +17,18 @@ READY = "farflung hub is ready on "
 TICK = os.sysconf("SC_CLK_TCK")
 
 
+def cpu_seconds(pid: int) -> float:
+    """User and system time so far, of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def resident_megabytes(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    [kibibytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(kibibytes) / 1024
+
+
 class HubProcess:
     """`seconds_to_ready` counts from before the process exists to the line that says it serves."""
 
@@ -45,15 +57,20 @@ class HubProcess:
                 return line.removeprefix(READY).strip()
         raise SystemExit(f"the hub did not start: exit code {self._process.wait()}, see {self._log.name}")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
-        """User and system time so far, of all threads."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        return cpu_seconds(self.pid)
 
     def resident_megabytes(self) -> float:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        [kibibytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
-        return int(kibibytes) / 1024
+        return resident_megabytes(self.pid)
+
+    def kill(self) -> None:
+        """Without a word."""
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)

@@ -143,10 +143,11 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet() -> AsyncIterator[Fleet]:
+async def fleet(*command: str) -> AsyncIterator[Fleet]:
+    """`command`: what makes the hub, if it is not one without controllers."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "hub"
-        hub = HubProcess(directory, "start", "--no-controllers")
+        hub = HubProcess(directory, *(command or ("start", "--no-controllers")))
         config = str(directory / "admin.kubeconfig")
         try:
             async with AsyncExitStack() as stack:
