@@ -7,6 +7,7 @@ numbers that count the writes of the whole hub, and for what is random.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from farflung.machinery.errors import Obj
 
 ROBOT = "robot"
 WIDGETS = "/apis/ex.test/v1/widgets"
+PATIENCE = 20.0  #: seconds
 NAMES = ["a", "b"]
 CLAIM: Obj = {"resource": "configmaps", "all": True}
 #: what tells of how much was written in the whole hub, and what is random
@@ -104,7 +106,7 @@ class Tenants:
             self.hub.token = OPERATOR
 
     async def received(self) -> list[object]:
-        async with self.hub.kept() as housekeeping:
+        async with self.hub.kept() as housekeeping, asyncio.timeout(PATIENCE):
             await housekeeping.finished()
         told = [[COUNTS.sub(b"", line) for line in watch.lines] for watch in self.watches]
         return [*self.heard, *told, *await self._finally()]
@@ -194,7 +196,10 @@ def bobs() -> st.SearchStrategy[Step]:
                     BOB,
                     "POST",
                     f"{at}/api/v1/namespaces/default/resourcequotas",
-                    {"metadata": {"name": "{name}"}, "spec": {"hard": {"configmaps": "2"}}},
+                    {
+                        "metadata": {"name": "{name}"},
+                        "spec": {"hard": {"configmaps": "50"}},
+                    },  # or nobody could bring its CA back
                 ),
             ]
         ),
