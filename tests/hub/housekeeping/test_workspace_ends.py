@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from definitions import DEFINITIONS, STRING, THINGS, definition, thing, version
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from platform_harness import TENANCY, platform_hub
 from tenancy_harness import ADMIN, LocalTenancy, housekeeping
 
 from farflung.hub import objects
@@ -106,6 +108,28 @@ async def test_what_came_while_it_was_held_goes_too() -> None:
         await local.release(held)
         await part.work.finished()
     assert local.stored() == before
+
+
+async def test_a_definition_that_is_let_go_first_stays_until_what_it_defines_is_let_go() -> None:
+    hub = await platform_hub()
+    hold = {"finalizers": ["example.com/hold"]}
+    defined = definition(version(a=STRING))
+    defined["metadata"] |= hold
+    held = thing("held", a="b")
+    held["metadata"] |= hold
+    async with hub.kept() as keeping:
+        cluster = await hub.workspace("a")
+        await hub.create(f"/clusters/{cluster}{DEFINITIONS}", defined)
+        await hub.create(f"/clusters/{cluster}{THINGS}", held)
+        await hub.delete(f"/clusters/root{TENANCY}/workspaces/a")
+        await keeping.finished()
+        for path in (f"{DEFINITIONS}/things.example.com", f"{THINGS}/held"):
+            found = await hub.get(f"/clusters/{cluster}{path}")
+            assert found.status == 200, path
+            others = [one for one in found.json["metadata"]["finalizers"] if one not in hold["finalizers"]]
+            await hub.patch(f"/clusters/{cluster}{path}", {"metadata": {"finalizers": others}})
+        await keeping.finished()
+    assert not hub.stored(cluster)
 
 
 async def test_finalizers_of_others_hold_a_workspace_itself() -> None:

@@ -15,11 +15,12 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from farflung.hub import objects
+from farflung.hub.admission.definitions.conditions import mark_deleted as mark_definition
 from farflung.hub.housekeeping.work import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.workspaces import states
-from farflung.hub.workspaces.clearance import NAMESPACES, Clearance, clearance, content, is_held, rank
+from farflung.hub.workspaces.clearance import DEFINITIONS, NAMESPACES, Clearance, clearance, content, is_held, rank
 from farflung.hub.workspaces.hashes import NAME_LENGTH
 from farflung.hub.workspaces.paths import (
     LOGICAL_CLUSTERS,
@@ -251,6 +252,8 @@ class Workspaces:
                 await self._store.delete(entry.key, expect=entry.revision)
                 return
             states.label(obj)
+        elif home == DEFINITIONS:
+            mark_definition(obj)
         await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
