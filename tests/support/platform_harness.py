@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -76,10 +76,17 @@ def certificates() -> Certificates:
 class PlatformHub(LocalHub):
     """`token` is whose requests are sent; `of` sends one of somebody else."""
 
-    def __init__(self, store: Store | None = None, *, users: dict[str, User] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        users: dict[str, User] | None = None,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """`numbers`: what uids are made of; who goes on with the store of another hub hands on those of that one."""
         super().__init__(MemoryStore(stamp=objects.stamp) if store is None else store)
         store = self.store
-        numbers, suffixes = itertools.count(1), itertools.count(1)
+        numbers, suffixes = numbers or itertools.count(1), itertools.count(1)
         self.new_uid: Callable[[], str] = lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
         self.suffix = lambda: f"{next(suffixes):05x}"
 

@@ -175,26 +175,33 @@ async def gone(client: Client, collection: Collection, name: str, namespace: str
     return False
 
 
+async def furnished_mailbox(one: Fleet) -> str:
+    """Its path, as soon as the controller has made it; it serves the kinds of workloads then."""
+    deadline = time.monotonic() + PATIENCE
+    while not (path := await _mailbox(one)):
+        assert time.monotonic() < deadline, one.log.getvalue()
+        await asyncio.sleep(0.005)
+    await one.do("POST", f"/clusters/{path}/apis/apis.kcp.io/v1alpha1/apibindings", binding("bind-kube"))
+    return path
+
+
+async def _mailbox(one: Fleet) -> str:
+    for workspace in await one.items(f"/clusters/{PROVIDER}{TENANCY}/workspaces"):
+        path = f"{PROVIDER}:{workspace['metadata']['name']}"
+        if "deletionTimestamp" not in workspace["metadata"] and await one.do(
+            "GET", f"/clusters/{path}{EDGE}/syncerconfigs/the-one"
+        ):
+            return path
+    return ""
+
+
 @asynccontextmanager
 async def linked(directory: Path, *, adopt: Adopt = Adopt.IF_IDENTICAL, starts: bool = True) -> AsyncIterator[Link]:
     """With a mailbox that serves the kinds of workloads, and an empty edge."""
     async with fleet() as one, House() as edge:
-        inventory = "root:compute"
-        await one.target(inventory, "florin", {})
+        await one.target("root:compute", "florin", {})
         await one.start(scheduler=False, mailboxes=True)
-
-        async def mailbox() -> str:
-            for workspace in await one.items(f"/clusters/{PROVIDER}{TENANCY}/workspaces"):
-                path = f"{PROVIDER}:{workspace['metadata']['name']}"
-                if await one.do("GET", f"/clusters/{path}{EDGE}/syncerconfigs/the-one"):
-                    return path
-            return ""
-
-        deadline = time.monotonic() + PATIENCE
-        while not (path := await mailbox()):
-            assert time.monotonic() < deadline, one.log.getvalue()
-            await asyncio.sleep(0.005)
-        assert await one.do("POST", f"/clusters/{path}/apis/apis.kcp.io/v1alpha1/apibindings", binding("bind-kube"))
+        path = await furnished_mailbox(one)
         link = Link(one, edge, path, directory / "journal" / "syncer.sqlite", adopt)
         try:
             if starts:

@@ -1,0 +1,185 @@
+"""What a syncer must never do, whatever happens: held against every write on both sides, at the moment it is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from syncing import Link
+from watched_store import SYNCER, WatchedStore, Write
+
+from farflung.machinery.errors import Obj
+from farflung.syncer.shaping import is_create_only, is_downsynced, is_upsynced
+from farflung.syncer.sides import BESIDE, FURNITURE
+from farflung.syncer.values import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
+
+ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
+EDGE = "root"  #: the cluster that an edge is, in its own store
+NAMESPACES = Resource("", "namespaces")
+DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Laws:
+    def __init__(self, link: Link) -> None:
+        self.broken: list[str] = []
+        self.released: set[str] = set()  #: origins that somebody let go
+        self._link = link
+        self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
+        self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
+        self._born: dict[str, int] = {}  #: by uid of objects at the edge: how much the syncer had asked until then
+
+    def _hub(self) -> WatchedStore:
+        store = self._link.fleet.hub.store
+        assert isinstance(store, WatchedStore)
+        return store
+
+    def _edge(self) -> WatchedStore:
+        store = self._link.edge.store
+        assert isinstance(store, WatchedStore)
+        return store
+
+    # --- in the hub -------------------------------------------------------------------------------
+
+    def see_hub(self, write: Write) -> None:
+        if write.after is not None and (origin := origin_of(write.after)):
+            uid = write.after["metadata"]["uid"]
+            self._copies[origin] = uid
+            if is_going(write.after) and not self._ends(write.cluster):
+                self._withdrawn.add(uid)
+        if write.writer == SYNCER and (wrong := self._wrong_in_hub(write)):
+            self.broken.append(f"in the hub, {write.part}: {wrong}")
+
+    def _ends(self, cluster: str) -> bool:
+        found = self._cluster(cluster)
+        return found is None or is_going(found)
+
+    def _cluster(self, cluster: str) -> Obj | None:
+        entry = self._hub().get(f"/core.kcp.io/logicalclusters/{cluster}/cluster")
+        return None if entry is None else orjson.loads(entry.value)
+
+    def _wrong_in_hub(self, write: Write) -> str:
+        cluster = self._cluster(write.cluster) or {"metadata": {}}
+        if (cluster["metadata"].get("annotations") or {}).get("kcp.io/path") != self._link.path:
+            return "the syncer wrote outside of its mailbox"
+        before, after = write.before, write.after
+        if before is None:
+            return "" if after is not None and is_upsynced(after) else "the syncer made what did not come from the edge"
+        if is_upsynced(before):
+            return ""
+        if after is None:
+            return self._wrong_release(write.part, before) if is_going(before) else "the syncer deleted a copy"
+        if _essence(before) != _essence(after):
+            return f"the syncer changed a copy from {_essence(before)} to {_essence(after)}"
+        if FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after):
+            return self._wrong_release(write.part, before)
+        return ""
+
+    def _wrong_release(self, part: Part, copy: Obj) -> str:
+        """Before it is let go in the hub, it is gone at the edge."""
+        if not is_going(copy):
+            return "the syncer let go of a copy that nobody deletes"
+        live = self._edge().held(EDGE).get(part)
+        if live is None or not is_downsynced(live) or is_create_only(live) or is_create_only(copy):
+            return ""
+        ours = self._copies.get(origin_of(live)) == copy["metadata"]["uid"]
+        return "the syncer let go of a copy that is at the edge" if ours else ""
+
+    # --- at the edge ------------------------------------------------------------------------------
+
+    def see_edge(self, write: Write) -> None:
+        if write.before is None and write.after is not None:
+            self._born[write.after["metadata"]["uid"]] = len(self._link.down.requests)
+        if write.writer == SYNCER and (wrong := self._wrong_at_edge(write)):
+            self.broken.append(f"at the edge, {write.part}: {wrong}")
+
+    def _wrong_at_edge(self, write: Write) -> str:
+        before, after = write.before, write.after
+        ends = after is None or is_going(after)
+        if before is None:
+            return "" if after is not None and is_downsynced(after) else "the syncer made what is not marked"
+        if not is_downsynced(before):
+            if ends:
+                return "the syncer deleted what is not marked"
+            same = after is not None and is_downsynced(after) and _unmarked(before) == _unmarked(after)
+            return "" if same else "the syncer changed what is not marked"
+        if after is not None and not is_downsynced(after):
+            return "the syncer unmarked something"
+        if ends and not is_going(before):
+            return self._wrong_end(write.part, before)
+        return ""
+
+    def _wrong_end(self, part: Part, obj: Obj) -> str:
+        if not self._may_go(obj):
+            return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
+        if part.resource in (NAMESPACES, DEFINITIONS):
+            for inner, other in self._edge().held(EDGE).items():
+                if _is_in(inner, part) and not self._may_go_along(inner, other):
+                    return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
+        return ""
+
+    def _may_go(self, obj: Obj) -> bool:
+        origin = origin_of(obj)
+        return origin in self.released or self._copies.get(origin) in self._withdrawn
+
+    def _may_go_along(self, part: Part, obj: Obj) -> bool:
+        metadata = obj["metadata"]
+        return bool(
+            (is_downsynced(obj) and (self._may_go(obj) or is_create_only(obj)))
+            or metadata.get("ownerReferences")
+            or is_going(obj)
+            or (obj["kind"], metadata["name"]) in FURNITURE
+            or part.resource.plural in BESIDE
+            or not self._was_seen(part, metadata["uid"])
+        )
+
+    def _was_seen(self, part: Part, uid: str) -> bool:
+        """Whether the syncer has asked for what there is since it was made: who looks first and deletes then cannot
+        know what was made between the two."""
+        root = f"/apis/{part.resource.group}/" if part.resource.group else "/api/v1/"
+        return any(
+            one.method == "GET"
+            and one.target.startswith(root)
+            and f"/{part.resource.plural}?" in one.target
+            and "watch=" not in one.target
+            for one in self._link.down.requests[self._born.get(uid, 0) :]
+        )
+
+
+def origin_of(obj: Obj) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(ORIGIN) or "")
+
+
+def is_going(obj: Obj) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def _finalizers(obj: Obj) -> list[str]:
+    found: list[str] = obj["metadata"].get("finalizers") or []
+    return found
+
+
+def _essence(copy: Obj) -> dict[str, Any]:
+    """What of a copy a syncer may not change."""
+    metadata = {
+        name: value
+        for name, value in copy["metadata"].items()
+        if name not in ("resourceVersion", "managedFields", "finalizers")
+    }
+    others = [one for one in _finalizers(copy) if one != FINALIZER]
+    return {**{name: value for name, value in copy.items() if name != "status"}, "metadata": (metadata, others)}
+
+
+def _unmarked(obj: Obj) -> dict[str, Any]:
+    metadata = {
+        name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "managedFields")
+    }
+    for field, mark in (("labels", PROJECTED), ("annotations", DOWNSYNCED)):
+        metadata[field] = {key: text for key, text in (metadata.get(field) or {}).items() if key != mark}
+    return {**obj, "metadata": metadata}
+
+
+def _is_in(part: Part, container: Part) -> bool:
+    if container.resource == NAMESPACES:
+        return part.namespace == container.name
+    plural, _, group = container.name.partition(".")
+    return part.resource == Resource(group, plural)

@@ -1,0 +1,404 @@
+"""A mailbox, an edge and a syncer, and all that can happen to them and between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
+from house import House
+from lying_line import LyingTransport
+from partition_laws import EDGE, ORIGIN, Laws, is_going, origin_of
+from platform_harness import MASTER, OPERATOR, PlatformHub
+from syncing import (
+    CONFIGS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    MAPS,
+    NAMESPACES,
+    TOKEN,
+    Link,
+    furnished_mailbox,
+    scope,
+)
+from translated import config_map, definition, deployment, namespace, widget
+from watched_store import SYNCER, WatchedStore, signed
+
+from farflung.client.errors import ClientError
+from farflung.client.resource import Collection
+from farflung.machinery.errors import Obj
+from farflung.syncer import downsync
+from farflung.syncer.shaping import is_downsynced, is_upsynced
+from farflung.syncer.syncer import RELEASE
+from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
+
+ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
+COLLECTIONS = {
+    Resource(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)
+}
+
+
+def _part(collection: Collection, namespace: str, name: str) -> Part:
+    return Part(Resource(collection.group, collection.plural), namespace, name)
+
+
+PARTS = (
+    _part(NAMESPACES, "", "shop"),
+    _part(NAMESPACES, "", "farm"),
+    _part(MAPS, "shop", "a"),
+    _part(MAPS, "shop", "b"),
+    _part(MAPS, "farm", "a"),
+    _part(DEPLOYMENTS, "shop", "web"),
+    _part(ROLES, "", "picker"),
+    _part(DEFINITIONS, "", "widgets.example.org"),
+    _part(WIDGETS, "shop", "w"),
+)
+BORN = (_part(MAPS, "local", "r1"), _part(MAPS, "local", "r2"))  #: at the edge
+
+_EVERYWHERE = {"apiGroup": "", "resources": ["configmaps"], "namespaces": ["local"], "names": ["*"]}
+_CLUSTER = [
+    {"group": ROLES.group, "resource": "clusterroles", "apiVersion": "v1", "objects": ["picker"]},
+    {"group": DEFINITIONS.group, "resource": "customresourcedefinitions", "apiVersion": "v1", "objects": ["*"]},
+]
+_ONE_MAP = {
+    "group": "",
+    "resource": "configmaps",
+    "apiVersion": "v1",
+    "objectsByNamespace": [{"namespace": "shop", "names": ["a"]}],
+}
+#: what `the-one` may say; the first is what it says at first
+SPECS: tuple[Obj, ...] = (
+    scope("shop", "farm", resources=(MAPS, DEPLOYMENTS, WIDGETS), clusterScope=_CLUSTER, upsync=[_EVERYWHERE]),
+    scope("shop", resources=(MAPS, DEPLOYMENTS), upsync=[{**_EVERYWHERE, "names": ["r1"]}]),
+    {"namespacedObjects": [_ONE_MAP], "clusterScope": _CLUSTER[:1]},
+    {},
+)
+
+
+def made(part: Part, number: int, **annotations: str) -> Obj:
+    """A copy, that says which one it is."""
+    name = part.name
+    match part.resource.plural:
+        case "namespaces":
+            obj = namespace(name, tier=f"t{number}")
+        case "configmaps":
+            obj = config_map(name, {"v": str(number), f"k{number % 2}": "x"})
+        case "deployments":
+            obj = deployment(name, f"httpd:{number}")
+        case "clusterroles":
+            rules = [{"apiGroups": [""], "resources": [f"r{number}"], "verbs": ["get"]}]
+            obj = {"apiVersion": f"{ROLES.group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+        case "widgets":
+            obj = widget(name, number)
+        case _:
+            obj = definition("v1")
+    obj["metadata"]["annotations"] = {ORIGIN: str(number), **annotations}
+    return obj
+
+
+@dataclass
+class World:
+    link: Link
+    laws: Laws
+    numbers: Any  #: of which uids in the hub are made
+    saved: WatchedStore | None = None
+    lied: set[str] = field(default_factory=set)  #: sides of which less was said than there is
+    forgot: bool = False  #: what was remembered was lost
+    edits: dict[Part, int] = field(default_factory=dict)
+    _count: Any = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def hub_store(self) -> WatchedStore:
+        store = self.link.fleet.hub.store
+        assert isinstance(store, WatchedStore)
+        return store
+
+    @property
+    def edge_store(self) -> WatchedStore:
+        store = self.link.edge.store
+        assert isinstance(store, WatchedStore)
+        return store
+
+    def line(self, side: str) -> LyingTransport:
+        line = self.link.up if side == "hub" else self.link.down
+        assert isinstance(line, LyingTransport)
+        return line
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def mailbox_cluster(self) -> str:
+        """Empty if there is none."""
+        for entry in self.hub_store.list("/core.kcp.io/logicalclusters/").entries:
+            found = orjson.loads(entry.value)
+            annotations = found["metadata"].get("annotations") or {}
+            if annotations.get("kcp.io/path") == self.link.path and not is_going(found):
+                return entry.key.split("/")[3]
+        return ""
+
+    def copies(self) -> dict[Part, Obj]:
+        """In the mailbox: of the kinds that are brought there and back."""
+        found = self.hub_store.held(self.mailbox_cluster() or "nowhere")
+        return {part: obj for part, obj in found.items() if origin_of(obj) or is_upsynced(obj)}
+
+    def objects(self) -> dict[Part, Obj]:
+        """At the edge."""
+        return self.edge_store.held(EDGE)
+
+    def asked(self) -> list[str]:
+        """What the syncer wrote, or tried to, its reports aside."""
+        return [
+            f"{one.method} {one.target}"
+            for line in (self.link.up, self.link.down)
+            for one in line.writes
+            if not one.target.partition("?")[0].endswith("/syncerconfigs/the-one/status")
+        ]
+
+    def essence(self) -> tuple[dict[Part, Obj], dict[Part, Obj]]:
+        """All that is on both sides, reports aside."""
+        mailbox = self.hub_store.held(self.mailbox_cluster())
+        return {part: obj for part, obj in mailbox.items() if part.resource.plural != "syncerconfigs"}, self.objects()
+
+    # --- what users do ----------------------------------------------------------------------------
+
+    async def put(self, part: Part, **annotations: str) -> None:
+        """A copy is made, or changed."""
+        number = next(self._count)
+        obj = made(part, number, **annotations)
+        obj["metadata"].setdefault("labels", {})[PROJECTED] = "yes"
+        collection = COLLECTIONS[part.resource]
+        with contextlib.suppress(ClientError):
+            if part not in self.copies():
+                await self.link.mailbox.create(collection, obj, part.namespace)
+                return
+            if part.resource == Resource("", "configmaps"):
+                obj["data"][f"k{(number + 1) % 2}"] = None
+            obj["metadata"]["annotations"].setdefault(CREATE_ONLY, None)
+            await self.link.mailbox.patch(collection, part.name, obj, part.namespace)
+
+    async def withdraw(self, part: Part) -> None:
+        with contextlib.suppress(ClientError):
+            await self.link.mailbox.delete(COLLECTIONS[part.resource], part.name, part.namespace)
+
+    async def configure(self, number: int) -> None:
+        with contextlib.suppress(ClientError):
+            await self.link.configure(SPECS[number])
+
+    async def release(self) -> None:
+        """All that is at the edge without a copy may go."""
+        found = [
+            obj
+            for part, obj in self.objects().items()
+            if is_downsynced(obj) and origin_of(obj) and part not in self.copies()
+        ]
+        with contextlib.suppress(ClientError):
+            self.laws.released |= set(map(origin_of, found))
+            patch = {"metadata": {"annotations": {RELEASE: str(len(found))}}}
+            await self.link.mailbox.patch(CONFIGS, "the-one", patch)
+
+    # --- what happens at the edge -----------------------------------------------------------------
+
+    async def at_edge(self, what: str, part: Part) -> None:
+        client, collection = self.link.cluster, COLLECTIONS[part.resource]
+        live = self.objects().get(part)
+        ours = live is not None and is_downsynced(live)
+        with contextlib.suppress(ClientError):
+            match what:
+                case "edit" if ours and self._may_edit(part):
+                    await client.patch(collection, part.name, _edited(part), part.namespace)
+                case "add" if ours:
+                    added = {"metadata": {"annotations": {"local": str(next(self._count))}}}
+                    await client.patch(collection, part.name, added, part.namespace)
+                case "delete" if ours and self._may_edit(part):
+                    await client.delete(collection, part.name, part.namespace)
+                case "unmark" if ours:
+                    unmarked = {"metadata": {"annotations": {DOWNSYNCED: None}}}
+                    await client.patch(collection, part.name, unmarked, part.namespace)
+                case "say" if ours and part.resource.plural in ("deployments", "widgets"):
+                    status = {"status": {"replicas": next(self._count) % 10}}
+                    within = "status" if part.resource.plural == "deployments" else ""
+                    await client.patch(collection, part.name, status, part.namespace, within)
+                case "stranger" if live is None:
+                    obj = made(part, 0)
+                    obj["metadata"]["annotations"] = {DOWNSYNCED: "Deployment/shop/other"}  # as controllers hand it on
+                    await client.create(collection, obj, part.namespace)
+                case "twin" if live is None and (copy := self.copies().get(part)) is not None:
+                    obj = made(part, int(origin_of(copy)))
+                    await client.create(collection, obj, part.namespace)
+                case "end" if live is not None and not ours:
+                    await client.delete(collection, part.name, part.namespace)
+
+    def _may_edit(self, part: Part) -> bool:
+        """Who corrects each other too often has to wait, and nobody has so much time here."""
+        self.edits[part] = self.edits.get(part, 0) + 1
+        return self.edits[part] < downsync.PATIENT
+
+    async def born(self, what: str, part: Part) -> None:
+        client = self.link.cluster
+        data = {"n": str(next(self._count))}
+        with contextlib.suppress(ClientError):
+            if what == "end":
+                await client.delete(MAPS, part.name, part.namespace)
+            elif part in self.objects():
+                await client.patch(MAPS, part.name, {"data": data}, part.namespace)
+            else:
+                await client.create(MAPS, config_map(part.name, data), part.namespace)
+
+    async def furnish(self) -> None:
+        """All that there can be, wherever it is."""
+        await self.furnish_edge()
+        await self.configure(0)
+        for part in PARTS:
+            await self.put(part)
+        for part in BORN:
+            await self.born("put", part)
+
+    # --- what goes wrong --------------------------------------------------------------------------
+
+    async def forget_history(self, side: str) -> None:
+        """Who listens has to list anew."""
+        store = self.hub_store if side == "hub" else self.edge_store
+        if side == "hub":
+            with contextlib.suppress(ClientError):
+                await self.link.mailbox.patch(NAMESPACES, "default", {"metadata": {"labels": {"n": self._next()}}})
+        else:
+            await self.link.cluster.patch(NAMESPACES, "default", {"metadata": {"labels": {"n": self._next()}}})
+        await store.compact(store.revision)
+        self.line(side).cut()
+
+    def _next(self) -> str:
+        return str(next(self._count))
+
+    async def lie(self, side: str, how: str, times: int) -> None:
+        if how in ("empty", "half"):
+            self.lied.add(side)
+        self.line(side).tell(how, times)
+        await self.forget_history(side)
+
+    async def restart(self, *, forgetting: bool = False, journal: str = "") -> None:
+        """`journal`: "lost" or "damaged"."""
+        await self.link.stop(forgetting=forgetting)
+        if journal and self.link.journal.exists():
+            self.forgot = True
+            for file in self.link.journal.parent.glob(f"{self.link.journal.name}*"):
+                file.write_bytes(b"not a database") if journal == "damaged" else file.unlink()
+        await self.link.start()
+
+    async def restart_hub(self, store: WatchedStore | None = None) -> None:
+        """With what it had, or with another store."""
+        up, self.link.up.up = self.link.up.up, False
+        fleet = self.link.fleet
+        await fleet.crash()
+        with contextlib.suppress(TimeoutError):
+            await fleet.hub.housekeeping.stop()
+        hub = PlatformHub((store or self.hub_store).copied(), numbers=self.numbers)
+        fleet.hub = hub
+        self.listen()
+        for line in (fleet.transport, fleet.masters):
+            line.function = hub.function
+        self.link.up.function = signed(hub.function, SYNCER)
+        self.link.up.cut()
+        await hub.housekeeping.start()
+        await fleet.start(scheduler=False, mailboxes=True)
+        self.link.up.up = up
+
+    async def restart_edge(self, *, empty: bool = False) -> None:
+        store = WatchedStore() if empty else self.edge_store.copied()
+        up, self.link.down.up = self.link.down.up, False
+        await self.link.edge.stop()
+        self.link.edge = House(store)
+        self.listen()
+        self.link.down.function = signed(self.link.edge.hub, SYNCER)
+        self.link.down.cut()
+        await self.link.edge.start()
+        if empty:
+            await self.furnish_edge()
+        self.link.down.up = up
+
+    def listen(self) -> None:
+        self.hub_store.told = self.laws.see_hub
+        self.edge_store.told = self.laws.see_edge
+
+    async def furnish_edge(self) -> None:
+        await self.link.edge.settle()
+        with contextlib.suppress(ClientError):
+            await self.link.cluster.create(NAMESPACES, namespace("local"))
+
+    async def renew_mailbox(self) -> None:
+        """Somebody deletes it, and the controller makes another one in its place."""
+        fleet, before = self.link.fleet, self.mailbox_cluster()
+        name = self.link.path.rpartition(":")[2]
+        await fleet.do("DELETE", f"/clusters/{PROVIDER}{TENANCY}/workspaces/{name}")
+        await fleet.eventually(lambda: self.mailbox_cluster() not in ("", before), "another mailbox")
+        assert await furnished_mailbox(fleet) == self.link.path
+
+    async def heal(self) -> None:
+        """From now on nothing goes wrong.  Who was told less than there is has to be told again: nobody knows when
+        that was a lie."""
+        for side in ("hub", "edge"):
+            self.line(side).be_true()
+        for side in sorted(self.lied):
+            await self.forget_history(side)
+
+    def jump(self, hours: int) -> None:
+        self.link.jump += timedelta(hours=hours)
+
+    async def turns(self, number: int) -> None:
+        for _ in range(number):
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def separated(directory: Path) -> AsyncIterator[World]:
+    """With an edge that has a namespace `local`, a mailbox with all that `the-one` can want, and a syncer that has not
+    started."""
+    numbers = itertools.count(1)
+    hub = PlatformHub(WatchedStore(), numbers=numbers)
+    await hub.platform.bootstrap.start(bare=False)
+    await hub.housekeeping.start()
+    fleet = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
+    edge = House(WatchedStore())
+    await edge.start()
+    link: Link | None = None
+    try:
+        await fleet.target("root:compute", "florin", {})
+        await fleet.start(scheduler=False, mailboxes=True)
+        path = await furnished_mailbox(fleet)
+        link = Link(fleet, edge, path, directory / "journal" / "syncer.sqlite")
+        link.up = LyingTransport(signed(hub.function, SYNCER), MASTER)
+        link.down = LyingTransport(signed(edge.hub, SYNCER), TOKEN)
+        world = World(link, Laws(link), numbers)
+        world.listen()
+        yield world
+    finally:
+        if link is not None:
+            await link.stop()
+            edge = link.edge
+        await fleet.crash()
+        await edge.stop()
+        with contextlib.suppress(TimeoutError):
+            await fleet.hub.housekeeping.stop()
+
+
+def _edited(part: Part) -> Obj:
+    """A change of what is ours."""
+    match part.resource.plural:
+        case "configmaps":
+            return {"data": {"v": "edited"}}
+        case "deployments":
+            return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "edited"}]}}}}
+        case "clusterroles":
+            return {"rules": []}
+        case "widgets":
+            return {"spec": {"size": -1}}
+        case "namespaces":
+            return {"metadata": {"labels": {"tier": "edited"}}}
+    return {"metadata": {"labels": {PROJECTED: None}}}

@@ -1,0 +1,90 @@
+"""A store that tells of every write as it happens, and of who did it; and that can be copied, as for a backup."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from local_transport import Function
+
+from farflung.hub import objects
+from farflung.hub.http import messages
+from farflung.machinery.errors import Obj
+from farflung.store.base import Entry, Revision
+from farflung.store.memory import MemoryStore
+from farflung.syncer.values import Part, Resource
+
+WRITER: ContextVar[str] = ContextVar("WRITER", default="")
+SYNCER = "syncer"
+
+
+def signed(function: Function, writer: str) -> Function:
+    """What comes by this way is written by somebody who is known."""
+
+    async def called(request: messages.Request) -> Any:
+        token = WRITER.set(writer)
+        try:
+            answer: Any = function(request)
+            return await answer if inspect.isawaitable(answer) else answer
+        finally:
+            WRITER.reset(token)
+
+    return called
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    writer: str  #: empty: nobody in particular
+    cluster: str
+    part: Part
+    before: Obj | None
+    after: Obj | None
+
+
+class WatchedStore(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__(stamp=objects.stamp)
+        self.told: Callable[[Write], None] = lambda write: None
+
+    def copied(self) -> WatchedStore:
+        """As it is now; who watches the one does not watch the other."""
+        other = WatchedStore()
+        for name in ("_entries", "_log", "_revision", "_oldest"):
+            setattr(other, name, copy.copy(getattr(self, name)))
+        return other
+
+    def held(self, cluster: str) -> dict[Part, Obj]:
+        """All that a cluster has."""
+        return {
+            part_of(entry.key): orjson.loads(entry.value)
+            for home in self.homes()
+            for entry in self.list(f"{home}{cluster}/").entries
+        }
+
+    async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
+        before = self.get(key)
+        entry = await super().put(key, value, expect=expect)
+        self._tell(key, before, entry)
+        return entry
+
+    async def delete(self, key: str, *, expect: Revision) -> Revision:
+        before = self.get(key)
+        revision = await super().delete(key, expect=expect)
+        self._tell(key, before, None)
+        return revision
+
+    def _tell(self, key: str, before: Entry | None, after: Entry | None) -> None:
+        old, new = (None if entry is None else orjson.loads(entry.value) for entry in (before, after))
+        self.told(Write(WRITER.get(), key.split("/")[3], part_of(key), old, new))
+
+
+def part_of(key: str) -> Part:
+    """`/<group>/<resource>/<cluster>/<namespace>/<name>`, or without the namespace."""
+    _, group, plural, _, *where = key.split("/")
+    resource = Resource("" if group == "core" else group, plural.partition(":")[0])
+    return Part(resource, where[0] if len(where) == 2 else "", where[-1])

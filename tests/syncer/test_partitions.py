@@ -1,0 +1,170 @@
+"""Whatever happens to a mailbox, an edge, a syncer and the lines between them: nothing is lost at the edge that nobody
+withdrew, nothing of others is touched, and in the end both sides agree."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lying_line import LIES
+from partition_end import complaints
+from partition_world import BORN, PARTS, SPECS, World, separated
+
+from farflung.syncer.values import CREATE_ONLY
+
+Step = tuple[Any, ...]
+
+SIDES = st.sampled_from(["hub", "edge"])
+PART = st.sampled_from(PARTS)
+USERS = st.one_of(
+    st.tuples(st.just("put"), PART),
+    st.tuples(st.just("put"), PART),
+    st.tuples(st.just("put once"), PART),
+    st.tuples(st.just("withdraw"), PART),
+    st.tuples(st.just("configure"), st.integers(0, len(SPECS) - 1)),
+    st.tuples(st.just("release")),
+)
+LOCALS = st.one_of(
+    st.tuples(
+        st.just("at edge"),
+        st.sampled_from(["edit", "add", "delete", "unmark", "say", "stranger", "twin", "end"]),
+        PART,
+    ),
+    st.tuples(st.just("born"), st.sampled_from(["put", "put", "end"]), st.sampled_from(BORN)),
+)
+FAULTS = st.one_of(
+    st.tuples(st.just("away"), SIDES),
+    st.tuples(st.just("back"), SIDES),
+    st.tuples(st.just("lose requests"), SIDES, st.integers(1, 5)),
+    st.tuples(st.just("lose answers"), SIDES, st.integers(1, 5)),
+    st.tuples(st.just("cut"), SIDES),
+    st.tuples(st.just("forget"), SIDES),
+    st.tuples(st.just("lie"), SIDES, st.sampled_from(LIES), st.integers(1, 20)),
+    st.tuples(st.just("clock"), st.integers(-100, 100)),
+    st.tuples(st.just("turns"), st.integers(1, 100)),
+    st.tuples(st.just("rest")),
+)
+RESTARTS = st.one_of(
+    st.tuples(st.just("restart"), st.booleans(), st.sampled_from(["", "", "", "lost", "damaged"])),
+    st.tuples(st.just("restart hub")),
+    st.tuples(st.just("save hub")),
+    st.tuples(st.just("restore hub")),
+    st.tuples(st.just("restart edge"), st.sampled_from([False, False, True])),
+    st.tuples(st.just("renew mailbox")),
+)
+STEPS = st.one_of(USERS, USERS, LOCALS, FAULTS, RESTARTS)
+
+
+async def perform(world: World, step: Step) -> None:
+    match step:
+        case "put", part:
+            await world.put(part)
+        case "put once", part:
+            await world.put(part, **{CREATE_ONLY: "false"})
+        case "withdraw", part:
+            await world.withdraw(part)
+        case "configure", number:
+            await world.configure(number)
+        case ("release",):
+            await world.release()
+        case "at edge", what, part:
+            await world.at_edge(what, part)
+        case "born", what, part:
+            await world.born(what, part)
+        case "away", side:
+            world.line(side).go_down()
+        case "back", side:
+            world.line(side).up = True
+        case "lose requests", side, number:
+            world.line(side).before = number
+        case "lose answers", side, number:
+            world.line(side).after = number
+        case "cut", side:
+            world.line(side).cut()
+        case "forget", side:
+            await world.forget_history(side)
+        case "lie", side, how, times:
+            await world.lie(side, how, times)
+        case "clock", hours:
+            world.jump(hours)
+        case "turns", number:
+            await world.turns(number)
+        case ("rest",):
+            await asyncio.sleep(0.02)
+        case "restart", forgetting, journal:
+            await world.restart(forgetting=forgetting, journal=journal)
+        case ("restart hub",):
+            await world.restart_hub()
+        case ("save hub",):
+            world.saved = world.hub_store.copied()
+        case ("restore hub",):
+            if world.saved is not None:
+                await world.restart_hub(world.saved)
+        case "restart edge", empty:
+            await world.restart_edge(empty=empty)
+        case ("renew mailbox",):
+            await world.renew_mailbox()
+        case _:
+            raise ValueError(step)
+
+
+async def check(steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        async with separated(Path(directory)) as world:
+            await world.furnish()
+            await world.link.start()
+            for step in steps:
+                await perform(world, step)
+                assert not world.laws.broken, (step, world.laws.broken, steps)
+            await world.heal()
+            await agree(world, steps)
+            await be_quiet(world)
+            await be_the_same_after_a_restart(world, steps)
+
+
+async def agree(world: World, steps: list[Step]) -> None:
+    found: list[str] = []
+
+    async def settled() -> bool:
+        found[:] = await complaints(world)
+        return not found and world.link.idle
+
+    try:
+        await world.link.eventually(settled, "agreement")
+    except AssertionError as error:
+        raise AssertionError(f"{found} after {steps}\n{error}") from None
+    assert not world.laws.broken, (world.laws.broken, steps)
+
+
+async def be_quiet(world: World) -> None:
+    """Nobody corrects anybody any more, and nobody asks for anything again and again."""
+    await world.link.settled()
+    before = world.asked()
+    await asyncio.sleep(0.1)
+    assert world.asked() == before
+
+
+async def be_the_same_after_a_restart(world: World, steps: list[Step]) -> None:
+    before = world.essence()
+    await world.restart()
+    await agree(world, steps)
+    await world.link.settled()
+    assert world.essence() == before
+
+
+@settings(max_examples=12)
+@given(st.lists(STEPS, max_size=14))
+async def test_after_any_history_both_sides_agree_and_nothing_was_lost(steps: list[Step]) -> None:
+    await check(steps)
+
+
+@pytest.mark.long
+@settings(max_examples=1000)
+@given(st.lists(STEPS, min_size=5, max_size=60))
+async def test_after_any_long_history_both_sides_agree_and_nothing_was_lost(steps: list[Step]) -> None:
+    await check(steps)
