@@ -11,6 +11,7 @@ import base64
 import io
 import os
 import random
+import re
 import secrets
 import subprocess
 import time
@@ -44,11 +45,12 @@ from farflung.syncer.manifest import Syncer as Manifest
 from farflung.syncer.rights import edge_rules
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.tokens import ACCOUNTS
-from farflung.syncer.values import MANAGER, Adopt, Resource
+from farflung.syncer.values import FINALIZER, MANAGER, Adopt, Resource
 
 PATIENCE = 60.0
 INVENTORY, PROVIDER = "root:compute", "root:espw"
 ROLES, ROLE_BINDINGS = COLLECTIONS["ClusterRole"], COLLECTIONS["ClusterRoleBinding"]
+MISTAKE = re.compile(r"Error at \S+\.py:\d+ in ")  #: how a controller logs one of ours
 REPORT = "/syncerconfigs/the-one/status?"
 
 Write = tuple[str, str]  #: method and path
@@ -200,6 +202,7 @@ class Link:
         await self._stack.aclose()
         self._running = self._stack = self.syncer = None
         assert isinstance(ended, asyncio.CancelledError), ended
+        assert not MISTAKE.search(self.log.getvalue()), self.log.getvalue()
 
     async def restart(self) -> None:
         await self.stop()
@@ -237,7 +240,7 @@ class Link:
             assert self.up is not None
             if len(self.writes) != known or not is_idle(self.syncer) or not self.up.reports:
                 quiet_since, known = time.monotonic(), len(self.writes)
-            return time.monotonic() - quiet_since > 0.3
+            return time.monotonic() - quiet_since > 0.2
 
         await self.eventually(quiet, "rest")
         return self.writes
@@ -321,7 +324,7 @@ class Link:
             if self._running is not None and self._running.done():
                 self._running.result()
             assert time.monotonic() < deadline, f"{what} did not come true: {error}\n{self.log.getvalue()[-6000:]}"
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.03)
 
     async def _until(
         self, client: Client, where: str, collection: Collection, name: str, namespace: str, holds: Callable[[Obj], Any]
@@ -357,6 +360,18 @@ class Link:
         await self.eventually(
             lambda: is_gone(self.mailbox, collection, name, namespace), f"end of {name} in the mailbox"
         )
+
+    async def released(self, collection: Collection, name: str, namespace: str = "") -> None:
+        """A copy that is being deleted does not wait for the syncer any more."""
+
+        async def looked() -> bool:
+            try:
+                found = await self.mailbox.get(collection, name, namespace)
+            except NotFound:
+                return True
+            return FINALIZER not in found["metadata"].get("finalizers", [])
+
+        await self.eventually(looked, f"release of {name}")
 
     async def report(self) -> Obj:
         found: Obj = (await self.mailbox.get(CONFIGS, "the-one")).get("status") or {}

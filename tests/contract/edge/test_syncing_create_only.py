@@ -6,6 +6,8 @@ import pytest
 from edge_contract import Link, is_gone
 from edge_objects import MAPS, obj, parts
 
+from farflung.syncer.values import DOWNSYNCED
+
 OVERWRITE = "edge.kubestellar.io/downsync-overwrite"
 
 
@@ -87,4 +89,4 @@ async def test_an_object_that_is_made_once_is_not_made_again_in_the_place_of_ano
     await link.settled()
     found = await link.cluster.get(MAPS, "once", namespace)
     assert found["data"] == {"tea": "theirs"}
-    assert "annotations" not in found["metadata"]
+    assert DOWNSYNCED not in found["metadata"].get("annotations", {})

@@ -6,7 +6,7 @@ from edge_contract import Link, is_gone
 from edge_objects import MAPS, NAMESPACES, definition, obj, scope, upsync
 
 from farflung.client.resource import Collection
-from farflung.syncer.values import UPSYNCED
+from farflung.syncer.values import DOWNSYNCED, UPSYNCED
 
 
 async def defined(link: Link, *collections: Collection) -> None:
@@ -110,7 +110,7 @@ async def test_what_went_down_does_not_come_up_and_what_came_up_does_not_go_down
     copy = await link.mailbox.get(widgets, "placed", namespace)
     assert UPSYNCED not in copy["metadata"]["annotations"]
     born = await link.cluster.get(widgets, "born", namespace)
-    assert "annotations" not in born["metadata"]
+    assert DOWNSYNCED not in born["metadata"].get("annotations", {})
     await link.mailbox.delete(widgets, "placed", namespace)
     await link.gone_at_edge(widgets, "placed", namespace)
     assert not await is_gone(link.cluster, widgets, "born", namespace)
