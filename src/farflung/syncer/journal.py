@@ -211,6 +211,11 @@ class Journal:
 
     # --- the file ---------------------------------------------------------------------------------
 
+    @property
+    def is_dirty(self) -> bool:
+        """Something is not in the file yet."""
+        return bool(self._changes)
+
     def flush(self) -> None:
         """Everything that changed before is in the file when this returns.  Raises JournalError, and then the next one
         writes it too."""

@@ -44,8 +44,8 @@ NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
 WORKERS: Final = 8
-FLUSH: Final = 0.2  #: seconds between two looks at what is to be kept on disk
-MISSING: Final = Backoff(first=0.2, longest=15.0, random=lambda: 1.0)  #: until a side is asked again for a kind
+FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
+MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind
 INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that the mailbox is
 CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the mailbox
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
@@ -252,6 +252,8 @@ class Syncer:
         while True:
             await self._outside.sleep(FLUSH)
             self.note()
+            if not self._journal.is_dirty:
+                continue
             try:
                 await asyncio.to_thread(self._journal.flush)
             except JournalError as error:
@@ -298,12 +300,12 @@ class Syncer:
                 async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
-                self._stale = dict.fromkeys(self._stale, True)
+                self._stale.update(dict.fromkeys(lacking, True))
 
-    async def _plan(self, group: asyncio.TaskGroup) -> bool:
-        """Listen to what is wanted, as far as both sides have it.  Whether something is lacking."""
-        lacking = not await self._ask("edge", self._setting.edge)
-        lacking |= not await self._ask("mailbox", self._setting.mailbox)
+    async def _plan(self, group: asyncio.TaskGroup) -> set[str]:
+        """Listen to what is wanted, as far as both sides have it.  The sides that lack something."""
+        sides = (("edge", self._setting.edge), ("mailbox", self._setting.mailbox))
+        lacking = {side for side, client in sides if not await self._ask(side, client)}
         self._read_configs()
         down = {**dict.fromkeys(self._journal.resources(), ""), **self._wanted.resources}
         for resource in self._journal.resources():
@@ -322,14 +324,19 @@ class Syncer:
         lacking |= self._plan_upsync(group)
         self._reconsider()
         self._reporter.look()
-        return lacking or None in copies.values() or None in objects.values() or bool(self._wanted.unknown)
+        if None in copies.values() or self._wanted.unknown:
+            lacking.add("mailbox")
+        if None in objects.values() or self._wanted.unknown:
+            lacking.add("edge")
+        return lacking
 
     @property
     def _hears_configs(self) -> bool:
         """Until we know what is wanted, nothing is listened to: what is then heard of would not be known to be."""
         return self._config_informers[0].synced.is_set() and self._kinds.mailbox.groups != ()
 
-    def _plan_upsync(self, group: asyncio.TaskGroup) -> bool:
+    def _plan_upsync(self, group: asyncio.TaskGroup) -> set[str]:
+        """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
         wanted: set[Resource] = set()
         for one in self._wanted.upsync:
             for plural in one.resources:
@@ -343,7 +350,8 @@ class Syncer:
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
         self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
-        return any(copies[one] is None or born[one] is None for one in wanted)
+        lacking = any(copies[one] is None and self._kinds.at_edge(one) is not None for one in wanted)
+        return {"mailbox"} if lacking else set()
 
     def _has_upsynced(self, resource: Resource) -> bool:
         return any(self.upsync.has_copies(part) for part in self._upsynced.of(resource))
