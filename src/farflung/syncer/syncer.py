@@ -350,7 +350,13 @@ class Syncer:
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
         self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
-        lacking = any(copies[one] is None and self._kinds.at_edge(one) is not None for one in wanted)
+        lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
+        for one in sorted(wanted):
+            if one in lacking and self._hears_configs:
+                sentence = f"the mailbox does not serve {one.plural}: what there is of them stays at the edge"
+                self.troubles.put(_all_of(one), Direction.UP, "NotServed", sentence, self._setting.now())
+            else:
+                self.troubles.clear(_all_of(one), Direction.UP)
         return {"mailbox"} if lacking else set()
 
     def _has_upsynced(self, resource: Resource) -> bool:
