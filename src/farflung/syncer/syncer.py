@@ -351,12 +351,12 @@ class Syncer:
         self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
         lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
-        for one in sorted(wanted):
-            if one in lacking and self._hears_configs:
-                sentence = f"the mailbox does not serve {one.plural}: what there is of them stays at the edge"
-                self.troubles.put(_all_of(one), Direction.UP, "NotServed", sentence, self._setting.now())
+        for resource in sorted(wanted):
+            if resource in lacking and self._hears_configs:
+                sentence = f"the mailbox does not serve {resource.plural}: what there is of them stays at the edge"
+                self.troubles.put(_all_of(resource), Direction.UP, "NotServed", sentence, self._setting.now())
             else:
-                self.troubles.clear(_all_of(one), Direction.UP)
+                self.troubles.clear(_all_of(resource), Direction.UP)
         return {"mailbox"} if lacking else set()
 
     def _has_upsynced(self, resource: Resource) -> bool:
