@@ -4,6 +4,7 @@ does not work."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,7 @@ from farflung.machinery.times import format_seconds
 CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 THE_ONE: Final = "the-one"
 BEAT: Final = 20.0  #: seconds between two signs of life
-PAUSE: Final = 1.0  #: seconds between two reports
+PAUSE: Final = 1.0  #: seconds, about, from news to a report, and so between two reports
 HEARTBEAT: Final = "lastSyncerHeartbeatTime"
 
 
@@ -52,8 +53,17 @@ def with_conditions(status: Obj, conditions: list[Condition], before: Obj, now: 
     return {**status, "conditions": told}
 
 
+def telling(status: Obj) -> Obj:
+    """What is worth a report of its own: that something was tried once more without success can wait for the next."""
+    problems = [
+        {name: value for name, value in one.items() if name not in ("lastTry", "tries")}
+        for one in status.get("problems") or ()
+    ]
+    return {**status, "problems": problems}
+
+
 class Reporter:
-    """Writes what there is to say: at once, but not too often; and a sign of life if there is nothing."""
+    """Writes what there is to say, when it had time to settle; and a sign of life if there is nothing."""
 
     def __init__(
         self,
@@ -95,26 +105,24 @@ class Reporter:
             try:
                 await self._say()
                 failures = 0
-                pause = self._pause
+                await self._wait()
             except ClientError as error:
                 failures += 1
-                pause = self._outside.backoff.delay(failures, error.retry_after)
                 self._log.info("cannot report", v=1 if failures == 1 else 3, error=str(error))
-            await self._outside.sleep(pause)
-            await self._wait()
+                await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
 
     async def _wait(self) -> None:
+        """What is heard of now is often done in a moment, and then needs one report and not two."""
         left = self._beat * (0.9 + 0.2 * self._outside.random()) - (self._outside.monotonic() - self._beaten)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0.0)):
                 await self._news.wait()
-        except TimeoutError:
-            pass
+                await self._outside.sleep(self._pause * (0.75 + 0.5 * self._outside.random()))
 
     async def _say(self) -> None:
         status = self._compose(self._last)
         due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
-        if status == self._last and not due:
+        if not due and telling(status) == telling(self._last):
             return
         whole = {**status, HEARTBEAT: format_seconds(self._now())}
         patch = [{"op": "add", "path": "/status", "value": whole}]
