@@ -22,11 +22,24 @@ NEXT: Final = "..data_tmp"
 
 
 def write(directory: Path, payload: Payload, moment: datetime) -> None:
-    """Make the volume have exactly these files."""
+    """Make the volume have exactly these files.  Raises OSError; then it is as it was before."""
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     stamp = moment.strftime("..%Y_%m_%d_%H_%M_%S.")
     fresh = Path(tempfile.mkdtemp(prefix=stamp, dir=directory))
+    try:
+        _fill(fresh, payload)
+        _point(directory, fresh.name)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    _link(directory, {path.partition("/")[0] for path in payload})
+    for entry in directory.iterdir():
+        if entry.name.startswith("..") and entry.name not in (DATA, fresh.name):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _fill(fresh: Path, payload: Payload) -> None:
     fresh.chmod(0o755)
     for path, file in payload.items():
         target = fresh / path
@@ -35,11 +48,6 @@ def write(directory: Path, payload: Payload, moment: datetime) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(file.content)
             os.fchmod(descriptor, file.mode & 0o777)
-    _point(directory, fresh.name)
-    _link(directory, {path.partition("/")[0] for path in payload})
-    for entry in directory.iterdir():
-        if entry.name.startswith("..") and entry.name not in (DATA, fresh.name):
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _point(directory: Path, name: str) -> None:
@@ -55,4 +63,7 @@ def _link(directory: Path, names: set[str]) -> None:
             (directory / name).symlink_to(f"{DATA}/{name}")
     for entry in directory.iterdir():
         if not entry.name.startswith("..") and entry.name not in names:
-            entry.unlink()
+            if entry.is_dir() and not entry.is_symlink():  # made by a container
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
