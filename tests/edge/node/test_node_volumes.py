@@ -275,3 +275,30 @@ async def test_a_variable_whose_source_is_missing_is_waited_for(edge: Edge) -> N
     )
     await edge.hub.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "b"}})
     await edge.ready("one")
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({"env": [{"name": "A", "value": "x\0y"}]}, "env contains a null character"),
+        ({"workingDir": "/x\0y"}, "workingDir contains a null character"),
+        ({"volumeMounts": [{"name": "v", "mountPath": "/x\0y"}]}, "mountPath contains a null character"),
+        ({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "x\0y"}]}, "it leads out of the volume"),
+    ],
+)
+async def test_what_no_process_can_be_given_is_said(edge: Edge, more: Obj, said: str) -> None:
+    volumes = [{"name": "v", "emptyDir": {}}]
+    await edge.pod("one", containers=[shell(FOREVER, **more)], volumes=volumes)
+    pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
+    assert state(pod)["waiting"]["reason"] == "CreateContainerConfigError"
+    assert said in state(pod)["waiting"]["message"]
+
+
+async def test_what_is_made_of_objects_is_not_changed_by_containers(edge: Edge) -> None:
+    await edge.hub.config_map("site", **{"index.html": "first"})
+    volumes = [{"name": "v", "configMap": {"name": "site"}}]
+    container = shell(FOREVER, workingDir="/v/work", volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    made = await edge.pod("one", containers=[container], volumes=volumes)
+    pod = await edge.until("one", lambda pod: "message" in state(pod).get("waiting", {}))
+    assert "read-only" in state(pod)["waiting"]["message"]
+    assert contents(edge.files(made, "v")) == {"index.html": "first"}

@@ -165,6 +165,24 @@ async def test_what_is_removed_leaves_no_directory(runtime: ProcessRuntime, tmp_
     assert (await runtime.wait(started.id)).reason == "ContainerStatusUnknown"
 
 
+async def test_what_cannot_be_started_leaves_no_directory(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    mounts = (Mount(tmp_path, "/a"), Mount(tmp_path, "/a/b"))
+    with pytest.raises(StartError):
+        await runtime.start(shell(tmp_path, "true", mounts=mounts))
+    assert not list((tmp_path / "containers").iterdir())
+
+
+@pytest.mark.parametrize("more", [{"working_directory": "/usr/local/apache2/work"}, {}])
+async def test_nothing_is_made_in_what_is_mounted_to_be_read(
+    runtime: ProcessRuntime, tmp_path: Path, more: dict[str, str]
+) -> None:
+    (tmp_path / "volume").mkdir()
+    mounts = (Mount(tmp_path / "volume", "/usr/local/apache2", read_only=True),)
+    with pytest.raises(StartError, match="is not there, and what is mounted there is read-only"):
+        await runtime.start(httpd(tmp_path, mounts=mounts, **more))
+    assert not list((tmp_path / "volume").iterdir())
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes
     about = downward(pod, definition, place.address, place.allocatable)
     values = environment(definition, lambda kind, one: place.find(kind, namespace, one), about)
     mounts = volumes.mounts(definition, values)
-    return Container(
+    container = Container(
         pod_uid=uid,
         namespace=namespace,
         pod=metadata["name"],
@@ -45,6 +45,22 @@ def made(place: Place, pod: Obj, definition: Obj, attempt: int, volumes: Volumes
         user=_user(pod, definition),
         grace=grace,
     )
+    _check_texts(container)
+    return container
+
+
+def _check_texts(container: Container) -> None:
+    """JSON can say what no process can be given."""
+    texts = {
+        "command": container.command or (),
+        "args": container.arguments or (),
+        "env": container.environment.values(),
+        "workingDir": (container.working_directory,),
+        "mountPath": [mount.target for mount in container.mounts],
+    }
+    for name, said in texts.items():
+        if any("\0" in text for text in said):
+            raise Unavailable(f"{name} contains a null character")
 
 
 def _ports(definition: Obj) -> tuple[int, ...]:

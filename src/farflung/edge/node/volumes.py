@@ -98,7 +98,8 @@ class Volumes:
         return path
 
     def mounts(self, container: Obj, values: Mapping[str, str]) -> tuple[Mount, ...]:
-        """What a container sees of them.  `values`: its environment.  Raises Unavailable."""
+        """What a container sees of them; what is made of objects is not its to change.  `values`: its environment.
+        Raises Unavailable."""
         return tuple(self._mount(wanted, values) for wanted in container.get("volumeMounts") or ())
 
     def _mount(self, wanted: Obj, values: Mapping[str, str]) -> Mount:
@@ -107,12 +108,13 @@ class Volumes:
             raise Unavailable(f'volume "{wanted["name"]}" is not there')
         inside = wanted.get("subPath") or expanded(wanted.get("subPathExpr") or "", values)
         source = self._within(volume, inside, wanted["name"]) if inside else volume
-        return Mount(source, wanted["mountPath"], bool(wanted.get("readOnly")))
+        return Mount(source, wanted["mountPath"], bool(wanted.get("readOnly")) or wanted["name"] in self._written)
 
     def _within(self, volume: Path, inside: str, name: str) -> Path:
         """A part of a volume, which no link leads out of."""
         path = volume / inside
-        if inside.startswith("/") or ".." in Path(inside).parts or not path.resolve().is_relative_to(volume.resolve()):
+        outside = inside.startswith("/") or ".." in Path(inside).parts or "\0" in inside
+        if outside or not path.resolve().is_relative_to(volume.resolve()):
             raise Unavailable(f'failed to prepare subPath for volumeMount "{name}" : it leads out of the volume')
         if not path.exists():
             if name in self._written:

@@ -30,7 +30,7 @@ from farflung.edge.runtimes.images import (
 )
 from farflung.edge.runtimes.kept import Kept, Work, kept
 from farflung.edge.runtimes.log_lines import LogWriter
-from farflung.edge.runtimes.roots import below, furnish
+from farflung.edge.runtimes.roots import below, directory, furnish
 from farflung.edge.runtimes.web_servers import Program, Site
 
 FLAG: Final = "--allow-local-commands"
@@ -78,7 +78,15 @@ class ProcessRuntime:
         kind = self._standing(container.image)
         id = f"process://{container.pod_uid}-{container.name}-{container.attempt}"
         root = self._root(id)
-        await asyncio.to_thread(_prepare, root, container)
+        try:
+            await asyncio.to_thread(_prepare, root, container)
+            return await self._started(id, container, kind, root)
+        except BaseException:
+            if id not in self._running:
+                await asyncio.to_thread(shutil.rmtree, root.parent, ignore_errors=True)
+            raise
+
+    async def _started(self, id: str, container: Container, kind: Standing, root: Path) -> Started:
         writer = LogWriter(container.log, self._now)
         own = is_own_command(kind, container.command, container.arguments)
         if kind in DOCUMENTS and own:
@@ -126,8 +134,8 @@ class ProcessRuntime:
         def printed(_: str, data: bytes) -> None:
             output.extend(data[: LONGEST_OUTPUT - len(output)])
 
-        directory = below(running.root, running.container.working_directory or "/")
-        beside = await kept(Work(command, running.environment, directory), printed)
+        place = below(running.root, running.container.working_directory or "/")
+        beside = await kept(Work(command, running.environment, place), printed)
         self._beside.add(beside)
         try:
             async with asyncio.timeout(seconds):
@@ -170,9 +178,9 @@ class ProcessRuntime:
             raise ImageError("ErrImagePull", f"{image} is not run here: {why}, and podman would run it behind walls")
 
     async def _serve(self, id: str, container: Container, kind: Standing, root: Path, writer: LogWriter) -> Started:
-        documents = below(root, DOCUMENTS[kind])
-        if not documents.exists():
-            documents.mkdir(parents=True)
+        is_greeting = not below(root, DOCUMENTS[kind]).exists()
+        documents = directory(root, DOCUMENTS[kind], container.mounts)
+        if is_greeting:
             (documents / "index.html").write_text(GREETING)
         ports = tuple(sorted({*container.ports, WEB_PORT}))
         program = web_servers.installed(kind, self._search)
@@ -218,10 +226,9 @@ class ProcessRuntime:
     ) -> _Running:  # fmt: skip
         """What stands in for an image knows nothing of the pod's environment: there are variables that make a program
         run code of somebody else."""
-        directory = below(root, container.working_directory or "/")
-        directory.mkdir(parents=True, exist_ok=True)
+        place = directory(root, container.working_directory or "/", container.mounts)
         try:
-            process = await kept(Work(command, environment, directory, owner, descriptors), writer.feed)
+            process = await kept(Work(command, environment, place, owner, descriptors), writer.feed)
         except OSError as error:
             raise StartError("RunContainerError", f"{command[0]}: {error.strerror}") from None
         finished = asyncio.create_task(self._finished(process, writer), name=id)

@@ -24,3 +24,12 @@ def furnish(root: Path, mounts: Sequence[Mount]) -> None:
             raise StartError("CreateContainerError", f"{mount.target} lies within another mount, which needs podman")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(mount.source)
+
+
+def directory(root: Path, path: str, mounts: Sequence[Mount]) -> Path:
+    """One that the container needs, made if it is not there.  Raises StartError within what it may not change."""
+    found = below(root, path)
+    if not found.is_dir() and any(found.is_relative_to(below(root, one.target)) for one in mounts if one.read_only):
+        raise StartError("CreateContainerError", f"{path} is not there, and what is mounted there is read-only")
+    found.mkdir(parents=True, exist_ok=True)
+    return found
