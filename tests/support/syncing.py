@@ -88,11 +88,16 @@ class Link:
         if self._task is None or self._journal is None:
             return
         if forgetting:
-            self._journal.flush = lambda: None  # type: ignore[method-assign]
+            self.forget()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._journal.close()
         self._task = self._journal = self.syncer = None
+
+    def forget(self) -> None:
+        """From now on, nothing gets to the disk."""
+        assert self._journal is not None
+        self._journal.flush = lambda: None  # type: ignore[method-assign]
 
     async def restart(self, *, forgetting: bool = False) -> None:
         await self.stop(forgetting=forgetting)

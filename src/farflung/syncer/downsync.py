@@ -17,7 +17,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.copies import Copy, entered, status_digest
 from farflung.syncer.decide import Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
-from farflung.syncer.journal import Entry, Journal
+from farflung.syncer.journal import IN_DOUBT, Entry, Journal
 from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.sides import Edge, Mailbox
 from farflung.syncer.troubles import Direction, Progress, Troubles, told
@@ -278,6 +278,7 @@ class Downsync:
             desired["metadata"]["uid"] = step.uid
         if step.version:
             desired["metadata"]["resourceVersion"] = step.version
+        self._doubt(part)
         answer = await self._edge.client.apply(collection, desired, force=bool(step.uid))
         now = self._journal.get(part)
         if now is not None:
@@ -288,6 +289,17 @@ class Downsync:
         if step.why is Why.DRIFT:
             self.tally.drift += 1
         self._log.info("applied", v=2, object=str(part), why=step.why.value)
+
+    def doubt(self) -> None:
+        """What is remembered may be older than what was done last: all of it is applied once more."""
+        for part in list(self._journal.parts()):
+            self._doubt(part)
+
+    def _doubt(self, part: Part) -> None:
+        """Without an answer nobody knows whether it was applied: who owns its fields is the same in either case."""
+        entry = self._journal.get(part)
+        if entry is not None and entry.applied:
+            self._journal.put(replace(entry, applied=IN_DOUBT))
 
     async def _delete(self, step: Delete, part: Part, entry: Entry, collection: Collection) -> float | None:
         if not self._is_withdrawn(part, entry):

@@ -44,6 +44,7 @@ NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
 WORKERS: Final = 8
+RUNNING: Final = "running"  #: fact of the journal: whoever wrote it has not ended in good order yet
 FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
 MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind
 INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that the mailbox is
@@ -275,6 +276,11 @@ class Syncer:
         if self._journal.damage:
             self._log.warning("what was remembered is lost", damage=self._journal.damage)
         self._log.info("starting syncer", objects=len(self._journal))
+        if self._journal.get_fact(RUNNING):
+            self.downsync.doubt()
+        self._journal.set_fact(RUNNING, "yes")
+        with contextlib.suppress(JournalError):  # it is tried and told again
+            self._journal.flush()
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in (*self._config_informers, self._definitions):
@@ -287,6 +293,7 @@ class Syncer:
                 await self._follow(group)
         finally:
             self.note()
+            self._journal.set_fact(RUNNING, "")
             self._journal.flush()
             self._log.info("stopped syncer")
 
