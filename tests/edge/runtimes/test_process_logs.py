@@ -66,3 +66,12 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "file" / "0.log", now)
     writer.feed("stdout", b"lost\n")
     writer.close()
+
+
+def test_a_full_disk_ends_nothing_even_when_a_log_becomes_long(tmp_path: Path) -> None:
+    (tmp_path / "0.log").symlink_to("/dev/full")
+    writer = LogWriter(tmp_path / "0.log", now, limit=200)
+    for _ in range(10):
+        writer.feed("stdout", b"lost at first\n")
+    writer.close()
+    assert (tmp_path / "0.log").read_text().endswith(" stdout F lost at first\n"), "it goes on where there is room"

@@ -56,10 +56,7 @@ class LogWriter:
         for stream, rest in sorted(self._rests.items()):
             self._write(log_line(self._now(), stream, rest))
         self._rests.clear()
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
+        self._close()
 
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -69,14 +66,19 @@ class LogWriter:
 
     def _opened(self, more: int) -> BinaryIO:
         if self._file is not None and self._size + more > self._limit // 2:
-            self._file.close()
-            self._file = None
+            self._close()
             self._path.replace(older(self._path))
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("ab")
             self._size = self._file.tell()
         return self._file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _flush(self) -> None:
         if self._file is not None:
