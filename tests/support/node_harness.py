@@ -97,8 +97,11 @@ class Edge:
         await self.hub.config_map("kube-root-ca.crt", **{"ca.crt": "certificate"})
 
     @asynccontextmanager
-    async def node(self, *, commands: bool = True, host_paths: bool = False) -> AsyncIterator[None]:
-        backoff = Backoff(first=1.0, longest=10.0, random=lambda: 0.5)
+    async def node(
+        self, *, commands: bool = True, host_paths: bool = False, first: float = 1.0, longest: float = 10.0
+    ) -> AsyncIterator[None]:
+        """`first`, `longest`: seconds between tries of what failed."""
+        backoff = Backoff(first=first, longest=longest, random=lambda: 0.5)
         outside = Surroundings(monotonic, sleep, lambda: 0.5, backoff)
         log = Logger(self.lines)
         recorder = Recorder(self.client, "kubelet", now, monotonic, lambda: f"{next(self._suffixes):x}", log)

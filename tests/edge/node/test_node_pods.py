@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from node_harness import PODS, Edge, condition, shell, state, status
+from node_harness import PODS, Edge, Ports, condition, shell, state, status
 
+from farflung.edge.runtimes.base import Address
 from farflung.machinery.errors import Obj
 
 FOREVER = "echo up; exec sleep 1000"
@@ -416,3 +417,23 @@ async def test_a_slow_pod_holds_up_nobody(edge: Edge) -> None:
     assert await edge.get("slow") is not None
     (edge.files(slow, "shared") / "end").touch()
     await edge.gone("slow")
+
+
+class BrokenPorts(Ports):
+    async def publish(self, pod_uid: str, node_port: int, protocol: str, to: Address) -> None:
+        raise RuntimeError("a mistake")
+
+
+async def test_a_pod_that_the_node_cannot_look_after_can_be_deleted_at_once(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    await edge.furnish()
+    edge.ports = BrokenPorts()
+    async with edge.node(first=1e6, longest=1e6):
+        await edge.pod("one", containers=[shell(FOREVER, ports=[{"containerPort": 80, "hostPort": 8081}])])
+        async with asyncio.timeout(20):
+            while "a pod cannot be looked after" not in edge.lines.getvalue():
+                await asyncio.sleep(0.01)
+        assert "a mistake" not in edge.lines.getvalue()
+        assert not list((tmp_path / "containers").iterdir()), "nothing of it runs"
+        await edge.hub.delete(f"{PODS}/one")
+        await edge.gone("one")

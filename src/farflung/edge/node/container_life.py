@@ -173,7 +173,7 @@ class ContainerLife:
         started = await self._place.runtime.start(container)
         try:
             await self._pod.publish(self.name, _published(definition, started))
-        except StartError:
+        except Exception:
             await self._place.runtime.stop(started.id, 0)
             await self._place.runtime.remove(started.id)
             raise

@@ -18,7 +18,7 @@ from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
 from farflung.edge.node.environment import CONFIG_MAP, SECRET
 from farflung.edge.node.log_files import pods_directory
-from farflung.edge.node.place import Place
+from farflung.edge.node.place import Place, either
 from farflung.edge.node.pod_life import PodLife
 from farflung.edge.node.registration import Registration
 from farflung.edge.node.telling import PODS
@@ -133,7 +133,8 @@ class Node:
         return informer.cache.get(Key("", namespace, name))
 
     async def _lived(self, life: PodLife) -> None:
-        """A mistake of ours about one pod is told, costs the others nothing, and is not the end of the pod."""
+        """A mistake of ours about one pod is told, costs the others nothing, and is not the end of the pod.  It is
+        looked at again after a pause, which ends when the pod is to leave."""
         failures = 0
         while True:
             try:
@@ -142,7 +143,8 @@ class Node:
             except Exception as error:
                 failures += 1
                 self._log.error(_place(error), "a pod cannot be looked after", pod=life.called)
-            await self._outside.sleep(self._outside.backoff.delay(failures))
+            pause = self._outside.sleep(self._outside.backoff.delay(failures))
+            await (pause if life.leaving.is_set() else either(life.leaving, pause))
             pod = self._pods.cache.get(Key("", life.namespace, life.name))
             if self._closing or pod is None or pod["metadata"]["uid"] != life.uid:
                 return

@@ -51,7 +51,7 @@ class PodLife:
         self._respecified = asyncio.Event()
         self._doomed = asyncio.Event()  #: its containers are to end
         self._urged = asyncio.Event()  #: sooner than it seemed
-        self._leaving = asyncio.Event()  #: it need not be kept when it has ended
+        self.leaving = asyncio.Event()  #: it need not be kept when it has ended
         self._closing = asyncio.Event()
         self._gone = False
         self._over = False
@@ -104,7 +104,7 @@ class PodLife:
             self._hurry()
 
     def _hurry(self) -> None:
-        self._leaving.set()
+        self.leaving.set()
         self._urged.set()
         self._doomed.set()
 
@@ -216,7 +216,7 @@ class PodLife:
 
     async def _leave(self) -> None:
         await self._volumes.remove()
-        await self._leaving.wait()
+        await self.leaving.wait()
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         if not self._gone:
             await self._telling.delete()
