@@ -45,7 +45,9 @@ ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\]", re.MULTILINE)
 NUMBERS = re.compile(
     r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=resourceVersion(?:Old|New)=)\"\d+\"|(?<=ResourceVersion:)\d+"
 )
-FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|placement-translator|controllers)\b")
+FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|placement-translator|controllers|syncer)(?= |$)")
+LOOKING = re.compile(r"(KUBECONFIG=\S+ )?kubectl get |curl ")
+LAST_WORDS = ('I] "shutting down controller" controller=', 'I] "stopped syncer"')
 
 
 class Step(NamedTuple):
@@ -130,12 +132,19 @@ class Terminal:
 
     def interrupt(self) -> None:
         """^C.  It had nothing to complain about, and ends in good order."""
+        self.end()
+        assert [line for line in self._lines() if not line.startswith("I] ")] == []
+
+    def end(self) -> None:
+        """^C.  It ends in good order, whatever it had to complain about."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(timeout=PATIENCE) == 0, self.log()
-        lines = comparable_log(self.log()).splitlines()
-        assert [line for line in lines if not line.startswith("I] ")] == []
         if "--log-only" not in self._command:
-            assert lines[-1].startswith('I] "shutting down controller" controller='), lines[-1]
+            last = self._lines()[-1]
+            assert last.startswith(LAST_WORDS), last
+
+    def _lines(self) -> list[str]:
+        return comparable_log(self.log()).splitlines()
 
     def kill(self) -> None:
         self.process.kill()
@@ -194,11 +203,11 @@ class Session:
         return printed
 
     def _type(self, step: Step) -> None:
-        """What the hub counts in its own time is looked at until it is right, as people do it."""
+        """What others do in their own time is looked at until it is right, as people do it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             code, printed = self._directory.run(step.command)
             if code == 0 and comparable(printed) == comparable(step.output):
                 return
-            looking = step.command.startswith("kubectl get ") and time.monotonic() < deadline
+            looking = LOOKING.match(step.command) and time.monotonic() < deadline
             assert looking, f"$ {step.command}\n{printed}[exit {code}]\ninstead of\n{step.output}"
