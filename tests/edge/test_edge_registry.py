@@ -75,10 +75,23 @@ def test_a_removed_edge_is_gone_whatever_its_pods_left_there(registry: Registry)
         registry.existing("florin")
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "Florin", "-a", "a" * 51, "a b", ".a", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "..", "a/b", "Florin", "-a", "a" * 50, "a b", ".a", "a\n", "a..b", "a.-b", "a-.b"]
+)
 def test_what_is_no_name_is_no_way_out_of_the_directory(registry: Registry, name: str) -> None:
     with pytest.raises(EdgeError, match="is no name for an edge"):
         registry.edge(name)
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 49, "a.b-c.d", "1--2"])
+def test_the_node_of_an_edge_has_a_name_that_a_label_can_have(registry: Registry, name: str) -> None:
+    assert len(registry.edge(name).node_name) <= 63
+
+
+def test_what_cannot_be_made_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EdgeError, match=r"cannot make .*/file/edges/florin: not a directory"):
+        Registry(tmp_path / "file").make("florin", ASKED)
 
 
 def test_a_process_is_seen_as_long_as_it_lives(registry: Registry, tmp_path: Path) -> None:

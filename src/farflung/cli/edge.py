@@ -38,6 +38,10 @@ def household() -> Iterator[Household]:
             yield Household(Registry.of_user(os.environ), os.environ, interruption, tell)
         except EdgeError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            raise click.ClickException(
+                f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            ) from None
         except Interrupted:
             raise click.Abort from None
 

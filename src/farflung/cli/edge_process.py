@@ -109,6 +109,8 @@ async def _work(edge: Edge, held: Held, log: Logger) -> None:
             edge.ask(msgspec.structs.replace(asked, api_port=server.port))
         held.tell(STARTING, api=url_of(asked.api_address, server.port))
         runtime = await chosen
+        if not isinstance(runtime, ProcessRuntime):
+            edge.containers.touch()
         held.tell(STARTING, runtime=runtime.name)
         try:
             await _live(edge, held, Client(transport, "", COMPONENT), runtime, ports, log)

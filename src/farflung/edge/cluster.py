@@ -28,7 +28,6 @@ COMMAND: Final = (sys.executable, "-m", "farflung", "edge", "run")
 GLANCE: Final = 0.03  #: seconds between two looks at a process
 ORDERLY: Final = 5.0  #: seconds that an edge which is to go gives its pods to end
 AT_ONCE: Final = 10.0  #: seconds that it then has to end them
-PROCESS: Final = "process"  #: the runtime of which nothing can be left
 LONGEST_LOG: Final = 10 * 1024 * 1024  #: bytes; when it is started with more, that is kept as `log.1`
 TOLD: Final = 5  #: last lines of the log of a process that ended by itself
 PREFIX: Final = "farflung edge: "  #: how a process says why it cannot start
@@ -122,20 +121,13 @@ class Household:
     def delete(self, edge: Edge) -> None:
         """Its process, its pods, its context, its directory.  Raises EdgeError."""
         end(edge)
-        runtime = ""
         try:
-            runtime = edge.asked.runtime
             forget(edge.asked)
         except EdgeError as error:
             self.tell(str(error))
-        if runtime != PROCESS:
+        if edge.containers.exists():
             asyncio.run(remove_containers(edge.runtime))  # what is left if the machine was switched off
-        try:
-            self.registry.remove(edge)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise EdgeError(f"cannot remove {edge.directory}: {(error.strerror or str(error)).lower()}") from None
+        self.registry.remove(edge)
 
 
 def check_ports(asked: Asked) -> None:

@@ -6,6 +6,7 @@
     <home>/edges/NAME/hub/          of its API server
     <home>/edges/NAME/node/         of its node
     <home>/edges/NAME/runtime/      of what runs its pods
+    <home>/edges/NAME/containers    there if some of its pods were run in containers
 
 A lock cannot outlive a process, so that no number of a process is ever taken for that of another one.
 """
@@ -29,7 +30,10 @@ import msgspec
 from farflung.edge import ports
 from farflung.lib.files import sync_directory, write_private
 
-NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
+PART: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+NAME: Final = re.compile(
+    rf"(?=.{{1,49}}\Z){PART}(\.{PART})*"
+)  #: with which that of the node can be the value of a label
 STARTING: Final = "Starting"
 READY: Final = "Ready"
 STOPPING: Final = "Stopping"
@@ -79,6 +83,11 @@ class Edge:
     def runtime(self) -> Path:
         """What is in it goes with the process."""
         return self.directory / "runtime"
+
+    @property
+    def containers(self) -> Path:
+        """Where this is, containers may be left though the process has ended."""
+        return self.directory / "containers"
 
     @property
     def log(self) -> Path:
@@ -191,8 +200,8 @@ class Registry:
         """Whether it is there or not.  Raises EdgeError for what cannot be a name."""
         if not NAME.fullmatch(name):
             raise EdgeError(
-                f"{name!r} is no name for an edge: at most 50 lower-case letters, digits, '-' and '.' are, and begin "
-                "and end with a letter or a digit"
+                f"{name!r} is no name for an edge: at most 49 lower-case letters, digits, '-' and '.' are, with a "
+                "letter or a digit at both ends and beside each '.'"
             )
         return Edge(name, self._edges / name)
 
@@ -209,26 +218,41 @@ class Registry:
         return [self.edge(name) for name in names]
 
     def make(self, name: str, asked: Asked) -> Edge:
-        """Raises EdgeError if there is one of this name."""
+        """Raises EdgeError if there is one of this name, and if there can be none."""
         edge = self.edge(name)
-        self._edges.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            self._edges.mkdir(mode=0o700, parents=True, exist_ok=True)
             edge.directory.mkdir(mode=0o700)
         except FileExistsError:
             raise already(edge) from None
-        edge.ask(asked)
+        except OSError as error:
+            raise cannot("make", edge, error) from None
+        try:
+            edge.ask(asked)
+        except OSError as error:
+            shutil.rmtree(edge.directory, ignore_errors=True)
+            raise cannot("make", edge, error) from None
         return edge
 
     def remove(self, edge: Edge) -> None:
-        """An edge whose process has ended.  One that is removed in part can be removed again."""
-        shutil.rmtree(edge.directory, ignore_errors=False, onerror=_writable)
-        if self._edges.is_dir():
-            sync_directory(self._edges)
+        """An edge whose process has ended.  One that is removed in part can be removed again.  Raises EdgeError."""
+        try:
+            shutil.rmtree(edge.directory, ignore_errors=False, onerror=_writable)
+            if self._edges.is_dir():
+                sync_directory(self._edges)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise cannot("remove", edge, error) from None
 
 
 def already(edge: Edge) -> EdgeError:
     name, state = edge.name, edge.phase.phase.lower()
     return EdgeError(f"there is an edge {name} already, and it is {state}; `farflung edge delete {name}` removes it")
+
+
+def cannot(what: str, edge: Edge, error: OSError) -> EdgeError:
+    return EdgeError(f"cannot {what} {edge.directory}: {(error.strerror or str(error)).lower()}")
 
 
 def _writable(function: Any, path: str, failure: Any) -> None:

@@ -1,0 +1,31 @@
+"""What removing an edge asks of the machine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from farflung.edge.cluster import Household, Interruption
+from farflung.edge.registry import Asked, Registry
+
+ASKED = Asked(datetime(2026, 11, 16, 6, 30, 0, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("contained", [True, False])
+def test_podman_is_asked_for_containers_only_where_some_may_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contained: bool
+) -> None:
+    """It takes seconds on a busy machine, whether it works there or not."""
+    asked = tmp_path / "asked"
+    (tmp_path / "podman").write_text(f"#!/bin/sh\necho >> {asked}\n")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    registry = Registry(tmp_path / "home")
+    edge = registry.make("florin", ASKED)
+    if contained:
+        edge.containers.touch()
+    Household(registry, {}, Interruption(), print).delete(edge)
+    assert not edge.directory.exists()
+    assert asked.exists() == contained
