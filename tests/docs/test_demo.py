@@ -27,8 +27,8 @@ def alone() -> Iterator[None]:
         yield
 
 
-def demo(home: Path, *words: str) -> subprocess.Popen[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FARFLUNG_HOME": str(home / "farflung")}
+def demo(home: Path, *words: str, path: str = os.environ["PATH"]) -> subprocess.Popen[str]:
+    environment = {"PATH": path, "HOME": str(home), "FARFLUNG_HOME": str(home / "farflung")}
     return subprocess.Popen(
         [FARFLUNG, "demo", *words],
         stdin=subprocess.DEVNULL,
@@ -103,6 +103,18 @@ def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_
         output = ended(process)
     assert process.returncode == 1
     assert f"port 8082 of 127.0.0.1 is in use by process {os.getpid()}" in output
+    assert nothing_of(tmp_path)
+
+
+def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "podman").chmod(0o755)
+    process = demo(tmp_path, "--runtime", "podman", path=f"{tmp_path}:{os.environ['PATH']}")
+    output = ended(process)
+    assert process.returncode == 1
+    assert "Error: the cluster" in output
+    assert "could not be made: edge" in output
+    assert "Traceback" not in output
     assert nothing_of(tmp_path)
 
 

@@ -55,7 +55,6 @@ class Background:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._children: list[subprocess.Popen[bytes]] = []
 
     def processes(self) -> list[Process]:
         try:
@@ -74,7 +73,7 @@ class Background:
                 start_new_session=True,
                 env=dict(environment),
             )
-        self._children.append(child)
+        child.returncode = 0  # it is not ours to wait for
         process = Process(name, child.pid, _began(child.pid))
         write_private(self._file, msgspec.json.encode([*self.processes(), process]))
         return process
@@ -95,6 +94,4 @@ class Background:
     def _wait(self, process: Process, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while process.is_alive and time.monotonic() < deadline:
-            for child in self._children:
-                child.poll()
             time.sleep(POLL)

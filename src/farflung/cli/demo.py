@@ -50,6 +50,7 @@ MAPS: Final = Collection("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS: Final = Collection("apps", "v1", "deployments", "Deployment")
 INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside ^C
 EDGES: Final = "edges.kubeconfig"  #: the contexts of the clusters
 
 
@@ -102,9 +103,9 @@ def run(*, keep: bool, runtime: str) -> None:
     where = place()
     if clean(where):
         click.echo("An earlier demo was still running; it is stopped.", err=True)
-    where.directory.mkdir(mode=0o700, parents=True)
     kept = False
     try:
+        where.directory.mkdir(mode=0o700, parents=True)
         asyncio.run(_play(where, runtime))
         kept = keep
     except (DemoError, PortTaken, ClientError, OSError) as error:
@@ -152,11 +153,12 @@ def _call(command: list[str], environment: dict[str, str]) -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Who presses ^C again wants it to end, and it does, but in order."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDING)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _logs(where: Place) -> str:
@@ -194,7 +196,7 @@ It goes on running. To look around:
 async def _play(where: Place, runtime: str) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         loop.add_signal_handler(number, task.cancel)
     check(("127.0.0.1", port) for port, _, _ in PAGES)
     began = time.monotonic()
@@ -204,10 +206,19 @@ async def _play(where: Place, runtime: str) -> None:
                 await story.tell()
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    except ExceptionGroup as errors:
+        raise _first(errors) from None
     click.echo(f"\n{len(PAGES)} pages from 2 clusters, {time.monotonic() - began:.1f} s after the start.\n")
     for port, cluster, workload in PAGES:
         click.secho(f"$ curl http://localhost:{port}    # {workload.name} on {cluster}", bold=True)
         click.echo(story.pages[port])
+
+
+def _first(error: Exception) -> Exception:
+    """What went wrong, of several things that did; mostly it is the same one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @dataclass(slots=True)
@@ -248,10 +259,7 @@ class Story:
 
     async def _start_hub(self) -> None:
         with self.steps.step("Start the hub and its controllers"):
-            words = ["start", "--root-directory", str(self.where.hub), "--port", "0"]
-            process = self.where.background.start(
-                "hub", farflung(*words), self.where.log("hub"), self.where.environment
-            )
+            process = self._start("hub", "start", "--root-directory", str(self.where.hub), "--port", "0")
             path = self.where.hub / KUBECONFIG
 
             async def connected() -> Client | None:
@@ -295,9 +303,8 @@ class Story:
                 await process.wait()
                 raise
             if process.returncode:
-                raise DemoError(
-                    f"the cluster {cluster.name} could not be made: {said.decode(errors='replace').strip()}"
-                )
+                why = said.decode(errors="replace").rpartition("Error: ")[2].strip()
+                raise DemoError(f"the cluster {cluster.name} could not be made: {why}")
 
     async def _fill_inventory(self) -> None:
         with self.steps.step("Describe the clusters in the inventory: SyncTargets and Locations"):
