@@ -80,7 +80,9 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    pass
+    def names(self, name: str) -> bool:
+        """Whether the server says that this very object is not there; not, that it knows nothing of such objects."""
+        return self.reason == "NotFound" and self.details.get("name") == name
 
 
 class AlreadyExists(Refused):

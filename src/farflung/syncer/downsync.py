@@ -16,7 +16,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.copies import Copy, entered, status_digest
-from farflung.syncer.decide import Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
+from farflung.syncer.decide import DEFINITIONS, Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
 from farflung.syncer.journal import IN_DOUBT, Entry, Journal
 from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.sides import Edge, Mailbox
@@ -110,8 +110,9 @@ class Downsync:
             self._look_back(part)
 
     def _is_ours_to_bring(self, part: Part, copy: Copy) -> bool:
-        """One that goes already is none of ours, unless it waits for us."""
-        return copy.guarded if copy.withdrawn else self._covers(part)
+        """One that waits for us was brought before, whatever we remember; another one that goes already is none of
+        ours."""
+        return copy.guarded or (not copy.withdrawn and self._covers(part))
 
     def _lose(self, part: Part, entry: Entry | None) -> None:
         """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays."""
@@ -190,6 +191,8 @@ class Downsync:
                 return None
             await self._mailbox.guard(part, copy)
             entry = self._journal.get(part) or entry
+            if not self._is_guarded(entry):
+                return None  # it is gone by now, which is still to be heard of
         if not entry.withdrawn and not self._has_room(part):
             return None
         live = await self._live(collection, part, entry)
@@ -200,7 +203,8 @@ class Downsync:
         return entry.guarded or entry.withdrawn or entry.orphaned
 
     async def _without_kind(self, part: Part, entry: Entry) -> float | None:
-        if entry.withdrawn and not entry.applied:
+        """With its definition everything of a kind goes."""
+        if entry.withdrawn and (not entry.applied or self._edge.kinds.edge_lacks(part.resource)):
             return await self._finish(part, entry)
         raise NotServedError(f"the edge does not serve {part.resource.plural} {entry.version}".strip())
 
@@ -306,17 +310,19 @@ class Downsync:
             return None  # what became of the copy is still to be heard of
         await self._mailbox.check(entry.incarnation)
         if step.container:
-            if part.resource == NAMESPACES and self._holds_ours(part.name):
+            if self._holds_ours(part):
                 return None  # looked at again when the last of them is gone
             if stranger := await self._edge.stranger_in(part):
-                sentence = f"{part} was withdrawn and stays, because it holds what is not ours: {stranger}"
+                sentence = f"{part} was withdrawn and stays, because it holds what nobody withdrew: {stranger}"
                 self._report(part, Direction.DOWN, "NotEmpty", sentence)
                 return STRANGERS
         try:
             await self._edge.client.delete(
                 collection, part.name, part.namespace, uid=step.uid, propagation="Background"
             )
-        except NotFound:
+        except NotFound as error:
+            if not error.names(part.name):
+                raise
             self._edge.objects.forget(part)
             return await self._finish(part, entry)
         self.tally.deleted += 1
@@ -330,8 +336,10 @@ class Downsync:
         copy = self._mailbox.copies.get(part)
         return copy is not None and copy.withdrawn and copy.uid == entry.uid
 
-    def _holds_ours(self, namespace: str) -> bool:
-        return any(part.namespace == namespace for part in self._journal.parts())
+    def _holds_ours(self, container: Part) -> bool:
+        if container.resource == NAMESPACES:
+            return any(part.namespace == container.name for part in self._journal.parts())
+        return any(definition_of(part.resource) == container for part in self._journal.parts())
 
     async def _finish(self, part: Part, entry: Entry) -> float | None:
         """It is gone at the edge, or was never ours: the hub may let it go too."""
@@ -343,6 +351,7 @@ class Downsync:
         self._settle(part)
         if part.namespace:
             self._look(Part(NAMESPACES, "", part.namespace))
+        self._look(definition_of(part.resource))
         return None
 
     def _settle(self, part: Part) -> None:
@@ -379,3 +388,8 @@ class Downsync:
     def _speaks_for(self, entry: Entry, copy: Copy, live: Obj) -> bool:
         current = not entry.withdrawn and not entry.orphaned and entry.uid == copy.uid
         return current and takes_status(entry.part.resource) and is_downsynced(live)
+
+
+def definition_of(resource: Resource) -> Part:
+    """What defines the kind, if it is not built in."""
+    return Part(DEFINITIONS, "", f"{resource.plural}.{resource.group}")

@@ -34,6 +34,12 @@ class Kinds:
         found = self._found(self.edge, resource, version)
         return None if found is None else found.collection
 
+    def edge_lacks(self, resource: Resource) -> bool:
+        """Whether the edge certainly has nothing of the kind, in whatever version."""
+        of_group = [version for group in self.edge.groups if group.name == resource.group for version in group.versions]
+        known = self.edge.groups != () and not any(version.stale for version in of_group)
+        return known and self.edge.find(resource.group, resource.plural) is None
+
     def has_status(self, resource: Resource, version: str) -> bool:
         """Whether copies of the kind have their status by themselves."""
         found = self._found(self.mailbox, resource, version)

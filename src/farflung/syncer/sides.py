@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from farflung.machinery.errors import Obj
 from farflung.syncer.copies import Copy
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
-from farflung.syncer.shaping import is_downsynced
+from farflung.syncer.shaping import is_create_only, is_downsynced
 from farflung.syncer.values import FINALIZER, Part, Resource
 
 CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
@@ -28,6 +29,17 @@ BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "c
 
 class MailboxEndsError(ClientError):
     """What is deleted in it is not withdrawn: all of it goes."""
+
+
+@contextlib.contextmanager
+def gone(part: Part) -> Iterator[None]:
+    """Nothing is wrong if a server says that the object is not there.  Another server, that knows nothing of it, is
+    not believed."""
+    try:
+        yield
+    except NotFound as error:
+        if not error.names(part.name):
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,7 @@ class Mailbox:
         if collection is None:
             raise MailboxEndsError(f"the mailbox does not serve {part.resource.plural}")
         finalizers, version = copy.finalizers, str(copy.revision)
-        with contextlib.suppress(NotFound):
+        with gone(part):
             if finalizers is None:
                 metadata = (await self.client.get(collection, part.name, part.namespace))["metadata"]
                 finalizers, version = tuple(metadata.get("finalizers") or ()), metadata["resourceVersion"]
@@ -82,7 +94,7 @@ class Mailbox:
             {"op": "test", "path": "/metadata/uid", "value": copy.uid},
             {"op": "add", "path": "/status", "value": status},
         ]
-        with contextlib.suppress(NotFound):
+        with gone(part):
             answer = await self.client.patch(
                 collection, part.name, patch, part.namespace, subresource, how=PatchType.JSON
             )
@@ -97,14 +109,13 @@ class Edge:
 
     async def read(self, collection: Collection, part: Part) -> Obj | None:
         """The whole of it, as it is now."""
-        try:
+        with gone(part):
             return await self.client.get(collection, part.name, part.namespace)
-        except NotFound:
-            return None
+        return None
 
     async def stranger_in(self, part: Part) -> str:
-        """Something that is in a namespace, or of a kind that a definition defines, and that is not ours; empty if
-        there is none."""
+        """Something that is in a namespace, or of a kind that a definition defines, and that nobody withdrew; empty if
+        there is none.  Of what is ours, nothing is left that is remembered."""
         if part.resource == Resource("", "namespaces"):
             inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
             for collection in inside:
@@ -120,7 +131,7 @@ class Edge:
             for one in await self.client.list(collection, selection):
                 metadata = one["metadata"]
                 if not (
-                    is_downsynced(one)
+                    (is_downsynced(one) and is_create_only(one))
                     or metadata.get("ownerReferences")
                     or "deletionTimestamp" in metadata
                     or (collection.kind, metadata["name"]) in FURNITURE

@@ -21,6 +21,7 @@ from farflung.syncer.downsync import NotServedError
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.shaping import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
+from farflung.syncer.sides import gone
 from farflung.syncer.troubles import Direction, Troubles, told
 from farflung.syncer.values import UPSYNCED, Part, Resource
 from farflung.syncer.wanted import Wanted
@@ -153,11 +154,11 @@ class Upsync:
             at_edge = self._objects.collection(part.resource)
             if at_edge is None:
                 return
-            with contextlib.suppress(NotFound):
+            with gone(part):
                 found = await self._edge.get(at_edge, part.name, part.namespace)
                 if not is_downsynced(found):
                     return  # it is there again, and will be heard of
-        with contextlib.suppress(NotFound):
+        with gone(part):
             await self._mailbox.delete(collection, part.name, part.namespace, uid=copy["metadata"]["uid"])
         self._troubles.clear(part, Direction.UP)
         self._log.info("withdrew from the mailbox", v=2, object=str(part))
