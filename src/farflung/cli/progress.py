@@ -33,9 +33,11 @@ def shown(stream: TextIO) -> Iterator[Steps]:
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
     console = Console(file=stream)
-    columns = (SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), TimeElapsedColumn())
+    what = TextColumn("{task.description}", table_column=Column())  # wraps, so that a narrow terminal shows the others
+    columns = (SpinnerColumn(finished_text="[green]✓"), what, TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
 
         class Live:
