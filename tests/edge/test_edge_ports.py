@@ -48,9 +48,9 @@ async def told(port: int, words: bytes = b"") -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def mapped(*node_ports: int) -> AsyncIterator[tuple[Ports, list[int]]]:
+async def mapped(*node_ports: int, descriptors: int = 4 * MOST) -> AsyncIterator[tuple[Ports, list[int]]]:
     mappings = [Mapping(node_port, free_port("127.0.0.1")) for node_port in node_ports]
-    async with published(mappings, LOG) as ports:
+    async with published(mappings, LOG, descriptors) as ports:
         yield ports, [mapping.port for mapping in mappings]
 
 
@@ -153,11 +153,24 @@ async def test_more_connections_than_are_good_are_turned_away() -> None:
         assert not opened[0].at_eof()
 
 
+async def test_visitors_take_half_of_the_descriptors_at_most() -> None:
+    async with mapped(8081, 8082, descriptors=16) as (ports, numbers), contextlib.AsyncExitStack() as stack:
+        pod = await stack.enter_async_context(answering(b"hello"))
+        for node_port, port in zip((8081, 8082), numbers, strict=True):
+            await ports.publish("a", node_port, "TCP", pod)
+            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            for _, writer in opened:
+                stack.callback(writer.close)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(opened[-1][0].read(1), 10) == b""
+            assert not opened[0][0].at_eof()
+
+
 async def test_a_port_that_is_taken_is_found_out_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         with pytest.raises(PortTaken, match=f"port {taken} of 127.0.0.1 is in use"):
-            async with published([Mapping(8081, free_port("127.0.0.1")), Mapping(8082, taken)], LOG):
+            async with published([Mapping(8081, free_port("127.0.0.1")), Mapping(8082, taken)], LOG, 4 * MOST):
                 pass
         with pytest.raises(PortTaken, match=rf"^port {taken} of 127\.0\.0\.1 is in use by process {os.getpid()} \("):
             ports_taken.check([("127.0.0.1", taken)])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import signal
 import sys
 import time
@@ -44,6 +45,7 @@ from farflung.store.base import Unusable
 NODES: Final = Collection("", "v1", "nodes", "Node")
 GLANCE: Final = 0.03  #: seconds between two looks whether the node is ready
 PATIENCE: Final = 3  #: signals after which nothing is done in order any more
+MOST_DESCRIPTORS: Final = 1 << 16
 COMPONENT: Final = "farflung-edge"
 NODE_AGENT: Final = "kubelet"  #: whom people know to tell of their pods
 
@@ -101,7 +103,7 @@ async def _work(edge: Edge, held: Held, log: Logger) -> None:
     settings = Settings(edge.hub, asked.api_address, asked.api_port, audits=False)
     async with (
         _choosing(edge, log) as chosen,
-        published(asked.ports, log) as ports,
+        published(asked.ports, log, _descriptors()) as ports,
         running(settings, NodeLogs(edge.node)) as server,
         load(str(edge.hub / KUBECONFIG)).transport() as transport,
     ):
@@ -116,6 +118,14 @@ async def _work(edge: Edge, held: Held, log: Logger) -> None:
             await _live(edge, held, Client(transport, "", COMPONENT), runtime, ports, log)
         finally:
             await runtime.close()
+
+
+def _descriptors() -> int:
+    """As many as we may have, within reason: pods and visitors take some each.  How many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, min(hard, MOST_DESCRIPTORS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from farflung.edge.ports_taken import PortTaken, sentence
 from farflung.edge.runtimes.base import Address
 from farflung.lib.klog import Logger
 
-MOST: Final = 512  #: connections by one port at a time; further ones are turned away
+MOST: Final = 512  #: connections by one port at a time, if there are descriptors; further ones are turned away
 BLOCK: Final = 64 * 1024
 CONNECT: Final = 10.0  #: seconds
 PROTOCOL: Final = "TCP"
@@ -35,9 +35,10 @@ class Mapping:
 
 
 @contextlib.asynccontextmanager
-async def published(mappings: Sequence[Mapping], log: Logger) -> AsyncIterator[Ports]:
-    """A Publisher, as long as the block lasts.  Raises PortTaken."""
-    ports = Ports(log)
+async def published(mappings: Sequence[Mapping], log: Logger, descriptors: int) -> AsyncIterator[Ports]:
+    """A Publisher, as long as the block lasts.  `descriptors`: how many this process may have; visitors get half of
+    them at most, because the rest of the edge needs some too.  Raises PortTaken."""
+    ports = Ports(log, max(1, min(MOST, descriptors // 4 // max(len(mappings), 1))))
     try:
         for mapping in mappings:
             await ports.listen(mapping)
@@ -49,13 +50,15 @@ async def published(mappings: Sequence[Mapping], log: Logger) -> AsyncIterator[P
 class Ports:
     """What is published last for a port of the node counts."""
 
-    def __init__(self, log: Logger) -> None:
+    def __init__(self, log: Logger, most: int) -> None:
+        """`most`: connections by one port at a time."""
         self._log = log
+        self._most = most
         self._doors: dict[int, list[Door]] = {}
         self._published: dict[int, dict[str, Address]] = {}  #: by port of the node, by pod
 
     async def listen(self, mapping: Mapping) -> None:
-        door = Door(mapping, self._log)
+        door = Door(mapping, self._log, self._most)
         await door.open()
         self._doors.setdefault(mapping.node_port, []).append(door)
 
@@ -88,8 +91,9 @@ class Ports:
 class Door:
     """One port of this machine, and who came by it."""
 
-    def __init__(self, mapping: Mapping, log: Logger) -> None:
+    def __init__(self, mapping: Mapping, log: Logger, most: int) -> None:
         self._mapping = mapping
+        self._most = most
         self._log = log.bind(port=str(mapping))
         self._to: Address | None = None
         self._server: asyncio.Server | None = None
@@ -121,7 +125,7 @@ class Door:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to, visit = self._to, asyncio.current_task()
-        if to is None or len(self._visits) >= MOST or visit is None:
+        if to is None or len(self._visits) >= self._most or visit is None:
             writer.transport.abort()
             return
         self._visits[visit] = to
