@@ -12,6 +12,7 @@ from farflung.controllers.workload.steps import NORMAL, WARNING, Said, Step, cre
 from farflung.machinery.errors import Obj
 
 LONGEST_BASE: Final = 58  #: characters of a name before its random ones
+MOST_AT_ONCE: Final = 500  #: pods that one look makes: how many there should be may be a mistake
 
 
 def random_name(prefix: str, suffix: str) -> str:

@@ -81,7 +81,7 @@ def counted(job: Obj, pods: Sequence[Obj], *, over: bool) -> Counts:
         if uid in known or len(succeeded) + len(failed) >= MOST:
             continue
         if phase(pod) == "Succeeded" and indexed:
-            completed |= {index_of(pod)} & set(range(job["spec"].get("completions") or 0))
+            completed |= {index_of(pod)} if _is_meant(job, pod) else set()
         elif phase(pod) == "Succeeded":
             succeeded.append(uid)
         elif over or has_failed(job, pod):
@@ -113,6 +113,9 @@ def releasing(job: Obj, pods: Sequence[Obj]) -> tuple[Step, ...]:
 
 def _is_noted(job: Obj, pod: Obj, now: Counts) -> bool:
     """An index is enough to know that its pod is not counted again."""
-    index = index_of(pod)
-    meant = 0 <= index < (job["spec"].get("completions") or 0)
-    return phase(pod) == "Succeeded" and (index in now.completed or not meant)
+    return phase(pod) == "Succeeded" and (index_of(pod) in now.completed or not _is_meant(job, pod))
+
+
+def _is_meant(job: Obj, pod: Obj) -> bool:
+    """Its index is one of those that the Job has."""
+    return 0 <= index_of(pod) < (job["spec"].get("completions") or 0)

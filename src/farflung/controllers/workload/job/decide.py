@@ -22,7 +22,7 @@ from farflung.controllers.workload.job.ending import (
 )
 from farflung.controllers.workload.job.pods import dropped, index_of, is_tracked, made, pause, released
 from farflung.controllers.workload.kinds import JOBS
-from farflung.controllers.workload.pod_making import creation, removal
+from farflung.controllers.workload.pod_making import MOST_AT_ONCE, creation, removal
 from farflung.controllers.workload.pods import first_to_go, is_active, is_finished, is_ready, is_terminating
 from farflung.controllers.workload.steps import (
     NORMAL,
@@ -138,9 +138,9 @@ def _useless(whole: Whole, counts: Counts) -> list[Obj]:
 
 
 def _missing(whole: Whole, counts: Counts) -> list[int | None]:
-    """The indexes of pods that are to be made; None of a Job without."""
+    """The indexes of pods that are to be made now; None of a Job without."""
     busy = [*whole.active, *(whole.going if whole.job["spec"].get("podReplacementPolicy") == "Failed" else ())]
-    number = max(0, _wanted(whole, counts) - len(busy))
+    number = min(max(0, _wanted(whole, counts) - len(busy)), MOST_AT_ONCE)
     if not is_indexed(whole.job):
         return [None] * number
     taken = {*counts.completed, *(index_of(pod) for pod in busy)}

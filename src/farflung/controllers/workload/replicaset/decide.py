@@ -7,7 +7,7 @@ from datetime import datetime
 
 from farflung.controllers.workload.conditions import found, without
 from farflung.controllers.workload.kinds import REPLICA_SETS
-from farflung.controllers.workload.pod_making import creation, pod_of, random_name, removal
+from farflung.controllers.workload.pod_making import MOST_AT_ONCE, creation, pod_of, random_name, removal
 from farflung.controllers.workload.pods import (
     first_to_go,
     is_active,
@@ -25,7 +25,7 @@ FAILURE = "ReplicaFailure"
 
 
 def about_pods(replica_set: Obj, pods: Iterable[Obj], suffix: Callable[[], str]) -> tuple[Step, ...]:
-    """`pods`: all that it controls.  Exactly as many are made or deleted as are missing or too many."""
+    """`pods`: all that it controls.  As many are made or deleted as are missing or too many, a lot at a time."""
     if is_terminating(replica_set):
         return ()
     active = [pod for pod in pods if is_active(pod)]
@@ -34,7 +34,8 @@ def about_pods(replica_set: Obj, pods: Iterable[Obj], suffix: Callable[[], str])
         return tuple(removal(pod) for pod in first_to_go(active)[:-missing])
     name, template = replica_set["metadata"]["name"], replica_set["spec"]["template"]
     return tuple(
-        creation(pod_of(replica_set, REPLICA_SETS, template, random_name(f"{name}-", suffix()))) for _ in range(missing)
+        creation(pod_of(replica_set, REPLICA_SETS, template, random_name(f"{name}-", suffix())))
+        for _ in range(min(missing, MOST_AT_ONCE))
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from farflung.controllers.workload.kinds import STATEFUL_SETS
+from farflung.controllers.workload.pod_making import MOST_AT_ONCE
 from farflung.controllers.workload.pods import (
     is_available,
     is_finished,
@@ -98,7 +99,7 @@ def _wanted(one: Whole, claims: frozenset[str]) -> tuple[list[Step], bool]:
         else:
             well = one.is_well(pod)
             steps += _upkeep(one, number, pod, claims)
-        if not well and not one.parallel:
+        if (not well and not one.parallel) or len(steps) >= MOST_AT_ONCE:
             return steps, False
     return steps, True
 
