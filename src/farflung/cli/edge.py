@@ -143,7 +143,7 @@ def _hint(made: Edge, asked: Asked) -> str:
     return f"For a first look:\n  farflung edge kubeconfig {made.name} > {made.name}.kubeconfig"
 
 
-@edge.command()
+@edge.command(short_help="Start an edge again.")
 @click.argument("name")
 @waiting
 def start(name: str, seconds: float) -> None:
@@ -157,7 +157,7 @@ def start(name: str, seconds: float) -> None:
         home.start(found, seconds)
 
 
-@edge.command()
+@edge.command(short_help="Remove edges, with all that is theirs.")
 @click.argument("names", nargs=-1, metavar="NAME…")
 @click.option("--all", "everything", is_flag=True, help="All edges there are.")
 def delete(names: tuple[str, ...], everything: bool) -> None:

@@ -370,7 +370,7 @@ def explain() -> None:
     """Say why things are as they are, changing nothing."""
 
 
-@explain.command("placement")
+@explain.command("placement", short_help="Say where an EdgePlacement leads, and why not elsewhere.")
 @click.argument("name")
 @click.option(
     "--location",
@@ -711,7 +711,7 @@ def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output
     click.echo(tokens.create(root_directory, name, groups, tokens.duration(lasting), output), nl=False)
 
 
-@token.command("list")
+@token.command("list", short_help="List whose tokens there are.")
 @root_directory
 def list_tokens(root_directory: Path) -> None:
     """List whose tokens there are, by an id that says nothing about the token."""

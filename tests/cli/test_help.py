@@ -1,0 +1,34 @@
+"""What `--help` says."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from farflung.cli.main import main
+
+
+def groups(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, click.Group):
+        yield path
+        for name, one in command.commands.items():
+            yield from groups(one, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(groups(main)), ids=" ".join)
+def test_no_summary_of_a_command_is_cut_off(path: tuple[str, ...]) -> None:
+    said = CliRunner().invoke(main, [*path, "--help"])
+    assert said.exit_code == 0
+    assert "..." not in said.output.replace("[ARGS]...", "")
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    def silent(command: click.Command, path: str) -> Iterator[str]:
+        for one in command.params:
+            if isinstance(one, click.Option) and not one.help:
+                yield f"{path} {one.opts[0]}"
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from silent(inner, f"{path} {name}")
+
+    assert list(silent(main, "farflung")) == []
