@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -153,3 +154,13 @@ def test_the_file_to_write_is_the_one_that_kind_would_write(tmp_path: Path) -> N
     assert chosen(tmp_path / "also-absent", absent) == absent
     assert contexts.file_of({"KUBECONFIG": str(there)}, "explicit") == Path("explicit")
     assert contexts.file_of({}) == Path("~/.kube/config").expanduser()
+
+
+def test_a_file_stays_that_of_its_owner(path: Path) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    before = path.stat()
+    contexts.add(path, "kind-florin", CLUSTER, USER)
+    after = path.stat()
+    assert after.st_ino != before.st_ino
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)

@@ -117,15 +117,18 @@ def _are_entries(value: Any) -> bool:
 
 
 def _write(path: Path, config: Config) -> None:
-    """Whole or not at all, with the rights it had."""
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    """Whole or not at all, with the rights and the owner it had: root may do this for somebody else."""
+    before = path.stat() if path.exists() else None
     unfinished = path.with_name(f"{path.name}.farflung-{os.getpid()}")
     try:
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             yaml.safe_dump(config, file, sort_keys=False, allow_unicode=True)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.chmod(mode)
+        if before is not None:
+            if os.geteuid() == 0:
+                os.chown(unfinished, before.st_uid, before.st_gid)
+            unfinished.chmod(stat.S_IMODE(before.st_mode))
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
