@@ -9,6 +9,7 @@ from farflung.client.rest import Client
 from farflung.controllers.workload.daemonset.controller import DaemonSetController
 from farflung.controllers.workload.deployment.controller import DeploymentController
 from farflung.controllers.workload.job.controller import JobController
+from farflung.controllers.workload.pod_collector import PodCollector
 from farflung.controllers.workload.pod_scheduler.controller import PodScheduler
 from farflung.controllers.workload.replicaset.controller import ReplicaSetController
 from farflung.controllers.workload.statefulset.controller import StatefulSetController
@@ -36,3 +37,4 @@ def join(
     DaemonSetController(workshop).join(manager)
     JobController(workshop).join(manager)
     PodScheduler(workshop).join(manager)
+    PodCollector(workshop).join(manager)

@@ -1,0 +1,53 @@
+"""Pods whose node is not there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+from cluster import NODE, Cluster, cluster
+
+from farflung.client.errors import NotFound
+from farflung.controllers.workload.kinds import NODES, PODS
+
+
+async def bound(one: Cluster, name: str, to: str) -> None:
+    container = {"name": "main", "image": "httpd"}
+    metadata = {"name": name, "namespace": "default"}
+    await one.create(PODS, {"metadata": metadata, "spec": {"nodeName": to, "containers": [container]}})
+
+
+async def after_a_while(one: Cluster, gone: str, *others: str) -> None:
+    """Time goes by, and something happens to each of the pods, until one of them is gone."""
+    numbers = count()
+
+    async def is_gone() -> bool:
+        one.house.ahead += timedelta(seconds=15)
+        for name in (*others, gone):
+            try:
+                await one.patch(PODS, name, {"metadata": {"labels": {"look": str(next(numbers))}}})
+            except NotFound:
+                assert name == gone
+                return True
+        return False
+
+    await one.eventually(is_gone, f"the end of {gone}")
+
+
+async def test_a_pod_of_a_node_that_was_never_there_goes_and_others_stay() -> None:
+    async with cluster() as one:
+        one.kubelet.held = True
+        await bound(one, "lost", "elsewhere")
+        await bound(one, "here", NODE)
+        for name in ("lost", "here"):
+            await one.client.delete(PODS, name, "default")
+        await after_a_while(one, "lost", "here")
+        assert [pod["metadata"]["name"] for pod in await one.pods()] == ["here"]
+
+
+async def test_a_pod_goes_after_its_node() -> None:
+    async with cluster() as one:
+        one.kubelet.held = True
+        await bound(one, "here", NODE)
+        await one.client.delete(NODES, NODE)
+        await after_a_while(one, "here")
