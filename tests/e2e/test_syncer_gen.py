@@ -132,3 +132,20 @@ def test_an_address_of_this_machine_alone_is_warned_of(operator: Operator) -> No
     ended = operator.run("syncer-gen", "florin", "--workspace", "root:compute")
     assert ended.returncode == 0
     assert "is an address of this machine alone; --server names one that the cluster can reach" in ended.stderr
+
+
+def test_a_syncer_says_in_one_sentence_why_it_does_not_start(operator: Operator) -> None:
+    options = ["syncer", "--from-kubeconfig", str(operator.hub.kubeconfig), "--sync-target-name", "florin"]
+    options += ["--to-kubeconfig", str(operator.hub.kubeconfig), "--sync-target-uid", "4711"]
+    ended = operator.run(*options)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"farflung syncer: {operator.hub.kubeconfig} leads to root, and not to the mailbox of a SyncTarget with the "
+        "uid 4711; `farflung syncer-gen florin --syncer-kubeconfig FILE` writes one that does\n"
+    )
+    ended = operator.run(*options, "--state-directory", "/proc/nowhere")
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "farflung syncer: cannot use /proc/nowhere: no such file or directory\n",
+    )
+    assert operator.run(*options, "--token-secret", "florin").returncode == 2

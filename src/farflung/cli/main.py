@@ -596,6 +596,10 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     from farflung.cli.syncer import Settings, run
     from farflung.syncer.values import Adopt
 
+    if options["token_secret"] and not all(options["token_secret"].partition("/")):
+        raise click.BadParameter(
+            f"{options['token_secret']!r} is not of the form NAMESPACE/NAME", param_hint="--token-secret"
+        )
     run(Settings(adopt=Adopt(adopt), **options))
 
 

@@ -12,21 +12,26 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import uvloop
 
+from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.sides import CLUSTER, CLUSTERS
 from farflung.syncer.syncer import Setting, Syncer
 from farflung.syncer.tokens import copying, keeping
 from farflung.syncer.values import MANAGER, Adopt
 
 JOURNAL: Final = "journal.sqlite"
+PATH: Final = "kcp.io/path"  #: annotation: where a workspace is; `root` has none
+IDENTITY: Final = "kcp.io/cluster"  #: annotation: which one it is
+PATIENCE: Final = 5.0  #: seconds for the hub to say which mailbox it is; then we begin without
 
 Renewing = Callable[[Client, Surroundings], Coroutine[None, None, None]]
 
@@ -47,13 +52,24 @@ class Settings:
     verbosity: int = 0
 
 
+class WrongMailbox(Exception):
+    """A sentence: where the kubeconfig leads, and how to get one that leads to the mailbox."""
+
+
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
     try:
         uvloop.run(_run(settings))
-    except (KubeconfigError, JournalError, OSError) as error:
-        print(f"farflung syncer: {error}", file=sys.stderr)
-        sys.exit(1)
+    except (KubeconfigError, JournalError, WrongMailbox) as error:
+        _give_up(str(error))
+    except OSError as error:
+        why = error.strerror or str(error)
+        _give_up(f"cannot use {error.filename}: {why.lower()}" if error.filename else why)
+
+
+def _give_up(sentence: str) -> NoReturn:
+    print(f"farflung syncer: {sentence}", file=sys.stderr)
+    sys.exit(1)
 
 
 async def _run(settings: Settings) -> None:
@@ -84,6 +100,7 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
             mailbox = Client(await stack.enter_async_context(hub_access.transport()), hub_access.prefix, MANAGER)
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
+            await _check(mailbox, settings)
             syncer = Syncer(Setting(mailbox, edge, settings.name, _now, settings.adopt), journal, outside, log)
             if settings.bind_address:
                 await stack.enter_async_context(_shown(settings.bind_address, syncer))
@@ -96,6 +113,23 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
                     await working
     finally:
         journal.close()
+
+
+async def _check(mailbox: Client, settings: Settings) -> None:
+    """Whose mailbox it is, if the hub says so now: the objects of another cluster are none of ours.  Raises
+    WrongMailbox."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            metadata = (await mailbox.get(CLUSTERS, CLUSTER))["metadata"]
+    except (ClientError, TimeoutError):
+        return
+    annotations = metadata.get("annotations") or {}
+    path = str(annotations.get(PATH) or annotations.get(IDENTITY, ""))
+    if path and not path.endswith(f"-mb-{settings.uid}"):
+        raise WrongMailbox(
+            f"{settings.from_kubeconfig} leads to {path}, and not to the mailbox of a SyncTarget with the uid "
+            f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes one that does"
+        )
 
 
 def _renewing(settings: Settings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:
