@@ -95,6 +95,10 @@ class Feeds(Generic[T]):
         del self._informers[resource], self._collections[resource], self._known[resource]
         self._errors.pop(resource, None)
 
+    def stop_all(self) -> None:
+        for resource in self.resources():
+            self.stop(resource)
+
     def _hear(self, resource: Resource, change: Change[T]) -> None:
         part = Part(resource, change.key.namespace, change.key.name)
         known = self._known[resource]

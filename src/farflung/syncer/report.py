@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.client.errors import ClientError, NotFound
+from farflung.client.errors import ClientError, Invalid, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.informer.reflector import Surroundings
@@ -87,6 +87,9 @@ class Reporter:
         self._news = asyncio.Event()
         self._last: Obj = {}
         self._beaten = float("-inf")
+        self._tried: set[str] = set()  #: heartbeats that the server may have, too
+        self.heartbeat = ""  #: the last that the server has; empty: none of ours
+        self.doubt: Callable[[], None] = lambda: None  #: told if the server has another one: it may have been restored
 
     def look(self) -> None:
         """Something may be other than was said."""
@@ -94,6 +97,8 @@ class Reporter:
 
     def recall(self, said: Obj) -> None:
         """What the server has of us, from before."""
+        if not self._last and self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
+            self._lose()
         if not self._last:
             self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
 
@@ -124,10 +129,33 @@ class Reporter:
         due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
         if not due and telling(status) == telling(self._last):
             return
-        whole = {**status, HEARTBEAT: format_seconds(self._now())}
-        patch = [{"op": "add", "path": "/status", "value": whole}]
+        heartbeat = format_seconds(self._now())
         try:
-            await self._mailbox.patch(CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
+            await self._put({**status, HEARTBEAT: heartbeat})
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
         self._last, self._beaten = status, self._outside.monotonic()
+
+    async def _put(self, status: Obj) -> None:
+        """In the place of what we put there last."""
+        here = [{"op": "test", "path": f"/status/{HEARTBEAT}", "value": self.heartbeat}] if self.heartbeat else []
+        self._tried.add(status[HEARTBEAT])
+        try:
+            await self._write([*here, {"op": "add", "path": "/status", "value": status}])
+        except Invalid:
+            if not here:
+                raise
+            found = (await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {}
+            if found.get(HEARTBEAT) in self._tried:  # an answer was lost
+                self.heartbeat = found[HEARTBEAT]
+            else:
+                self._lose()
+            raise
+        self.heartbeat, self._tried = status[HEARTBEAT], set()
+
+    async def _write(self, patch: list[Obj]) -> None:
+        await self._mailbox.patch(CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
+
+    def _lose(self) -> None:
+        self.heartbeat = ""
+        self.doubt()

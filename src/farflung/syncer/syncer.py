@@ -8,17 +8,15 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from farflung import __version__
 from farflung.client.discovery import Served, discover
-from farflung.client.errors import ClientError, NotFound, Refused
+from farflung.client.errors import ClientError, Expired, Garbled, NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
-from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
@@ -39,7 +37,9 @@ from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.wanted import ANY, read
 
+REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
+CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
@@ -50,6 +50,8 @@ MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until 
 INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that the mailbox is
 CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the mailbox
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
+HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
+RELEASED: Final = "released"  #: the number of orphans that were let go, as long as it stays in its annotation
 SUSPICION: Final = "suspicion"  #: why the hub is not what it was
 
 
@@ -75,7 +77,8 @@ class Syncer:
         self._started = setting.now()
         self._kinds = Kinds()
         self._wanted = read((), self._kinds.named)
-        self._configs: dict[tuple[str, str], Obj] = {}
+        self._configs: dict[Part, Obj] = {}
+        self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
         self._resumed: set[Resource] = set()
@@ -132,6 +135,8 @@ class Syncer:
         self._reporter = Reporter(
             setting.mailbox, self._status, setting.now, outside, self._log, beat=setting.beat, pause=setting.pause
         )
+        self._reporter.heartbeat = journal.get_fact(HEARTBEAT)
+        self._reporter.doubt = self._doubt_hub
 
     def _listen(self) -> None:
         mailbox, edge, outside = self._setting.mailbox, self._setting.edge, self._outside
@@ -154,14 +159,12 @@ class Syncer:
             edge, whole, self._hear_upsync, outside, self._edge_troubled, listed=self._listed_up
         )
 
-        def quiet(what: str, error: Exception) -> None:
-            self._log.info("cannot listen", v=2, what=what, error=str(error))
+        def quiet(what: object, error: Exception) -> None:
+            self._log.info("cannot listen", v=2, what=str(what), error=str(error))
 
-        self._config_informers = [
-            Informer(mailbox, collection, orjson.loads, outside, quiet) for collection in (CONFIGS, OLD_CONFIGS)
-        ]
-        for informer in self._config_informers:
-            informer.subscribe(partial(self._hear_config, informer.collection.kind))
+        self._configurations: Feeds[Obj] = Feeds(
+            mailbox, whole, self._hear_config, outside, quiet, listed=lambda resource: self._replan.set()
+        )
         self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet)
         self._definitions.subscribe(lambda change: self._ask_again("edge") if change.old != change.new else None)
 
@@ -187,18 +190,17 @@ class Syncer:
     def _listed_up(self, resource: Resource) -> None:
         self.upsync.look_again()
 
-    def _hear_config(self, kind: str, change: Change[Obj]) -> None:
-        key = (kind, change.key.name)
-        if change.new is None:
-            self._configs.pop(key, None)
+    def _hear_config(self, part: Part, cluster: str, config: Obj | None) -> None:
+        if config is None:
+            self._configs.pop(part, None)
             self._ask_again()
             return
-        if change.key.name == THE_ONE and kind == CONFIGS.kind:
-            self._meet_mailbox(change.key.cluster)
-            self._reporter.recall(change.new.get("status") or {})
-        before = self._configs.get(key) or {}
-        self._configs[key] = change.new
-        if before.get("spec") != change.new.get("spec") or _release(before) != _release(change.new):
+        if part == REPORTED:
+            self._meet_mailbox(cluster)
+            self._reporter.recall(config.get("status") or {})
+        before = self._configs.get(part) or {}
+        self._configs[part] = config
+        if before.get("spec") != config.get("spec") or _release(before) != _release(config):
             self._ask_again()
 
     def _meet_mailbox(self, cluster: str) -> None:
@@ -210,6 +212,29 @@ class Syncer:
             self._list_again(self._copies.resources())
         self._journal.set_fact(INCARNATION, cluster)
 
+    def _doubt_hub(self) -> None:
+        """It does not have what we last wrote there, so it went back to a copy."""
+        self._log.warning("the hub does not have our last report")
+        if not self._journal.get_fact(SUSPICION):
+            self._journal.set_fact(SUSPICION, "WentBack: the hub does not have our last report any more")
+        self._doubtful = True
+        self._replan.set()
+
+    def _start_anew(self) -> None:
+        """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
+        self._doubtful = False
+        self._list_again([*self._journal.heard(), *self._copies.resources()])
+        for feed in (self._upsynced, self._configurations):
+            feed.stop_all()
+        self._configs.clear()
+
+    def _doubt_edge(self) -> None:
+        """It is another cluster than before."""
+        self._log.warning("the edge was replaced", uid=str(self._edge_version.get("uid")))
+        for feed in (self._objects, self._born):
+            feed.stop_all()
+        self._ask_again("edge")
+
     def _ask_again(self, side: str = "") -> None:
         if side:
             self._stale[side] = True
@@ -218,7 +243,7 @@ class Syncer:
     def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._ask_again("mailbox")
-        elif isinstance(error, Refused):
+        elif isinstance(error, Refused) and not isinstance(error, Expired):
             reason, message = told(_all_of(resource), error)
             self.troubles.put(_all_of(resource), Direction.DOWN, reason, message, self._setting.now())
             self._reporter.look()
@@ -267,7 +292,10 @@ class Syncer:
             if before and version < int(before):
                 self._log.warning("the hub went back", before=before, now=version)
                 self._journal.set_fact(SUSPICION, f"WentBack: the hub was at {before} and is at {version} again")
+            if before != str(version):
+                self.troubles.clear(_all_of(resource), Direction.DOWN)
             self._journal.set_revision(resource, collection.version, str(version))
+        self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
 
     # --- what is to be listened to ----------------------------------------------------------------
 
@@ -283,8 +311,7 @@ class Syncer:
             self._journal.flush()
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in (*self._config_informers, self._definitions):
-                    group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+                group.create_task(self._definitions.run(), name="informer of definitions")
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._remember(), name="journal")
@@ -312,6 +339,9 @@ class Syncer:
     async def _plan(self, group: asyncio.TaskGroup) -> set[str]:
         """Listen to what is wanted, as far as both sides have it.  The sides that lack something."""
         sides = (("edge", self._setting.edge), ("mailbox", self._setting.mailbox))
+        if self._doubtful:
+            self._start_anew()
+        self._configurations.want(group, CONFIGURATIONS)
         lacking = {side for side, client in sides if not await self._ask(side, client)}
         self._read_configs()
         down = {**dict.fromkeys(self._journal.resources(), ""), **self._wanted.resources}
@@ -340,7 +370,7 @@ class Syncer:
     @property
     def _hears_configs(self) -> bool:
         """Until we know what is wanted, nothing is listened to: what is then heard of would not be known to be."""
-        return self._config_informers[0].synced.is_set() and self._kinds.mailbox.groups != ()
+        return self._configurations.is_known(REPORTED.resource) and self._kinds.mailbox.groups != ()
 
     def _plan_upsync(self, group: asyncio.TaskGroup) -> set[str]:
         """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
@@ -373,7 +403,7 @@ class Syncer:
         """What is wanted now.  Who went on from before knows only what was wanted then."""
         if not self._hears_configs:
             return
-        specs = [self._configs[key] for key in sorted(self._configs)]
+        specs = [self._configs[part] for part in sorted(self._configs)]
         wanted = read(specs, self._kinds.named)
         configured = hashlib.sha256(orjson.dumps([one.get("spec") for one in specs])).hexdigest()
         if configured != self._journal.get_fact(CONFIGURED):
@@ -392,12 +422,20 @@ class Syncer:
             for part, copy in list(self._copies.of(resource).items()):
                 if self._journal.get(part) is None:
                     self.downsync.hear_copy(part, cluster, copy)
-        the_one = self._configs.get((CONFIGS.kind, THE_ONE), {})
-        orphans = self._orphans()
-        if orphans and _release(the_one) == str(orphans):
-            self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
-        if not self._orphans():
+        self._release_orphans(cluster)
+        known = self._copies.resources()
+        if known and all(map(self._copies.is_known, known)) and not self._orphans():
             self._journal.set_fact(SUSPICION, "")
+
+    def _release_orphans(self, cluster: str) -> None:
+        """If somebody says so; once, because what is said of these need not be meant of others."""
+        said, orphans = _release(self._configs.get(REPORTED, {})), self._orphans()
+        if REPORTED not in self._configs or said == self._journal.get_fact(RELEASED):
+            return
+        self._journal.set_fact(RELEASED, "")
+        if orphans and said == str(orphans):
+            self._journal.set_fact(RELEASED, said)
+            self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
 
     async def _ask(self, side: str, client: Client) -> bool:
         """What a side serves, if that is to be asked.  Whether it is known."""
@@ -406,6 +444,8 @@ class Syncer:
         self._stale[side] = False
         try:
             served: Served = await discover(client)
+            if not served.groups:
+                raise Garbled("nothing is served there, as if it were not a Kubernetes API")
         except ClientError as error:
             self._stale[side] = True
             self._log.info("cannot ask what is served", v=2, side=side, error=str(error))
@@ -423,10 +463,11 @@ class Syncer:
             try:
                 said = orjson.loads(await self._setting.edge.raw("/version"))
                 self._edge_version["version"] = str(said.get("gitVersion", ""))
-                if "uid" not in self._edge_version:
-                    with contextlib.suppress(NotFound):
-                        system = await self._setting.edge.get(NAMESPACES, "kube-system")
-                        self._edge_version["uid"] = system["metadata"]["uid"]
+                with contextlib.suppress(NotFound):
+                    system = await self._setting.edge.get(NAMESPACES, "kube-system")
+                    before, self._edge_version["uid"] = self._edge_version.get("uid"), system["metadata"]["uid"]
+                    if before not in (None, self._edge_version["uid"]):
+                        self._doubt_edge()
                 trouble = ""
             except (ClientError, orjson.JSONDecodeError) as error:
                 trouble = str(error) or type(error).__name__
