@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from partition_laws import is_going, origin_of
-from partition_world import BORN, World
+from partition_menu import BORN
+from partition_world import World
 from syncing import CONFIGS
 
 from farflung.machinery.errors import Obj
@@ -14,8 +15,7 @@ from farflung.syncer.shaping import for_edge, identical, is_create_only, is_down
 from farflung.syncer.values import FINALIZER, Part, Resource
 from farflung.syncer.wanted import Wanted, read
 
-LOCAL = frozenset({"local"})  #: annotations that belong to the edge
-PROBLEM = tuple[str, str, str, str]
+DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
 
 
 async def complaints(world: World) -> list[str]:
@@ -31,24 +31,22 @@ def _down(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
     for part, copy in copies.items():
         if is_upsynced(copy):
             continue
-        live, told = objects.get(part), part in problems
+        live, reason = objects.get(part), problems.get(part, "")
         if is_going(copy):
-            if FINALIZER in (copy["metadata"].get("finalizers") or ()) and not told and not _holds(world, part):
+            if FINALIZER in (copy["metadata"].get("finalizers") or ()) and reason != "NotEmpty":
                 yield f"{part} was deleted and is held in the mailbox"
-        elif not wanted.covers(part) or told:
+        elif not wanted.covers(part):
             continue  # once it was brought it is followed; but that may have been forgotten
         elif live is None:
-            yield f"{part} is not at the edge"
+            if reason != "NotServedError" or part.resource.group != "example.org" or DEFINITION in objects:
+                yield f"{part} is not at the edge"
         elif not is_downsynced(live):
-            if not is_create_only(copy) and part.resource.plural != "namespaces":
+            if reason != "NotOurs" and not is_create_only(copy) and part.resource.plural != "namespaces":
                 yield f"{part} is somebody else's at the edge, and nobody says so"
         else:
             yield from _differences(part, copy, live)
-
-
-def _holds(world: World, part: Part) -> bool:
-    """A namespace or a definition that is not empty yet, for a reason that is told of what is in it."""
-    return False
+            if reason:
+                yield f"{part} is told to be a problem: {reason}"
 
 
 def _differences(part: Part, copy: Obj, live: Obj) -> Iterator[str]:
@@ -88,8 +86,8 @@ def _orphans(world: World, report: Obj) -> Iterator[str]:
         yield f"{told} orphans are told, and there are {sorted(map(str, found))}"
 
 
-def _problems(report: Obj) -> set[Part]:
+def _problems(report: Obj) -> dict[Part, str]:
     return {
-        Part(Resource(one["group"], one["resource"]), one["namespace"], one["name"])
+        Part(Resource(one["group"], one["resource"]), one["namespace"], one["name"]): one["reason"]
         for one in report.get("problems") or ()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,96 +13,34 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
 from house import House
 from lying_line import LyingTransport
-from partition_laws import EDGE, ORIGIN, Laws, is_going, origin_of
+from partition_laws import EDGE, Laws, is_going, origin_of
+from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
 from platform_harness import MASTER, OPERATOR, PlatformHub
 from syncing import (
     CONFIGS,
-    DEFINITIONS,
-    DEPLOYMENTS,
     MAPS,
     NAMESPACES,
     TOKEN,
     Link,
     furnished_mailbox,
-    scope,
 )
-from translated import config_map, definition, deployment, namespace, widget
+from translated import config_map, namespace
 from watched_store import SYNCER, WatchedStore, signed
 
 from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
+from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
-from farflung.syncer import downsync
+from farflung.syncer import downsync, syncer
 from farflung.syncer.shaping import is_downsynced, is_upsynced
 from farflung.syncer.syncer import RELEASE
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
 
-ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
-WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
-COLLECTIONS = {
-    Resource(one.group, one.plural): one for one in (NAMESPACES, MAPS, DEPLOYMENTS, ROLES, DEFINITIONS, WIDGETS)
-}
-
-
-def _part(collection: Collection, namespace: str, name: str) -> Part:
-    return Part(Resource(collection.group, collection.plural), namespace, name)
-
-
-PARTS = (
-    _part(NAMESPACES, "", "shop"),
-    _part(NAMESPACES, "", "farm"),
-    _part(MAPS, "shop", "a"),
-    _part(MAPS, "shop", "b"),
-    _part(MAPS, "farm", "a"),
-    _part(DEPLOYMENTS, "shop", "web"),
-    _part(ROLES, "", "picker"),
-    _part(DEFINITIONS, "", "widgets.example.org"),
-    _part(WIDGETS, "shop", "w"),
-)
-BORN = (_part(MAPS, "local", "r1"), _part(MAPS, "local", "r2"))  #: at the edge
-
-_EVERYWHERE = {"apiGroup": "", "resources": ["configmaps"], "namespaces": ["local"], "names": ["*"]}
-_CLUSTER = [
-    {"group": ROLES.group, "resource": "clusterroles", "apiVersion": "v1", "objects": ["picker"]},
-    {"group": DEFINITIONS.group, "resource": "customresourcedefinitions", "apiVersion": "v1", "objects": ["*"]},
-]
-_ONE_MAP = {
-    "group": "",
-    "resource": "configmaps",
-    "apiVersion": "v1",
-    "objectsByNamespace": [{"namespace": "shop", "names": ["a"]}],
-}
-#: what `the-one` may say; the first is what it says at first
-SPECS: tuple[Obj, ...] = (
-    scope("shop", "farm", resources=(MAPS, DEPLOYMENTS, WIDGETS), clusterScope=_CLUSTER, upsync=[_EVERYWHERE]),
-    scope("shop", resources=(MAPS, DEPLOYMENTS), upsync=[{**_EVERYWHERE, "names": ["r1"]}]),
-    {"namespacedObjects": [_ONE_MAP], "clusterScope": _CLUSTER[:1]},
-    {},
-)
-
-
-def made(part: Part, number: int, **annotations: str) -> Obj:
-    """A copy, that says which one it is."""
-    name = part.name
-    match part.resource.plural:
-        case "namespaces":
-            obj = namespace(name, tier=f"t{number}")
-        case "configmaps":
-            obj = config_map(name, {"v": str(number), f"k{number % 2}": "x"})
-        case "deployments":
-            obj = deployment(name, f"httpd:{number}")
-        case "clusterroles":
-            rules = [{"apiGroups": [""], "resources": [f"r{number}"], "verbs": ["get"]}]
-            obj = {"apiVersion": f"{ROLES.group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-        case "widgets":
-            obj = widget(name, number)
-        case _:
-            obj = definition("v1")
-    obj["metadata"]["annotations"] = {ORIGIN: str(number), **annotations}
-    return obj
+ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 @dataclass
@@ -162,10 +100,11 @@ class World:
             if not one.target.partition("?")[0].endswith("/syncerconfigs/the-one/status")
         ]
 
-    def essence(self) -> tuple[dict[Part, Obj], dict[Part, Obj]]:
+    def essence(self) -> dict[str, Obj]:
         """All that is on both sides, reports aside."""
-        mailbox = self.hub_store.held(self.mailbox_cluster())
-        return {part: obj for part, obj in mailbox.items() if part.resource.plural != "syncerconfigs"}, self.objects()
+        mailbox = {f"mailbox: {part}": obj for part, obj in self.hub_store.held(self.mailbox_cluster()).items()}
+        edge = {f"edge: {part}": obj for part, obj in self.objects().items()}
+        return {what: obj for what, obj in {**mailbox, **edge}.items() if "syncerconfigs" not in what}
 
     # --- what users do ----------------------------------------------------------------------------
 
@@ -213,7 +152,7 @@ class World:
         with contextlib.suppress(ClientError):
             match what:
                 case "edit" if ours and self._may_edit(part):
-                    await client.patch(collection, part.name, _edited(part), part.namespace)
+                    await client.patch(collection, part.name, edited(part), part.namespace)
                 case "add" if ours:
                     added = {"metadata": {"annotations": {"local": str(next(self._count))}}}
                     await client.patch(collection, part.name, added, part.namespace)
@@ -266,11 +205,9 @@ class World:
     async def forget_history(self, side: str) -> None:
         """Who listens has to list anew."""
         store = self.hub_store if side == "hub" else self.edge_store
-        if side == "hub":
-            with contextlib.suppress(ClientError):
-                await self.link.mailbox.patch(NAMESPACES, "default", {"metadata": {"labels": {"n": self._next()}}})
-        else:
-            await self.link.cluster.patch(NAMESPACES, "default", {"metadata": {"labels": {"n": self._next()}}})
+        client = self.link.mailbox if side == "hub" else self.link.cluster
+        with contextlib.suppress(ClientError):  # a change that nobody listens to, so that everybody lags behind
+            await client.patch(ACCOUNTS, "default", {"metadata": {"labels": {"n": self._next()}}}, "default")
         await store.compact(store.revision)
         self.line(side).cut()
 
@@ -291,6 +228,11 @@ class World:
             for file in self.link.journal.parent.glob(f"{self.link.journal.name}*"):
                 file.write_bytes(b"not a database") if journal == "damaged" else file.unlink()
         await self.link.start()
+
+    def save_hub(self) -> None:
+        """As it is now; after that, time passes."""
+        self.saved = self.hub_store.copied()
+        self.jump(1)
 
     async def restart_hub(self, store: WatchedStore | None = None) -> None:
         """With what it had, or with another store."""
@@ -356,49 +298,39 @@ class World:
             await asyncio.sleep(0)
 
 
+@contextlib.contextmanager
+def hurried() -> Iterator[None]:
+    """Nobody waits for as long as in earnest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(syncer, "MISSING", Backoff(0.02, 0.2, lambda: 1.0))
+        patch.setattr(downsync, "STRANGERS", 0.1)
+        patch.setattr(downsync, "AGAIN", 0.05)
+        yield
+
+
 @asynccontextmanager
 async def separated(directory: Path) -> AsyncIterator[World]:
-    """With an edge that has a namespace `local`, a mailbox with all that `the-one` can want, and a syncer that has not
-    started."""
+    """With an empty edge, a mailbox that serves the kinds of workloads, and a syncer that has not started."""
     numbers = itertools.count(1)
-    hub = PlatformHub(WatchedStore(), numbers=numbers)
+    hub, edge = PlatformHub(WatchedStore(), numbers=numbers), House(WatchedStore())
     await hub.platform.bootstrap.start(bare=False)
-    await hub.housekeeping.start()
     fleet = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
-    edge = House(WatchedStore())
-    await edge.start()
-    link: Link | None = None
-    try:
-        await fleet.target("root:compute", "florin", {})
-        await fleet.start(scheduler=False, mailboxes=True)
-        path = await furnished_mailbox(fleet)
-        link = Link(fleet, edge, path, directory / "journal" / "syncer.sqlite")
-        link.up = LyingTransport(signed(hub.function, SYNCER), MASTER)
-        link.down = LyingTransport(signed(edge.hub, SYNCER), TOKEN)
-        world = World(link, Laws(link), numbers)
-        world.listen()
-        yield world
-    finally:
-        if link is not None:
+    link = Link(fleet, edge, "", directory / "journal" / "syncer.sqlite")
+    with hurried():
+        try:
+            await hub.housekeeping.start()
+            await edge.start()
+            await fleet.target("root:compute", "florin", {})
+            await fleet.start(scheduler=False, mailboxes=True)
+            link.path = await furnished_mailbox(fleet)
+            link.up = LyingTransport(signed(hub.function, SYNCER), MASTER)
+            link.down = LyingTransport(signed(edge.hub, SYNCER), TOKEN)
+            world = World(link, Laws(link), numbers)
+            world.listen()
+            yield world
+        finally:
             await link.stop()
-            edge = link.edge
-        await fleet.crash()
-        await edge.stop()
-        with contextlib.suppress(TimeoutError):
-            await fleet.hub.housekeeping.stop()
-
-
-def _edited(part: Part) -> Obj:
-    """A change of what is ours."""
-    match part.resource.plural:
-        case "configmaps":
-            return {"data": {"v": "edited"}}
-        case "deployments":
-            return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "edited"}]}}}}
-        case "clusterroles":
-            return {"rules": []}
-        case "widgets":
-            return {"spec": {"size": -1}}
-        case "namespaces":
-            return {"metadata": {"labels": {"tier": "edited"}}}
-    return {"metadata": {"labels": {PROJECTED: None}}}
+            await fleet.crash()
+            await link.edge.stop()
+            with contextlib.suppress(TimeoutError):
+                await fleet.hub.housekeeping.stop()

@@ -1,0 +1,383 @@
+"""Each thing that must not cost an edge its workload, by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from fleet import WORKLOAD
+from lying_line import LIES
+from partition_end import complaints
+from partition_menu import BORN, PARTS
+from partition_world import World, separated
+from syncing import CONFIGS, MAPS, NAMESPACES
+from translated import config_map
+
+from farflung.machinery.errors import Obj
+from farflung.syncer.syncer import RELEASE
+from farflung.syncer.values import FINALIZER, Part
+
+SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
+
+
+@asynccontextmanager
+async def at_rest(directory: Path) -> AsyncIterator[World]:
+    """All that there can be is on both sides.  Whatever happens then, no law is broken."""
+    async with separated(directory) as world:
+        await world.furnish()
+        await world.link.start()
+        await agreed(world)
+        yield world
+        assert world.laws.broken == []
+
+
+async def agreed(world: World) -> None:
+    found: list[str] = []
+
+    async def settled() -> bool:
+        found[:] = await complaints(world)
+        return not found and world.link.idle
+
+    try:
+        await world.link.eventually(settled, "agreement")
+    except AssertionError as error:
+        raise AssertionError(f"{found}\n{error}") from None
+
+
+def ours(world: World) -> dict[Part, str]:
+    """The uids of what is at the edge because of the mailbox."""
+    objects = world.objects()
+    return {part: objects[part]["metadata"]["uid"] for part in PARTS if part in objects}
+
+
+async def told(world: World, number: int) -> None:
+    """So many orphans are reported."""
+
+    async def said() -> bool:
+        return bool((await world.link.report())["objects"]["orphaned"] == number)
+
+    await world.link.eventually(said, f"{number} orphans")
+
+
+async def condition(world: World, type: str) -> Obj:
+    found: Obj = next(one for one in (await world.link.report())["conditions"] if one["type"] == type)
+    return found
+
+
+async def heartbeat(world: World) -> str:
+    return str((await world.link.report())["lastSyncerHeartbeatTime"])
+
+
+async def is_later(world: World, than: str) -> bool:
+    return await heartbeat(world) > than
+
+
+async def suspected(world: World, reason: str) -> None:
+    async def said() -> bool:
+        return bool((await condition(world, "HubUnchanged"))["reason"] == reason)
+
+    await world.link.eventually(said, reason)
+
+
+async def put_again(world: World) -> None:
+    """As the translator does, that finds nothing of what it had put there."""
+    await world.configure(0)
+    for part in PARTS:
+        await world.put(part)
+
+
+# --- a hub that says less than there is -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_whatever_somebody_in_the_middle_says_of_the_hub_everything_stays_at_the_edge(
+    tmp_path: Path, lie: str
+) -> None:
+    async with at_rest(tmp_path) as world:
+        before = ours(world)
+        asked = len(world.link.up.requests)
+        await world.lie("hub", lie, 40)
+        await world.link.eventually(lambda: world.line("hub").lies < 25 or lie in ("empty", "half"), "lies")
+        if lie in ("empty", "half"):
+            await world.link.eventually(lambda: len(world.link.up.requests) > asked + 10, "lists")
+            await world.link.eventually(lambda: said_less(world), "orphans")
+        assert ours(world) == before
+        await world.restart()
+        await world.heal()
+        await agreed(world)
+        assert ours(world) == before
+
+
+async def said_less(world: World) -> bool:
+    report = await world.link.report()
+    return bool(report["objects"]["orphaned"] > 0)
+
+
+async def test_an_empty_list_makes_orphans_and_a_whole_one_takes_them_back(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.lie("hub", "empty", 1000)
+        await told(world, len(PARTS))
+        assert (await condition(world, "HubUnchanged"))["status"] == "False"
+        await world.heal()
+        await told(world, 0)
+        assert (await condition(world, "HubUnchanged"))["status"] == "True"
+
+
+async def test_a_hub_that_was_restored_takes_nothing_from_the_edge(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.withdraw(B)
+        await world.link.gone_in_mailbox(MAPS, "b", "shop")
+        before_it = await heartbeat(world)
+        world.save_hub()
+        await world.put(B)
+        await world.link.eventually(lambda: is_later(world, before_it), "another heartbeat")
+        await agreed(world)
+        before = ours(world)
+        await world.restart_hub(world.saved)
+        await told(world, 1)
+        await suspected(world, "WentBack")
+        assert ours(world) == before
+        await world.put(B)
+        await agreed(world)
+        assert ours(world) == before
+
+
+async def test_a_hub_that_was_restored_and_has_come_as_far_again_is_noticed(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.withdraw(B)
+        await world.link.gone_in_mailbox(MAPS, "b", "shop")
+        before_it = await heartbeat(world)
+        world.save_hub()
+        await world.put(B)
+        await world.link.eventually(lambda: is_later(world, before_it), "another heartbeat")
+        await agreed(world)
+        was = world.hub_store.revision
+        world.line("hub").go_down()
+        await world.restart_hub(world.saved)
+        await world.put(A)
+        while world.hub_store.revision < was + 10:
+            await world.put(PICKER)
+        world.line("hub").up = True
+        await told(world, 1)
+        await agreed(world)
+
+
+# --- a mailbox that is another one ----------------------------------------------------------------
+
+
+async def test_a_mailbox_that_was_made_anew_takes_nothing_from_the_edge(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        before = ours(world)
+        await world.renew_mailbox()
+        await told(world, len(PARTS))
+        await suspected(world, "MailboxReplaced")
+        assert ours(world) == before
+        await put_again(world)
+        await agreed(world)
+        await told(world, 0)
+        assert ours(world) == before
+
+
+async def test_what_was_withdrawn_from_a_mailbox_that_is_gone_stays(tmp_path: Path) -> None:
+    """Its syncer heard of it, and did not come to do it."""
+    async with at_rest(tmp_path) as world:
+        before = ours(world)
+        world.line("edge").go_down()
+        await world.withdraw(A)
+        await world.link.eventually(lambda: "deletionTimestamp" in world.copies()[A]["metadata"])
+        await world.renew_mailbox()
+        await world.restart()
+        await told(world, len(PARTS))
+        world.line("edge").up = True
+        await agreed(world)
+        assert ours(world) == before
+
+
+async def test_the_end_of_a_sync_target_takes_nothing_from_the_edge(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        before = ours(world)
+        await world.link.fleet.do("DELETE", f"/clusters/root:compute{WORKLOAD}/synctargets/florin")
+        await world.link.eventually(lambda: not world.mailbox_cluster(), "the end of the mailbox")
+        await world.restart()
+        await world.turns(500)
+        assert ours(world) == before
+
+
+# --- a hub that is away ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forgetting", [False, True])
+async def test_with_the_hub_away_from_the_start_the_edge_is_healed(tmp_path: Path, forgetting: bool) -> None:
+    async with at_rest(tmp_path) as world:
+        world.line("hub").go_down()
+        await world.restart(forgetting=forgetting)
+        for part in (A, WEB, PICKER, WIDGET):
+            before = world.objects()[part]["metadata"]["uid"]
+            await world.at_edge("delete", part)
+
+            def is_back(part: Part = part, before: str = before) -> bool:
+                live = world.objects().get(part)
+                return live is not None and live["metadata"]["uid"] != before
+
+            await world.link.eventually(is_back, f"{part} again")
+        await world.at_edge("edit", A)
+        await world.link.eventually(lambda: world.objects()[A]["data"]["v"] != "edited", "the correction")
+        await world.heal()
+        await agreed(world)
+
+
+# --- a journal that is gone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("journal", ["lost", "damaged"])
+async def test_a_syncer_that_remembers_nothing_knows_its_own_again(tmp_path: Path, journal: str) -> None:
+    async with at_rest(tmp_path) as world:
+        before, revision = ours(world), world.edge_store.revision
+        await world.restart(journal=journal)
+        await agreed(world)
+        assert ours(world) == before
+        assert world.edge_store.revision == revision, "nothing was to be written"
+        await world.withdraw(A)
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+
+
+async def test_what_is_withdrawn_while_a_syncer_loses_its_memory_goes(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.stop()
+        await world.withdraw(A)
+        await world.restart(journal="lost")
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+
+
+# --- an edge that says less than there is ---------------------------------------------------------
+
+
+async def test_an_edge_that_was_replaced_gets_everything_anew(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.restart_edge(empty=True)
+        await agreed(world)
+        assert set(ours(world)) == set(PARTS)
+
+
+async def test_an_edge_that_was_replaced_by_an_older_one_gets_everything_anew(tmp_path: Path) -> None:
+    """Its versions are higher than those of the one that was there before, so that nobody sees a difference in them."""
+    async with at_rest(tmp_path) as world:
+        revision = world.edge_store.revision
+        world.line("edge").go_down()
+        await world.restart_edge(empty=True)
+        while world.edge_store.revision < revision + 10:
+            await world.born("put", BORN[0])
+        world.line("edge").up = True
+        await agreed(world)
+        assert set(ours(world)) == set(PARTS)
+
+
+async def test_another_server_in_the_place_of_the_edge_ends_nothing(tmp_path: Path) -> None:
+    """It knows nothing of what is asked, which is not to say that it is gone."""
+    async with at_rest(tmp_path) as world:
+        world.line("edge").tell("absent", 10_000)
+        await world.withdraw(A)
+        await world.link.eventually(lambda: world.line("edge").lies < 9_950, "questions")
+        assert world.copies()[A]["metadata"]["finalizers"] == [FINALIZER]
+        await world.forget_history("edge")
+        await world.link.eventually(lambda: world.line("edge").lies < 9_900, "questions")
+        for part in BORN:
+            assert part in world.copies()
+        world.line("edge").be_true()
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await agreed(world)
+
+
+async def test_an_empty_list_of_the_edge_takes_nothing_from_the_mailbox(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        before = {part: world.copies()[part]["metadata"]["uid"] for part in BORN}
+        await world.lie("edge", "empty", 1000)
+        await world.link.eventually(lambda: world.line("edge").lies < 990, "lists")
+        await world.heal()
+        await agreed(world)
+        assert {part: world.copies()[part]["metadata"]["uid"] for part in BORN} == before
+
+
+# --- what holds what is not ours ------------------------------------------------------------------
+
+
+async def test_a_namespace_with_something_of_others_stays_until_that_is_gone(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.cluster.create(MAPS, config_map("theirs", {"a": "b"}), "farm")
+        await world.withdraw(FARM)
+        await world.link.eventually(lambda: IN_FARM not in world.objects(), "the end of what is ours")
+
+        async def explained() -> bool:
+            problems = (await world.link.report())["problems"]
+            return any(one["reason"] == "NotEmpty" and "theirs" in one["message"] for one in problems)
+
+        await world.link.eventually(explained, "an explanation")
+        await world.link.cluster.delete(MAPS, "theirs", "farm")
+        await world.link.gone_at_edge(NAMESPACES, "farm")
+        await agreed(world)
+
+
+async def test_an_orphan_that_nobody_remembers_is_not_deleted_with_its_namespace(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.stop()
+        await world.link.mailbox.patch(MAPS, "a", {"metadata": {"finalizers": None}}, "farm")
+        await world.withdraw(IN_FARM)
+        await world.restart(journal="lost")
+        await world.link.settled()
+        await world.withdraw(FARM)
+        await world.link.settled()
+        assert IN_FARM in world.objects()
+
+
+# --- letting orphans go ---------------------------------------------------------------------------
+
+
+async def orphaned(world: World, *parts: Part) -> None:
+    """Their copies go without a word."""
+    before = len([part for part in PARTS if part in world.objects() and part not in world.copies()])
+    for part in parts:
+        world.line("hub").go_down()
+        path = f"/api/v1/namespaces/{part.namespace}/configmaps/{part.name}"
+        link = world.link
+        assert path
+        await link.mailbox.patch(MAPS, part.name, {"metadata": {"finalizers": None}}, part.namespace)
+        await world.withdraw(part)
+    await world.forget_history("hub")
+    world.line("hub").up = True
+    await told(world, before + len(parts))
+
+
+async def release(world: World, number: str) -> None:
+    await world.link.mailbox.patch(CONFIGS, "the-one", {"metadata": {"annotations": {RELEASE: number}}})
+
+
+async def test_orphans_go_when_somebody_says_how_many_there_are(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await orphaned(world, A, B)
+        await release(world, "1")
+        await world.link.settled()
+        assert {A, B} <= set(world.objects())
+        await world.release()
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_at_edge(MAPS, "b", "shop")
+        await told(world, 0)
+
+
+async def test_what_was_said_of_some_orphans_is_not_said_of_others(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await orphaned(world, A)
+        await world.release()
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await told(world, 0)
+        await orphaned(world, B)
+        await world.restart()
+        await world.link.settled()
+        assert B in world.objects()
+        await release(world, "0")
+        await world.link.settled()
+        await world.release()
+        await world.link.gone_at_edge(MAPS, "b", "shop")
