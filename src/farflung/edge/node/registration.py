@@ -127,16 +127,15 @@ class Registration:
 
     async def _renew(self) -> None:
         moment = format_micros(self._now())
+        spec = {"holderIdentity": self._name, "leaseDurationSeconds": DURATION, "renewTime": moment}
         if self._lease is None:
             try:
                 self._lease = await self._client.get(LEASES, self._name, NAMESPACE)
             except NotFound:
-                spec = {"holderIdentity": self._name, "leaseDurationSeconds": DURATION, "renewTime": moment}
                 new = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
                 named = new | {"metadata": {"name": self._name, "namespace": NAMESPACE}}
                 self._lease = await self._client.create(LEASES, named, NAMESPACE)
                 return
-        spec = {"holderIdentity": self._name, "leaseDurationSeconds": DURATION, "renewTime": moment}
         self._lease = await self._client.patch(LEASES, self._name, {"spec": spec}, NAMESPACE)
 
     def _trouble(self, what: str, error: Exception) -> None:
