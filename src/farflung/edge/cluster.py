@@ -81,12 +81,13 @@ class Household:
         if self.registry.edge(name).directory.exists():
             raise already(self.registry.edge(name))  # before its own ports are found to be in use
         check_ports(asked)
+        check_kubeconfig(asked)
         edge = self.registry.make(name, asked)
         try:
             self.start(edge, seconds)
             if asked.context:
-                self.tell(f"kubectl context {asked.context} in {asked.kubeconfig}")
                 merge(edge, Path(asked.kubeconfig), asked.context)
+                self.tell(f"kubectl context {asked.context} in {asked.kubeconfig}")
             self.interruption.check()
         except BaseException:
             self.tell(f"removing edge {name} again")
@@ -141,6 +142,16 @@ def check_ports(asked: Asked) -> None:
         raise EdgeError(str(error)) from None
 
 
+def check_kubeconfig(asked: Asked) -> None:
+    """Raises EdgeError."""
+    if not asked.context:
+        return
+    try:
+        contexts.check(Path(asked.kubeconfig))
+    except ContextError as error:
+        raise EdgeError(str(error)) from None
+
+
 # --- the process ----------------------------------------------------------------------------------
 
 
@@ -190,6 +201,8 @@ def last_words(edge: Edge) -> str:
     """What its log ends with, or the sentence that it was meant to be."""
     lines = list(tail(edge.log, TOLD))
     sentence = next((line for line in reversed(lines) if line.startswith(PREFIX)), "")
+    if not lines:
+        return "its log is empty"
     return sentence.removeprefix(PREFIX) or "\n".join(["its log ends with", *(f"  {line}" for line in lines)])
 
 

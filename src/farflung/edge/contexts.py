@@ -36,6 +36,14 @@ def file_of(environment: Mapping[str, str], explicit: str = "") -> Path:
     return next((path for path in named if path.exists()), named[-1])
 
 
+def check(path: Path) -> None:
+    """Whether a context can be put there, as far as reading shows.  Raises ContextError."""
+    try:
+        _read(path)
+    except OSError as error:
+        raise ContextError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
 def add(path: Path, name: str, cluster: Config, user: Config) -> None:
     """A context, its cluster and its user, all of this name, in place of those that were; it becomes the current one.
     Raises ContextError."""

@@ -208,7 +208,7 @@ class Registry:
     def existing(self, name: str) -> Edge:
         edge = self.edge(name)
         if not edge.directory.is_dir():
-            raise EdgeError(f"there is no edge {name}")
+            raise EdgeError(f"there is no edge {name}; `farflung edge list` lists those that there are")
         return edge
 
     def all(self) -> list[Edge]:
