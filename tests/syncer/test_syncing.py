@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, scope
 from translated import config_map, deployment, namespace
 
+from farflung.syncer import downsync
 from farflung.syncer.values import DOWNSYNCED, FINALIZER
 
 
@@ -89,31 +91,19 @@ async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -
         assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
 
 
-async def test_a_change_that_is_taken_back_is_taken_back_although_its_answer_was_lost(tmp_path: Path) -> None:
+async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downsync, "STRANGERS", 0.01)  # nobody tells us of it
     async with linked(tmp_path) as link:
+        await link.cluster.create(NAMESPACES, namespace("shop"))
+        await link.cluster.create(MAPS, config_map("page", {"index.html": "mine"}), "shop")
         await furnished(link)
-        await link.at_edge(MAPS, "page", "shop")
-        await link.settled()
-        link.down.after = 1_000_000
-        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "other"}}, "shop")
-        await link.eventually(lambda: shows(link, "other"), "the change")
-        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "hello"}}, "shop")
-        link.down.after = 0
-        await link.eventually(lambda: shows(link, "hello"), "the change back")
 
+        async def refused() -> bool:
+            return bool((await link.report())["problems"][0]["reason"] == "NotOurs")
 
-async def test_a_change_that_is_taken_back_is_taken_back_although_the_syncer_was_killed(tmp_path: Path) -> None:
-    async with linked(tmp_path) as link:
-        await furnished(link)
-        await link.at_edge(MAPS, "page", "shop")
-        await link.settled()
-        link.forget()
-        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "other"}}, "shop")
-        await link.eventually(lambda: shows(link, "other"), "the change")
-        await link.stop(forgetting=True)
-        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "hello"}}, "shop")
-        await link.start()
-        await link.eventually(lambda: shows(link, "hello"), "the change back")
+        await link.eventually(refused, "the report")
+        await link.cluster.delete(MAPS, "page", "shop")
+        await link.eventually(lambda: shows(link, "hello"), "what the hub wants")
 
 
 async def shows(link: Link, words: str) -> bool:

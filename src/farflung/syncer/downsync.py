@@ -28,7 +28,7 @@ RELEASED: Final = ""  #: in the place of the uid of a copy that somebody said ne
 AGAIN: Final = 1.0  #: seconds until we look again at what we do not hear of
 PATIENT: Final = 3  #: corrections that are done at once
 QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
-STRANGERS: Final = 30.0  #: seconds until we look again whether a namespace can go
+STRANGERS: Final = 30.0  #: seconds until we look again at what is not ours, of which nobody tells us
 
 
 class NotServedError(ClientError):
@@ -242,7 +242,7 @@ class Downsync:
             case Leave(Reason.NOT_OURS, sentence):
                 self._progress.ended(part)
                 self._report(part, Direction.DOWN, "NotOurs", sentence)
-                return None
+                return STRANGERS
         self._arrived(part, entry)
         return None
 
