@@ -7,7 +7,7 @@
 
 Other fences are not looked at.  In an expected text `…` stands for anything within a line; ages, ports of this machine
 and the width of columns do not count.  Each document has a directory of its own that looks like the repository after
-`make setup`; what a block exports, the next one has.
+`make setup`; what a block exports, the next one has.  What a block leaves in the background ends with the document.
 """
 
 from __future__ import annotations
@@ -28,6 +28,16 @@ PATIENCE = 60.0  #: seconds for one block
 STOP = "<!-- ^C -->"
 READY = "export KUBECONFIG="  #: in the last line a hub prints before it serves
 FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<content>.*?)^```$|^" + re.escape(STOP) + "$", re.MULTILINE | re.DOTALL)
+
+
+#: of a hub: any free one, and the one it had if it was started before
+PORTS = r"""
+case "$1" in hub|start)
+  known=$(cat */admin.kubeconfig .farflung/admin.kubeconfig 2> /dev/null)
+  port=$(echo "$known" | sed -n 's|.*server: https://127.0.0.1:\([0-9]*\).*|\1|p' | head -n 1)
+  set -- "$@" --port "${port:-0}" ;;
+esac
+"""
 
 
 @dataclass
@@ -69,29 +79,42 @@ class Directory:
         command.parent.mkdir(parents=True)
         installed = Path(sys.executable).parent
         real = shlex.quote(str(installed / "farflung"))
-        command.write_text(f'#!/bin/sh\ncase "$1" in hub|start) set -- "$@" --port 0 ;; esac\nexec {real} "$@"\n')
+        command.write_text(f'#!/bin/sh\n{PORTS}exec {real} "$@"\n')
         command.chmod(0o755)
         for plugin in installed.glob("kubectl-*"):
             command.with_name(plugin.name).symlink_to(plugin)
         self._state = path / ".exported"
         self._state.write_text("")
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(path)}
+        self._left: list[int] = []  #: process groups that are in the background
 
     def run(self, script: str) -> tuple[int, str]:
         """(exit code, output).  The environment it leaves is that of the next one."""
         state = shlex.quote(str(self._state))
         whole = f"source {state}\ntrap 'export -p > {state}' EXIT\nset -euo pipefail\n{script}"
-        ended = subprocess.run(
+        with subprocess.Popen(
             ["bash", "-c", whole],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=PATIENCE,
             cwd=self.path,
             env=self.environment,
-        )
-        return ended.returncode, ended.stdout
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=PATIENCE)
+            except BaseException:
+                _send(process.pid, signal.SIGKILL)
+                raise
+        if _send(process.pid, 0):
+            self._left.append(process.pid)
+        return process.returncode, output
+
+    def end(self) -> None:
+        """What is still in the background."""
+        for group in self._left:
+            _send(group, signal.SIGKILL)
 
     def start(self, command: str, log: Path) -> subprocess.Popen[bytes]:
         """One command in a terminal of its own, which has what was exported so far."""
@@ -104,6 +127,15 @@ class Directory:
                 cwd=self.path,
                 env=self.environment,
             )
+
+
+def _send(group: int, number: int) -> bool:
+    """A signal to all processes of a group; whether there are any."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class Terminal:
@@ -172,6 +204,7 @@ def run(document: Path, directory: Directory) -> None:
     finally:
         if terminal is not None:
             terminal.kill()
+        directory.end()
         if (directory.path / ".farflung" / "edges").is_dir():
             directory.run(".venv/bin/farflung edge delete --all")
 
