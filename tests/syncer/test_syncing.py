@@ -91,6 +91,33 @@ async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -
         assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
 
 
+async def test_a_change_that_is_taken_back_is_taken_back_although_its_answer_was_lost(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(MAPS, "page", "shop")
+        await link.settled()
+        link.down.after = 1_000_000
+        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "other"}}, "shop")
+        await link.eventually(lambda: shows(link, "other"), "the change")
+        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "hello"}}, "shop")
+        link.down.after = 0
+        await link.eventually(lambda: shows(link, "hello"), "the change back")
+
+
+async def test_a_change_that_is_taken_back_is_taken_back_although_the_syncer_was_killed(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.at_edge(MAPS, "page", "shop")
+        await link.settled()
+        link.forget()
+        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "other"}}, "shop")
+        await link.eventually(lambda: shows(link, "other"), "the change")
+        await link.stop(forgetting=True)
+        await link.mailbox.patch(MAPS, "page", {"data": {"index.html": "hello"}}, "shop")
+        await link.start()
+        await link.eventually(lambda: shows(link, "hello"), "the change back")
+
+
 async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downsync, "STRANGERS", 0.01)  # nobody tells us of it
     async with linked(tmp_path) as link:
