@@ -91,6 +91,22 @@ async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -
         assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
 
 
+async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.settled()
+        link.up.before = 1_000_000
+
+        async def logged(words: str) -> bool:
+            return words in link.log.getvalue()
+
+        await link.eventually(lambda: logged('"cannot report"'), "a second failure")
+        assert link.log.getvalue().count('"cannot report to the hub; going on without it"') == 1
+        assert not await logged("takes reports again")
+        link.up.before = 0
+        await link.eventually(lambda: logged("takes reports again"), "the return of the hub")
+
+
 async def test_a_change_that_is_taken_back_is_taken_back_although_its_answer_was_lost(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)

@@ -108,12 +108,16 @@ class Reporter:
         while True:
             self._news.clear()
             try:
-                await self._say()
+                if await self._say() and failures:
+                    self._log.info("the hub takes reports again")
                 failures = 0
                 await self._wait()
             except ClientError as error:
                 failures += 1
-                self._log.info("cannot report", v=1 if failures == 1 else 3, error=str(error))
+                if failures == 1:
+                    self._log.warning("cannot report to the hub; going on without it", error=str(error))
+                else:
+                    self._log.info("cannot report", v=3, error=str(error))
                 await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
 
     async def _wait(self) -> None:
@@ -124,17 +128,19 @@ class Reporter:
                 await self._news.wait()
                 await self._outside.sleep(self._pause * (0.75 + 0.5 * self._outside.random()))
 
-    async def _say(self) -> None:
+    async def _say(self) -> bool:
+        """Whether there was something to say."""
         status = self._compose(self._last)
         due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
         if not due and telling(status) == telling(self._last):
-            return
+            return False
         heartbeat = format_seconds(self._now())
         try:
             await self._put({**status, HEARTBEAT: heartbeat})
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
         self._last, self._beaten = status, self._outside.monotonic()
+        return True
 
     async def _put(self, status: Obj) -> None:
         """In the place of what we put there last."""
