@@ -115,11 +115,20 @@ def run(*, keep: bool, runtime: str) -> None:
     finally:
         if not kept:
             with _undisturbed():
+                if where.background.processes():
+                    with contextlib.suppress(OSError):  # the terminal may be gone
+                        click.echo("Stopping it …", err=True)
                 clean(where)
     if keep:
         _advise(where)
     else:
-        click.echo("\nAll of it is stopped and gone. `farflung demo --keep` leaves it running.", err=True)
+        click.echo(f"All of it is stopped and gone. `{_called()} demo --keep` leaves it running.", err=True)
+
+
+def _called() -> str:
+    """What to type for this program: `make demo` works without it on the PATH."""
+    typed = Path(sys.argv[0])
+    return str(typed) if typed.name == "farflung" and not shutil.which("farflung") else "farflung"
 
 
 def stop() -> None:
@@ -186,7 +195,7 @@ It goes on running. To look around:
   kubectl get --context kind-guilder deployments,pods -A
   curl http://localhost:8081
 
-`farflung demo --stop` ends it and removes {where.directory}."""
+`{_called()} demo --stop` ends it and removes {where.directory}."""
     )
 
 
@@ -334,7 +343,7 @@ class Story:
             await self._make(client, PLACEMENTS, workload.edge_placement())
 
     async def _see_slices(self) -> None:
-        with self.steps.step("The scheduler resolves where: common on florin and guilder, special on guilder"):
+        with self.steps.step("Resolve placements: common on florin and guilder, special on guilder"):
             for workload, wanted in ((COMMON, {"location-f", "location-g"}), (SPECIAL, {"location-g"})):
                 client = self.hub.workspace(f"{ORGANIZATION}:{workload.workspace}")
 

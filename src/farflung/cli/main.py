@@ -748,7 +748,8 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
 def demo(keep: bool, stop: bool, runtime: str) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
-    Nothing else has to be installed, and nothing is left behind.
+    The pages are at the ports 8081, 8082 and 8083 of this machine, which have to be free.  Nothing else has to be
+    installed, and nothing is left behind.
     """
     from farflung.cli import demo as story
 
