@@ -35,8 +35,8 @@ def _down(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
         if is_going(copy):
             if FINALIZER in (copy["metadata"].get("finalizers") or ()) and reason != "NotEmpty":
                 yield f"{part} was deleted and is held in the mailbox"
-        elif not wanted.covers(part):
-            continue  # once it was brought it is followed; but that may have been forgotten
+        elif not wanted.covers(part) and FINALIZER not in (copy["metadata"].get("finalizers") or ()):
+            continue  # what was brought once is followed, be it wanted still or not
         elif live is None:
             if reason != "NotServedError" or part.resource.group != "example.org" or DEFINITION in objects:
                 yield f"{part} is not at the edge"

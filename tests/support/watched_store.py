@@ -50,6 +50,7 @@ class WatchedStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__(stamp=objects.stamp)
         self.told: Callable[[Write], None] = lambda write: None
+        self._known: dict[str, tuple[Entry, Obj]] = {}
 
     def copied(self) -> WatchedStore:
         """As it is now; who watches the one does not watch the other."""
@@ -61,7 +62,7 @@ class WatchedStore(MemoryStore):
     def held(self, cluster: str) -> dict[Part, Obj]:
         """All that a cluster has."""
         return {
-            part_of(entry.key): orjson.loads(entry.value)
+            part_of(entry.key): self._read(entry)
             for home in self.homes()
             for entry in self.list(f"{home}{cluster}/").entries
         }
@@ -78,8 +79,15 @@ class WatchedStore(MemoryStore):
         self._tell(key, before, None)
         return revision
 
+    def _read(self, entry: Entry) -> Obj:
+        """It is not to be changed."""
+        known = self._known.get(entry.key)
+        if known is None or known[0] is not entry:
+            known = self._known[entry.key] = entry, orjson.loads(entry.value)
+        return known[1]
+
     def _tell(self, key: str, before: Entry | None, after: Entry | None) -> None:
-        old, new = (None if entry is None else orjson.loads(entry.value) for entry in (before, after))
+        old, new = (None if entry is None else self._read(entry) for entry in (before, after))
         self.told(Write(WRITER.get(), key.split("/")[3], part_of(key), old, new))
 
 
