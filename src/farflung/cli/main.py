@@ -558,7 +558,10 @@ def registering_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--from-context", default="", metavar="NAME", help="The context of it; by default the current one.")
 @click.option("--from-cluster", default="", metavar="PATH", help="The mailbox, if the context leads elsewhere.")
 @click.option(
-    "--to-kubeconfig", default="", metavar="FILE", help="The way to the cluster; by default the one it is in."
+    "--to-kubeconfig",
+    default="",
+    metavar="FILE",
+    help="The way to the cluster; by default as kubectl finds it, and in a Pod the cluster of the Pod.",
 )
 @click.option("--to-context", default="", metavar="NAME", help="The context of it; by default the current one.")
 @click.option("--sync-target-name", "name", required=True, metavar="NAME", help="The SyncTarget of the cluster.")
