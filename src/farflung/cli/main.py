@@ -561,7 +561,7 @@ def registering_options(command: Callable[..., None]) -> Callable[..., None]:
     "--to-kubeconfig",
     default="",
     metavar="FILE",
-    help="The way to the cluster; by default as kubectl finds it, and in a Pod the cluster of the Pod.",
+    help="The way to the cluster; in a Pod, by default the cluster of the Pod.",
 )
 @click.option("--to-context", default="", metavar="NAME", help="The context of it; by default the current one.")
 @click.option("--sync-target-name", "name", required=True, metavar="NAME", help="The SyncTarget of the cluster.")

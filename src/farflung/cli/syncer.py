@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import sys
@@ -17,7 +18,7 @@ from typing import Final, NoReturn
 import uvloop
 
 from farflung.client.errors import ClientError
-from farflung.client.kubeconfig import Access, KubeconfigError, load
+from farflung.client.kubeconfig import ACCOUNT, Access, KubeconfigError, load, of_service_account
 from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
@@ -89,7 +90,7 @@ async def _run(settings: Settings) -> None:
 async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
     """The task ends only if something fails that trying again does not mend."""
     outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
-    edge_access = load(settings.to_kubeconfig or None, context=settings.to_context)
+    edge_access = _edge_access(settings)
     hub_access = load(settings.from_kubeconfig, context=settings.from_context)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = Journal.open(settings.state / JOURNAL)
@@ -113,6 +114,15 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
                     await working
     finally:
         journal.close()
+
+
+def _edge_access(settings: Settings) -> Access:
+    """In a Pod the cluster is known by itself.  Elsewhere $KUBECONFIG often leads to the hub, which is no edge."""
+    if settings.to_kubeconfig or settings.to_context:
+        return load(settings.to_kubeconfig or None, context=settings.to_context)
+    if not (ACCOUNT / "token").exists():
+        raise KubeconfigError("--to-kubeconfig has to name the way to the cluster: only in a Pod it is known by itself")
+    return of_service_account(os.environ)
 
 
 async def _check(mailbox: Client, settings: Settings) -> None:
