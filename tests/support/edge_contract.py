@@ -408,7 +408,10 @@ class Link:
     async def clean_up(self) -> None:
         """Whatever has our name at the edge goes."""
         for collection in (POLICY_BINDINGS, POLICIES, DEFINITIONS, ROLE_BINDINGS, ROLES, NAMESPACES):
-            for one in await self.cluster.list(collection):
+            found: list[Obj] = []
+            with suppress(NotFound):  # a cluster that is too old for policies
+                found = await self.cluster.list(collection)
+            for one in found:
                 name = one["metadata"]["name"]
                 if self.name in name and "deletionTimestamp" not in one["metadata"]:
                     with suppress(NotFound, Conflict):
