@@ -113,7 +113,7 @@ class Laws:
             return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
         if part.resource in (NAMESPACES, DEFINITIONS):
             for inner, other in self._edge().held(EDGE).items():
-                if _is_in(inner, part) and not self._may_go_along(inner, other):
+                if is_in(inner, part) and not self._may_go_along(inner, other):
                     return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
         return ""
 
@@ -178,7 +178,7 @@ def _unmarked(obj: Obj) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def _is_in(part: Part, container: Part) -> bool:
+def is_in(part: Part, container: Part) -> bool:
     if container.resource == NAMESPACES:
         return part.namespace == container.name
     plural, _, group = container.name.partition(".")

@@ -17,7 +17,7 @@ import pytest
 from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
 from house import House
 from lying_line import LyingTransport
-from partition_laws import EDGE, Laws, is_going, origin_of
+from partition_laws import EDGE, Laws, is_going, is_in, origin_of
 from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
 from platform_harness import MASTER, OPERATOR, PlatformHub
 from syncing import (
@@ -35,7 +35,7 @@ from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
-from farflung.syncer import downsync, syncer
+from farflung.syncer import contests, downsync, syncer
 from farflung.syncer.shaping import is_downsynced, is_upsynced
 from farflung.syncer.syncer import RELEASE
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
@@ -175,10 +175,13 @@ class World:
                 case "end" if live is not None and not ours:
                     await client.delete(collection, part.name, part.namespace)
 
-    def _may_edit(self, part: Part) -> bool:
-        """Who corrects each other too often has to wait, and nobody has so much time here."""
-        self.edits[part] = self.edits.get(part, 0) + 1
-        return self.edits[part] < downsync.PATIENT
+    def _may_edit(self, *parts: Part) -> bool:
+        """Those who correct each other too often have to wait, and nobody has so much time here."""
+        touched = {inner for inner in PARTS if inner in parts or any(is_in(inner, part) for part in parts)}
+        if any(self.edits.get(part, 0) >= contests.PATIENT for part in touched):
+            return False
+        self.edits.update({part: self.edits.get(part, 0) + 1 for part in touched})
+        return True
 
     async def born(self, what: str, part: Part) -> None:
         client = self.link.cluster
@@ -253,6 +256,7 @@ class World:
         self.link.up.up = up
 
     async def restart_edge(self, *, empty: bool = False) -> None:
+        empty = empty and self._may_edit(*PARTS)
         store = WatchedStore() if empty else self.edge_store.copied()
         up, self.link.down.up = self.link.down.up, False
         await self.link.edge.stop()

@@ -180,6 +180,24 @@ async def test_a_mailbox_that_was_made_anew_takes_nothing_from_the_edge(tmp_path
         assert ours(world) == before
 
 
+async def test_a_kind_that_a_new_mailbox_does_not_have_is_orphaned_with_all_the_rest(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        world.line("hub").go_down()
+        await world.renew_mailbox()
+        world.line("hub").up = True
+        await told(world, len(PARTS))
+
+
+async def test_orphans_that_came_of_a_lie_are_found_by_a_restart(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.lie("hub", "empty", 1000)
+        await told(world, len(PARTS))
+        world.line("hub").be_true()
+        await world.restart()
+        await told(world, 0)
+        await agreed(world)
+
+
 async def test_what_was_withdrawn_from_a_mailbox_that_is_gone_stays(tmp_path: Path) -> None:
     """Its syncer heard of it, and did not come to do it."""
     async with at_rest(tmp_path) as world:
@@ -274,6 +292,15 @@ async def test_an_edge_that_was_replaced_by_an_older_one_gets_everything_anew(tm
         world.line("edge").up = True
         await agreed(world)
         assert set(ours(world)) == set(PARTS)
+
+
+async def test_what_cannot_be_applied_at_once_in_an_empty_cluster_is_not_contested(tmp_path: Path) -> None:
+    """What is in a namespace is refused until that is there again, which is nobody's wish."""
+    async with at_rest(tmp_path) as world:
+        for _ in range(2):
+            await world.restart_edge(empty=True)
+            await agreed(world)
+        assert (await world.link.report())["problems"] == []
 
 
 async def test_another_server_in_the_place_of_the_edge_ends_nothing(tmp_path: Path) -> None:

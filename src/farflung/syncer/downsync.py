@@ -15,6 +15,7 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
+from farflung.syncer.contests import Contests
 from farflung.syncer.copies import Copy, entered, status_digest
 from farflung.syncer.decide import DEFINITIONS, Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
 from farflung.syncer.journal import IN_DOUBT, Entry, Journal
@@ -26,8 +27,6 @@ from farflung.syncer.wanted import NAMESPACES
 
 RELEASED: Final = ""  #: in the place of the uid of a copy that somebody said need not be withdrawn
 AGAIN: Final = 1.0  #: seconds until we look again at what we do not hear of
-PATIENT: Final = 3  #: corrections that are done at once
-QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
 STRANGERS: Final = 30.0  #: seconds until we look again at what is not ours, of which nobody tells us
 
 
@@ -43,14 +42,6 @@ class Tally:
     deleted: int = 0
     drift: int = 0
     statuses: int = 0
-
-
-@dataclass(slots=True)
-class Contest:
-    """Somebody at the edge changes again and again what we apply."""
-
-    rounds: int
-    until: float  #: when it is our turn
 
 
 class Downsync:
@@ -84,7 +75,7 @@ class Downsync:
         self._log = log
         self._adopt = adopt
         self._waiting: dict[str, set[Part]] = {}  #: for a namespace
-        self._contests: dict[Part, Contest] = {}
+        self._contests = Contests()
 
     # --- what is heard ----------------------------------------------------------------------------
 
@@ -230,9 +221,11 @@ class Downsync:
                     self._journal.drop(part)  # it never was there, and nobody wants it any more
                     self._settle(part)
                     return None
-                if step.why is Why.DRIFT and (pause := self._contested(part)):
+                if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._outside.monotonic())):
                     return pause
                 await self._apply(step, part, entry, collection)
+                self._arrived(part, entry)
+                return self._contests.pause(part, self._outside.monotonic()) or None
             case Delete():
                 return await self._delete(step, part, entry, collection)
             case Done():
@@ -245,27 +238,6 @@ class Downsync:
                 return STRANGERS
         self._arrived(part, entry)
         return None
-
-    def _contested(self, part: Part) -> float:
-        """Seconds until it is our turn to correct it once more.  Two that correct each other at once would do nothing
-        else any more."""
-        now = self._outside.monotonic()
-        contest = self._contests.get(part)
-        if contest is None or now > contest.until + QUIET:
-            contest = self._contests[part] = Contest(0, now)
-        if now < contest.until:
-            return contest.until - now
-        contest.rounds += 1
-        if contest.rounds > PATIENT:
-            pause = min(2.0 ** (contest.rounds - PATIENT), QUIET)
-            contest.until = now + pause
-            sentence = (
-                f"somebody at the edge has changed it {contest.rounds} times: it is corrected in {pause:.0f} s again"
-            )
-            self._report(part, Direction.DOWN, "Contested", sentence)
-        else:
-            contest.until = now
-        return 0.0
 
     def _arrived(self, part: Part, entry: Entry) -> None:
         self._settle(part)
@@ -292,6 +264,8 @@ class Downsync:
         self.tally.applied += 1
         if step.why is Why.DRIFT:
             self.tally.drift += 1
+            if sentence := self._contests.corrected(part, self._outside.monotonic()):
+                self._report(part, Direction.DOWN, "Contested", sentence)
         self._log.info("applied", v=2, object=str(part), why=step.why.value)
 
     def doubt(self) -> None:
@@ -356,8 +330,7 @@ class Downsync:
 
     def _settle(self, part: Part) -> None:
         self._progress.ended(part)
-        contest = self._contests.get(part)
-        if contest is None or contest.rounds <= PATIENT or self._outside.monotonic() > contest.until:
+        if not self._contests.pause(part, self._outside.monotonic()):
             self._troubles.clear(part, Direction.DOWN)
 
     def _report(self, part: Part, direction: Direction, reason: str, message: str) -> None:

@@ -260,9 +260,12 @@ class Syncer:
 
     def _resume(self, resource: Resource, collection: Collection, informer: Informer[Copy]) -> None:
         heard = self._journal.heard().get(resource)
+        entries = list(self._journal.entries_of(resource))
         if heard is None or heard.version != collection.version or not heard.revision:
             return
-        remembered = [copying.remembered(entry) for entry in self._journal.entries_of(resource) if not entry.orphaned]
+        if any(entry.orphaned for entry in entries):
+            return  # perhaps not all was said that there was
+        remembered = list(map(copying.remembered, entries))
         informer.resume(remembered, int(heard.revision))
         self._resumed.add(resource)
 
@@ -354,6 +357,7 @@ class Syncer:
         served_before = {one for one in down if self._objects.collection(one) is not None}
         if self._hears_configs:
             self._copies.want(group, _found(copies))
+            self._lose_kinds([resource for resource, found in copies.items() if found is None])
         self._objects.want(group, _found(objects))
         for resource in objects:
             if objects[resource] is None and resource in served_before:
@@ -366,6 +370,12 @@ class Syncer:
         if None in objects.values() or self._wanted.unknown:
             lacking.add("edge")
         return lacking
+
+    def _lose_kinds(self, resources: list[Resource]) -> None:
+        """With its definition every copy of a kind goes.  If it comes back, it is listed."""
+        for resource in resources:
+            self._journal.set_revision(resource, "", "")
+            self.downsync.hear_list(resource)
 
     @property
     def _hears_configs(self) -> bool:

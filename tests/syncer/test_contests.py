@@ -1,0 +1,41 @@
+"""How long a syncer waits before it corrects once more what somebody changes again and again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.syncer.contests import PATIENT, QUIET, Contests
+from farflung.syncer.values import Part, Resource
+
+ONE, OTHER = (Part(Resource("", "configmaps"), "shop", name) for name in ("a", "b"))
+
+
+def test_what_was_never_corrected_is_corrected_at_once() -> None:
+    assert Contests().pause(ONE, 5.0) == 0.0
+
+
+def test_the_first_corrections_are_done_at_once_and_then_each_waits_twice_as_long() -> None:
+    contests, now, pauses = Contests(), 0.0, []
+    for _ in range(PATIENT + 12):
+        contests.corrected(ONE, now)
+        pauses.append(contests.pause(ONE, now))
+        now += pauses[-1]
+    assert pauses == [0.0] * PATIENT + [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0] + [QUIET] * 4
+    assert contests.pause(OTHER, now) == 0.0
+
+
+def test_it_is_told_from_the_first_pause_on() -> None:
+    contests = Contests()
+    told = [contests.corrected(ONE, 0.0) for _ in range(PATIENT + 1)]
+    assert told == [""] * PATIENT + ["somebody at the edge has changed it 4 times: it is corrected in 2 s again"]
+
+
+@given(st.lists(st.floats(0, 1000), max_size=20))
+def test_after_a_long_rest_a_contest_is_forgotten(rests: list[float]) -> None:
+    contests, now, rounds = Contests(), 0.0, 0
+    for rest in rests:
+        now += contests.pause(ONE, now) + rest
+        rounds = 1 if contests.pause(ONE, now) == 0.0 and rest > QUIET else rounds + 1
+        assert bool(contests.corrected(ONE, now)) == (rounds > PATIENT)
+        assert contests.pause(ONE, now) <= QUIET
