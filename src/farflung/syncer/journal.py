@@ -251,7 +251,8 @@ class Journal:
         try:
             self.flush()
         finally:
-            self._connection.close()
+            with self._writing:  # SQLite does not survive the end of a connection that is in use
+                self._connection.close()
             self._lock.release()
 
     def _load(self) -> None:
