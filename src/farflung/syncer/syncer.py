@@ -82,6 +82,7 @@ class Syncer:
         self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
         self._resumed: set[Resource] = set()
+        self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
         self._edge_trouble = ""
         self._edge_version: Obj = {}
         self.troubles = Troubles()
@@ -172,6 +173,8 @@ class Syncer:
 
     def _hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
         self.downsync.hear_copy(part, cluster, copy)
+        if part.resource not in self._brought and self._journal.get(part) is not None:
+            self._replan.set()
         self._reporter.look()
 
     def _hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
@@ -340,20 +343,23 @@ class Syncer:
                 self._stale.update(dict.fromkeys(lacking, True))
 
     async def _plan(self, group: asyncio.TaskGroup) -> set[str]:
-        """Listen to what is wanted, as far as both sides have it.  The sides that lack something."""
+        """Listen to what is wanted, as far as both sides have it, and at the edge only to kinds that there is something
+        to bring of.  The sides that lack something."""
         sides = (("edge", self._setting.edge), ("mailbox", self._setting.mailbox))
         if self._doubtful:
             self._start_anew()
         self._configurations.want(group, CONFIGURATIONS)
         lacking = {side for side, client in sides if not await self._ask(side, client)}
         self._read_configs()
+        self._reconsider()
+        self._brought = frozenset(self._journal.resources())
         down = {**dict.fromkeys(self._journal.resources(), ""), **self._wanted.resources}
         for resource in self._journal.resources():
             entry = next(iter(self._journal.entries_of(resource)))
             down[resource] = down[resource] or entry.version
         copies = {resource: self._kinds.in_mailbox(resource, version) for resource, version in down.items()}
         versions = {one: found.version if found else down[one] for one, found in copies.items()}
-        objects = {resource: self._kinds.at_edge(resource, version) for resource, version in versions.items()}
+        objects = {one: self._kinds.at_edge(one, version) for one, version in versions.items() if one in self._brought}
         served_before = {one for one in down if self._objects.collection(one) is not None}
         if self._hears_configs:
             self._copies.want(group, _found(copies))
@@ -363,7 +369,6 @@ class Syncer:
             if objects[resource] is None and resource in served_before:
                 self.downsync.look_at(resource)
         lacking |= self._plan_upsync(group)
-        self._reconsider()
         self._reporter.look()
         if None in copies.values() or self._wanted.unknown:
             lacking.add("mailbox")
