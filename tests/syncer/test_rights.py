@@ -16,6 +16,7 @@ from farflung.machinery.errors import Obj
 from farflung.syncer.rights import (
     DEFINITIONS,
     NAMESPACES,
+    SEEN,
     USUAL,
     Kinds,
     edge_rules,
@@ -111,6 +112,13 @@ def test_in_the_mailbox_only_what_comes_from_the_edge_is_made_and_deleted() -> N
     assert allowing(mailbox_rules(kinds_of({}), "me"), "delete") == set()
     assert ("", "namespaces/status") not in statuses(rules)
     assert (DEFINITIONS.group, f"{DEFINITIONS.plural}/status") not in statuses(rules)
+
+
+def test_what_gives_rights_in_namespaces_is_seen_in_the_mailbox_before_any_placement_names_it() -> None:
+    rules = mailbox_rules(kinds_of({}), "me")
+    assert SEEN <= allowing(rules, "watch")
+    assert not SEEN & allowing(rules, "patch")
+    assert SEEN <= allowing(mailbox_rules(kinds_of({}, allowed=SEEN), "me"), "patch")
 
 
 def statuses(rules: list[Obj]) -> set[tuple[str, str]]:

@@ -40,6 +40,9 @@ USUAL: Final = frozenset(
     }
 )
 
+#: what every placement of a namespace names, and what is not brought for that
+SEEN: Final = frozenset({Resource(RBAC, "rolebindings"), Resource(RBAC, "roles")})
+
 #: groups whose kinds give rights, or a say in everything that is written
 GUARDED: Final = frozenset({RBAC, "admissionregistration.k8s.io", "apiregistration.k8s.io", "certificates.k8s.io"})
 
@@ -125,7 +128,7 @@ def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
     else:
         rules += _by_group(kinds.down, FOLLOW)
         rules += _by_group(kinds.down - WITHOUT_STATUS, STATUS, "/status")
-        rules += _by_group(kinds.left_out, READ)  # so that it can tell that there are some
+        rules += _by_group((kinds.left_out | SEEN) - kinds.down, READ)  # so that it can tell whether there are some
     if kinds.up:
         rules += _by_group(kinds.up | {NAMESPACES}, RETURN)
         rules += _by_group(kinds.up - WITHOUT_STATUS, STATUS, "/status")
