@@ -10,6 +10,8 @@ from typing import Final
 from farflung.client.errors import ClientError, NotFound, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, PatchType, Selection
+from farflung.controllers.placement_translator.kinds import is_system
+from farflung.controllers.placement_translator.values import Kind
 from farflung.informer.reflector import CLUSTER as CLUSTER_NAME
 from farflung.machinery.errors import Obj
 from farflung.syncer.copies import Copy
@@ -21,8 +23,6 @@ from farflung.syncer.values import FINALIZER, Part, Resource
 CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
 DEFINITIONS: Final = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-#: what a namespace has by itself
-FURNITURE: Final = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
 #: what others write about objects, and what follows them
 BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
 
@@ -134,7 +134,7 @@ class Edge:
                     (is_downsynced(one) and is_create_only(one))
                     or metadata.get("ownerReferences")
                     or "deletionTimestamp" in metadata
-                    or (collection.kind, metadata["name"]) in FURNITURE
+                    or is_system(Kind(collection.group, collection.plural), one)
                 ):
                     return f"{collection.kind} {metadata['name']}"
         except NotFound:
