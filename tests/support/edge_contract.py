@@ -301,7 +301,7 @@ class Link:
 
     async def established(self, client: Client, name: str) -> None:
         async def is_served() -> bool:
-            conditions = (await client.get(DEFINITIONS, name))["status"]["conditions"]
+            conditions = (await client.get(DEFINITIONS, name))["status"].get("conditions") or ()
             return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
         await self.eventually(is_served, f"{name} being served")
