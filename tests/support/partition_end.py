@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from partition_laws import is_going, origin_of
-from partition_menu import BORN
+from partition_menu import BORN, PARTS
 from partition_world import World
 from syncing import CONFIGS
 
@@ -77,13 +77,13 @@ def _up(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
 
 
 def _orphans(world: World, report: Obj) -> Iterator[str]:
-    """What was made only once may have been withdrawn, and stays."""
+    """What was made only once may have been withdrawn, and stays; and somebody may have taken our mark from others."""
     copies = world.copies()
-    found = {part for part, obj in world.objects().items() if is_downsynced(obj) and part not in copies}
-    once = {part for part in found if is_create_only(world.objects()[part])}
+    found = {part: obj for part, obj in world.objects().items() if part in PARTS and part not in copies}
+    ours = {part for part, obj in found.items() if is_downsynced(obj) and not is_create_only(obj)}
     told = (report.get("objects") or {}).get("orphaned", -1)
-    if not world.forgot and not len(found - once) <= told <= len(found):
-        yield f"{told} orphans are told, and there are {sorted(map(str, found))}"
+    if not world.forgot and not len(ours) <= told <= len(found):
+        yield f"{told} orphans are told, and there are {sorted(map(str, ours))}"
 
 
 def _problems(report: Obj) -> dict[Part, str]:

@@ -104,6 +104,11 @@ class Link:
         await self.start()
 
     @property
+    def remembered(self) -> bool:
+        """All that is known is on disk."""
+        return self._journal is not None and not self._journal.is_dirty
+
+    @property
     def idle(self) -> bool:
         return self.syncer is not None and is_idle(self.syncer)
 

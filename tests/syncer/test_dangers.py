@@ -17,7 +17,7 @@ from translated import config_map
 
 from farflung.machinery.errors import Obj
 from farflung.syncer.syncer import RELEASE
-from farflung.syncer.values import FINALIZER, Part
+from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
 
@@ -213,6 +213,17 @@ async def test_what_was_withdrawn_from_a_mailbox_that_is_gone_stays(tmp_path: Pa
         assert ours(world) == before
 
 
+async def test_what_was_made_only_once_is_remembered_when_its_mailbox_ends(tmp_path: Path) -> None:
+    """The rest of what is at the edge needs the namespace, should the edge be replaced."""
+    async with at_rest(tmp_path) as world:
+        await world.put(SHOP, **{CREATE_ONLY: "false"})
+        await agreed(world)
+        await world.renew_mailbox()
+        await told(world, len(PARTS))
+        await world.restart_edge(empty=True)
+        await world.link.eventually(lambda: set(ours(world)) == set(PARTS), "everything anew")
+
+
 async def test_the_end_of_a_sync_target_takes_nothing_from_the_edge(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         before = ours(world)
@@ -229,6 +240,7 @@ async def test_the_end_of_a_sync_target_takes_nothing_from_the_edge(tmp_path: Pa
 @pytest.mark.parametrize("forgetting", [False, True])
 async def test_with_the_hub_away_from_the_start_the_edge_is_healed(tmp_path: Path, forgetting: bool) -> None:
     async with at_rest(tmp_path) as world:
+        await world.link.eventually(lambda: world.link.remembered, "memory")
         world.line("hub").go_down()
         await world.restart(forgetting=forgetting)
         for part in (A, WEB, PICKER, WIDGET):
@@ -267,6 +279,18 @@ async def test_what_is_withdrawn_while_a_syncer_loses_its_memory_goes(tmp_path: 
         await world.link.stop()
         await world.withdraw(A)
         await world.restart(journal="lost")
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+
+
+async def test_what_is_withdrawn_while_nobody_remembers_it_and_the_edge_is_away_is_held(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        world.line("edge").go_down()
+        await world.restart(journal="lost")
+        await world.withdraw(A)
+        await world.link.settled()
+        assert world.copies()[A]["metadata"]["finalizers"] == [FINALIZER]
+        world.line("edge").up = True
         await world.link.gone_at_edge(MAPS, "a", "shop")
         await world.link.gone_in_mailbox(MAPS, "a", "shop")
 

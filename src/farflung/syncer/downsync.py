@@ -194,8 +194,8 @@ class Downsync:
         return entry.guarded or entry.withdrawn or entry.orphaned
 
     async def _without_kind(self, part: Part, entry: Entry) -> float | None:
-        """With its definition everything of a kind goes."""
-        if entry.withdrawn and (not entry.applied or self._edge.kinds.edge_lacks(part.resource)):
+        """With its definition everything of a kind goes.  That we do not remember to have brought it is not enough."""
+        if entry.withdrawn and self._edge.kinds.edge_lacks(part.resource):
             return await self._finish(part, entry)
         raise NotServedError(f"the edge does not serve {part.resource.plural} {entry.version}".strip())
 
@@ -229,6 +229,8 @@ class Downsync:
             case Delete():
                 return await self._delete(step, part, entry, collection)
             case Done():
+                if self._edge.objects.get(part) is not None and not await self._is_forgotten(part, entry):
+                    return None
                 return await self._finish(part, entry)
             case Wait():
                 return None if self._edge.objects.get(part) is not None else AGAIN
@@ -302,6 +304,14 @@ class Downsync:
         self.tally.deleted += 1
         self._log.info("deleted", v=2, object=str(part))
         return None if self._edge.objects.get(part) is not None else AGAIN
+
+    async def _is_forgotten(self, part: Part, entry: Entry) -> bool:
+        """What stays at the edge, because it was made only once or is not ours any more, is left to others only if the
+        hub withdrew it.  Raises MailboxEndsError if all goes there."""
+        if not self._is_withdrawn(part, entry):
+            return False
+        await self._mailbox.check(entry.incarnation)
+        return True
 
     def _is_withdrawn(self, part: Part, entry: Entry) -> bool:
         """The hub's word counts as long as the copy that it is about is there."""
