@@ -122,7 +122,7 @@ class LightEdge:
             yield self._delete(place)
         elif place.name:
             found = self._objects.get(place.plural, {}).get((place.namespace, place.name))
-            yield _missing() if found is None else LightReply(200, orjson.dumps(found))
+            yield _missing(place.plural, place.name) if found is None else LightReply(200, orjson.dumps(found))
         elif "watch" in (query := parse_qs(parts.query)):
             queue: asyncio.Queue[bytes] = asyncio.Queue()
             watchers = self._watchers.setdefault(place.plural, set())
@@ -187,7 +187,7 @@ class LightEdge:
     def _delete(self, place: Place) -> LightReply:
         gone = self._objects.get(place.plural, {}).pop((place.namespace, place.name), None)
         if gone is None:
-            return _missing()
+            return _missing(place.plural, place.name)
         self._version += 1
         self.deleted += 1
         gone = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self._version)}}
@@ -201,5 +201,8 @@ class LightEdge:
             queue.put_nowait(line)
 
 
-def _missing() -> LightReply:
-    return LightReply(404, orjson.dumps({"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}))
+def _missing(plural: str = "", name: str = "") -> LightReply:
+    """Whoever names what is not there is believed."""
+    details = {"kind": plural, "name": name}
+    said = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found", "details": details}
+    return LightReply(404, orjson.dumps(said))
