@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,28 +14,32 @@ from local_transport import LocalReply
 from farflung.client.transport import Reply, Request
 
 PAGE = b"<html><body>nothing here</body></html>"
-#: lists that hold less than there is, or nothing; half of an answer; another server, that knows nothing of ours
-LIES = ("empty", "half", "cut", "page", "absent")
+#: lists that hold less than there is, or nothing; half of an answer; another server, that knows nothing of ours, or of
+#: lists
+LIES = ("empty", "half", "cut", "page", "absent", "unlisted")
 
 
 @dataclass
 class LyingTransport(FaultyTransport):
     lie: str = ""  #: one of LIES
     lies: int = 0  #: how many are still to be told
-    writes_done: list[Request] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Reply]:
-        if self.lies > 0 and self.lie in ("page", "absent") and self.up:
+        if self.up and self.lies > 0 and self._is_elsewhere(request):
             self.lies -= 1
             yield _reply(200 if self.lie == "page" else 404, PAGE)
             return
         async with super().open(request) as reply:
-            if self.lies > 0 and request.method == "GET" and "watch=" not in request.target:
+            if self.lies > 0 and self.lie in ("empty", "half", "cut") and _is_read(request):
                 self.lies -= 1
                 yield _reply(reply.status, told(self.lie, await reply.read()))
             else:
                 yield reply
+
+    def _is_elsewhere(self, request: Request) -> bool:
+        """Whether it is another server that answers."""
+        return self.lie in ("page", "absent") or (self.lie == "unlisted" and "limit=" in request.target)
 
     def tell(self, lie: str, times: int) -> None:
         self.lie, self.lies = lie, times
@@ -43,6 +47,10 @@ class LyingTransport(FaultyTransport):
     def be_true(self) -> None:
         self.up = True
         self.before = self.after = self.lies = 0
+
+
+def _is_read(request: Request) -> bool:
+    return request.method == "GET" and "watch=" not in request.target
 
 
 def told(lie: str, body: bytes) -> bytes:

@@ -8,9 +8,11 @@ import orjson
 from syncing import Link
 from watched_store import SYNCER, WatchedStore, Write
 
+from farflung.controllers.placement_translator.kinds import is_system
+from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
 from farflung.syncer.shaping import is_create_only, is_downsynced, is_upsynced
-from farflung.syncer.sides import BESIDE, FURNITURE
+from farflung.syncer.sides import BESIDE
 from farflung.syncer.values import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
@@ -22,6 +24,7 @@ DEFINITIONS = Resource("apiextensions.k8s.io", "customresourcedefinitions")
 class Laws:
     def __init__(self, link: Link) -> None:
         self.broken: list[str] = []
+        self.deceived = False  #: whether lists of the edge held less than there was
         self.released: set[str] = set()  #: origins that somebody let go
         self._link = link
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
@@ -127,14 +130,16 @@ class Laws:
             (is_downsynced(obj) and (self._may_go(obj) or is_create_only(obj)))
             or metadata.get("ownerReferences")
             or is_going(obj)
-            or (obj["kind"], metadata["name"]) in FURNITURE
+            or is_system(Kind(*part.resource), obj)
             or part.resource.plural in BESIDE
             or not self._was_seen(part, metadata["uid"])
         )
 
     def _was_seen(self, part: Part, uid: str) -> bool:
-        """Whether the syncer has asked for what there is since it was made: who looks first and deletes then cannot
-        know what was made between the two."""
+        """Whether the syncer has asked for what there is since it was made, and was told the truth: who looks first and
+        deletes then cannot know what was made between the two."""
+        if self.deceived:
+            return False
         root = f"/apis/{part.resource.group}/" if part.resource.group else "/api/v1/"
         return any(
             one.method == "GET"

@@ -220,6 +220,7 @@ class World:
     async def lie(self, side: str, how: str, times: int) -> None:
         if how in ("empty", "half"):
             self.lied.add(side)
+            self.laws.deceived = self.laws.deceived or side == "edge"
         self.line(side).tell(how, times)
         await self.forget_history(side)
 

@@ -12,7 +12,7 @@ from lying_line import LIES
 from partition_end import complaints
 from partition_menu import BORN, PARTS
 from partition_world import World, separated
-from syncing import CONFIGS, MAPS, NAMESPACES
+from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
 from farflung.machinery.errors import Obj
@@ -370,6 +370,18 @@ async def test_a_namespace_with_something_of_others_stays_until_that_is_gone(tmp
         await world.link.cluster.delete(MAPS, "theirs", "farm")
         await world.link.gone_at_edge(NAMESPACES, "farm")
         await agreed(world)
+
+
+async def test_a_namespace_stays_as_long_as_nobody_says_what_is_in_it(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.cluster.create(MAPS, config_map("theirs", {"a": "b"}), "farm")
+        world.line("edge").tell("unlisted", 10_000)
+        await world.withdraw(FARM)
+        await world.link.eventually(lambda: world.line("edge").lies < 9_990, "lists")
+        assert not await gone(world.link.cluster, MAPS, "theirs", "farm")
+        world.line("edge").be_true()
+        await agreed(world)
+        assert not await gone(world.link.cluster, MAPS, "theirs", "farm")
 
 
 async def test_an_orphan_that_nobody_remembers_is_not_deleted_with_its_namespace(tmp_path: Path) -> None:

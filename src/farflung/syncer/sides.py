@@ -127,16 +127,13 @@ class Edge:
         return "" if defined is None else await self._stranger(defined, EVERYTHING)
 
     async def _stranger(self, collection: Collection, selection: Selection) -> str:
-        try:
-            for one in await self.client.list(collection, selection):
-                metadata = one["metadata"]
-                if not (
-                    (is_downsynced(one) and is_create_only(one))
-                    or metadata.get("ownerReferences")
-                    or "deletionTimestamp" in metadata
-                    or is_system(Kind(collection.group, collection.plural), one)
-                ):
-                    return f"{collection.kind} {metadata['name']}"
-        except NotFound:
-            return ""
+        for one in await self.client.list(collection, selection):
+            metadata = one["metadata"]
+            if not (
+                (is_downsynced(one) and is_create_only(one))
+                or metadata.get("ownerReferences")
+                or "deletionTimestamp" in metadata
+                or is_system(Kind(collection.group, collection.plural), one)
+            ):
+                return f"{collection.kind} {metadata['name']}"
         return ""
