@@ -121,7 +121,7 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
 @pytest.mark.parametrize(
     "after",
     [
-        "Start the hub",
+        pytest.param("Start the hub", marks=pytest.mark.long),
         pytest.param("Describe the common", marks=pytest.mark.long),
         pytest.param("Make the cluster", marks=pytest.mark.long),
         "Connect",

@@ -36,12 +36,12 @@ async def furnished(link: Link) -> str:
 @pytest.mark.parametrize(
     ("steps", "running"),
     [
-        (("delete",), True),
-        (("empty", "delete"), True),
-        (("unbind",), True),
-        (("empty", "unbind"), True),
+        pytest.param(("delete",), True, marks=pytest.mark.long),
+        pytest.param(("empty", "delete"), True, marks=pytest.mark.long),
+        pytest.param(("unbind",), True, marks=pytest.mark.long),
+        pytest.param(("empty", "unbind"), True, marks=pytest.mark.long),
         (("empty", "delete", "unbind"), True),
-        (("empty", "delete"), False),
+        pytest.param(("empty", "delete"), False, marks=pytest.mark.long),
         (("empty", "unbind"), False),
     ],
     ids=lambda one: " and ".join(one) if isinstance(one, tuple) else "at once" if one else "while nobody runs",
