@@ -31,7 +31,7 @@ class LyingTransport(FaultyTransport):
             yield _reply(200 if self.lie == "page" else 404, PAGE)
             return
         async with super().open(request) as reply:
-            if self.lies > 0 and self.lie in ("empty", "half", "cut") and _is_read(request):
+            if self.lies > 0 and self.lie in ("empty", "half", "cut") and _is_read(request) and reply.status == 200:
                 self.lies -= 1
                 yield _reply(reply.status, told(self.lie, await reply.read()))
             else:

@@ -66,7 +66,7 @@ def _up(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
     for part in BORN:
         obj, copy = objects.get(part), copies.get(part)
         if obj is None or not wanted.brings(*part):
-            if copy is not None:
+            if copy is not None and not (world.forgot and not wanted.may_bring(part.resource)):
                 yield f"{part} is in the mailbox still"
         elif copy is None:
             yield f"{part} is not in the mailbox"
