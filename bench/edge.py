@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -469,6 +470,7 @@ def main() -> None:
     arguments.add_argument("--syncers", type=int, nargs="+", default=[100, 1_000])
     arguments.add_argument("--changes", type=int, default=300, help="that are made one at a time")
     said = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     allow_many_connections()
     figures = Figures()
     figures.begin("aim", "remark")
