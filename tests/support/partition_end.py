@@ -80,7 +80,7 @@ def _orphans(world: World, report: Obj) -> Iterator[str]:
     """What was made only once may have been withdrawn, and stays; and somebody may have taken our mark from others."""
     copies = world.copies()
     found = {part: obj for part, obj in world.objects().items() if part in PARTS and part not in copies}
-    ours = {part for part, obj in found.items() if is_downsynced(obj) and not is_create_only(obj)}
+    ours = {part for part, obj in found.items() if is_downsynced(obj) and not world.laws.may_stay(obj)}
     told = (report.get("objects") or {}).get("orphaned", -1)
     if not world.forgot and not len(ours) <= told <= len(found):
         yield f"{told} orphans are told, and there are {sorted(map(str, ours))}"

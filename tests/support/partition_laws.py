@@ -29,6 +29,7 @@ class Laws:
         self._link = link
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
         self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
+        self._kept: set[str] = set()  #: of these, those that were made only once
         self._born: dict[str, int] = {}  #: by uid of objects at the edge: how much the syncer had asked until then
 
     def _hub(self) -> WatchedStore:
@@ -49,6 +50,8 @@ class Laws:
             self._copies[origin] = uid
             if is_going(write.after) and not self._ends(write.cluster):
                 self._withdrawn.add(uid)
+                if is_create_only(write.after):
+                    self._kept.add(uid)
         if write.writer == SYNCER and (wrong := self._wrong_in_hub(write)):
             self.broken.append(f"in the hub, {write.part}: {wrong}")
 
@@ -119,6 +122,10 @@ class Laws:
                 if is_in(inner, part) and not self._may_go_along(inner, other):
                     return f"the syncer deleted it with {inner} in it, from {origin_of(other) or 'somebody else'}"
         return ""
+
+    def may_stay(self, obj: Obj) -> bool:
+        """Whether what has no copy any more was withdrawn as something that was made only once."""
+        return is_create_only(obj) or self._copies.get(origin_of(obj)) in self._kept
 
     def _may_go(self, obj: Obj) -> bool:
         origin = origin_of(obj)

@@ -283,6 +283,22 @@ async def test_what_is_withdrawn_while_a_syncer_loses_its_memory_goes(tmp_path: 
         await world.link.gone_in_mailbox(MAPS, "a", "shop")
 
 
+async def test_what_is_neither_wanted_nor_remembered_any_more_is_followed_and_goes_when_it_is_withdrawn(
+    tmp_path: Path,
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.restart()
+        await agreed(world)
+        await world.link.stop()
+        await world.configure(3)
+        await world.put(B)
+        await world.withdraw(A)
+        await world.restart(journal="lost")
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        await agreed(world)
+
+
 async def test_what_is_withdrawn_while_nobody_remembers_it_and_the_edge_is_away_is_held(tmp_path: Path) -> None:
     async with at_rest(tmp_path) as world:
         world.line("edge").go_down()

@@ -85,10 +85,12 @@ class Reporter:
         self._beat = beat
         self._pause = pause
         self._news = asyncio.Event()
+        self._recalled = False  #: whether it is known what was said before we began
         self._last: Obj = {}
         self._beaten = float("-inf")
         self._tried: set[str] = set()  #: heartbeats that the server may have, too
         self.heartbeat = ""  #: the last that the server has; empty: none of ours
+        self.found: Callable[[Obj], None] = lambda said: None  #: told what was said before we began, before it is gone
         self.doubt: Callable[[], None] = lambda: None  #: told if the server has another one: it may have been restored
 
     def look(self) -> None:
@@ -97,10 +99,13 @@ class Reporter:
 
     def recall(self, said: Obj) -> None:
         """What the server has of us, from before."""
-        if not self._last and self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
+        if self._recalled:
+            return
+        self._recalled = True
+        self.found(said)
+        if self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
             self._lose()
-        if not self._last:
-            self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
+        self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -130,16 +135,18 @@ class Reporter:
 
     async def _say(self) -> bool:
         """Whether there was something to say."""
-        status = self._compose(self._last)
-        due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
-        if not due and telling(status) == telling(self._last):
-            return False
-        heartbeat = format_seconds(self._now())
         try:
-            await self._put({**status, HEARTBEAT: heartbeat})
+            if not self._recalled:
+                self.recall((await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {})
+            status = self._compose(self._last)
+            due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
+            if not due and telling(status) == telling(self._last):
+                return False
+            await self._put({**status, HEARTBEAT: format_seconds(self._now())})
+            self._last = status
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
-        self._last, self._beaten = status, self._outside.monotonic()
+        self._beaten = self._outside.monotonic()
         return True
 
     async def _put(self, status: Obj) -> None:

@@ -52,6 +52,7 @@ CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the m
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
 RELEASED: Final = "released"  #: the number of orphans that were let go, as long as it stays in its annotation
+EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
 SUSPICION: Final = "suspicion"  #: why the hub is not what it was
 
 
@@ -137,7 +138,9 @@ class Syncer:
             setting.mailbox, self._status, setting.now, outside, self._log, beat=setting.beat, pause=setting.pause
         )
         self._reporter.heartbeat = journal.get_fact(HEARTBEAT)
-        self._reporter.doubt = self._doubt_hub
+        self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
+        for resource in journal.resources():
+            self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
     def _listen(self) -> None:
         mailbox, edge, outside = self._setting.mailbox, self._setting.edge, self._outside
@@ -199,12 +202,30 @@ class Syncer:
             self._ask_again()
             return
         if part == REPORTED:
-            self._meet_mailbox(cluster)
             self._reporter.recall(config.get("status") or {})
+            self._meet_mailbox(cluster)
         before = self._configs.get(part) or {}
         self._configs[part] = config
         if before.get("spec") != config.get("spec") or _release(before) != _release(config):
             self._ask_again()
+
+    def _learn(self, said: Obj) -> None:
+        """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
+        if self._journal.get_fact(INCARNATION):
+            return
+        kinds = {
+            (one.get("group"), one.get("resource")) for one in said.get("syncedThrough") or () if isinstance(one, dict)
+        }
+        known = sorted(one for one in kinds if all(isinstance(text, str) for text in one))
+        self._journal.set_fact(EARLIER, orjson.dumps(known).decode())
+
+    def _earlier(self) -> list[Resource]:
+        """Of these, those that were not listed yet."""
+        told = [Resource(*one) for one in orjson.loads(self._journal.get_fact(EARLIER) or "[]")]
+        left = [one for one in told if not self._copies.is_known(one)]
+        if left != told:
+            self._journal.set_fact(EARLIER, orjson.dumps(list(map(list, left))).decode())
+        return [one for one in left if self._kinds.in_mailbox(one, "") is not None]
 
     def _meet_mailbox(self, cluster: str) -> None:
         """Another one than before has another list of everything: what is not in it stays."""
@@ -353,7 +374,7 @@ class Syncer:
         self._read_configs()
         self._reconsider()
         self._brought = frozenset(self._journal.resources())
-        down = {**dict.fromkeys(self._journal.resources(), ""), **self._wanted.resources}
+        down = {**dict.fromkeys([*self._earlier(), *self._journal.resources()], ""), **self._wanted.resources}
         for resource in self._journal.resources():
             entry = next(iter(self._journal.entries_of(resource)))
             down[resource] = down[resource] or entry.version

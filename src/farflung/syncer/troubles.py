@@ -110,8 +110,11 @@ class Progress:
 
     def began(self, part: Part, revision: int) -> None:
         """A copy is to be brought."""
-        resource = part.resource
-        self._under_way.setdefault(resource, {}).setdefault(part, revision)
+        self._under_way.setdefault(part.resource, {}).setdefault(part, revision)
+        self.reached(part.resource, revision)
+
+    def reached(self, resource: Resource, revision: int) -> None:
+        """As is known from before."""
         self._latest[resource] = max(self._latest.get(resource, 0), revision)
 
     def ended(self, part: Part) -> None:
