@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -38,8 +39,10 @@ DEFINITIONS = Collection("apiextensions.k8s.io", "v1", "customresourcedefinition
 
 
 def surroundings() -> Surroundings:
+    """Nobody sleeps for long, but who sleeps for ever does."""
+
     async def sleep(seconds: float) -> None:
-        await asyncio.sleep(min(seconds, 0.01))
+        await asyncio.sleep(seconds if seconds == math.inf else min(seconds, 0.01))
 
     return Surroundings(time.monotonic, sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
 from farflung.machinery.errors import Obj
+from farflung.syncer import syncer
 from farflung.syncer.syncer import RELEASE
 from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
 
@@ -258,7 +260,27 @@ async def test_with_the_hub_away_from_the_start_the_edge_is_healed(tmp_path: Pat
         await agreed(world)
 
 
-# --- a journal that is gone -----------------------------------------------------------------------
+# --- a journal that is old, or gone -----------------------------------------------------------------------
+
+
+async def test_what_was_withdrawn_stays_gone_although_the_syncer_is_killed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.eventually(lambda: world.link.remembered, "memory")
+        monkeypatch.setattr(syncer, "FLUSH", math.inf)
+        await world.restart()
+        await agreed(world)
+        await world.withdraw(A)
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        await world.link.stop(forgetting=True)
+        before = await heartbeat(world)
+        world.jump(1)
+        await world.link.start()
+        await world.link.eventually(lambda: is_later(world, before), "a report")
+        await agreed(world)
+        assert A not in world.objects()
+        assert (await world.link.report())["objects"]["orphaned"] == 0
 
 
 @pytest.mark.parametrize("journal", ["lost", "damaged"])

@@ -101,17 +101,19 @@ def test_everything_survives_a_restart(path: Path) -> None:
 
 def test_what_is_dropped_stays_away(path: Path) -> None:
     with closing(Journal.open(path)) as journal:
-        journal.put_now(entry())
+        journal.put(entry())
+        journal.flush()
         journal.drop(entry().part)
         journal.drop(entry("never there").part)
         assert len(journal) == 0 and journal.resources() == ()
     assert len(reopened(path)) == 0
 
 
-def test_what_is_put_now_is_on_the_disk_with_all_that_came_before(journal: Journal, path: Path) -> None:
+def test_what_is_flushed_is_on_the_disk_with_all_that_came_before(journal: Journal, path: Path) -> None:
     journal.put(entry("a"))
     journal.set_fact("incarnation", "m")
-    journal.put_now(entry("b"))
+    journal.put(entry("b"))
+    journal.flush()
     journal.put(entry("c"))
     with closing(sqlite3.connect(path)) as looking:
         assert looking.execute("select name from entry order by name").fetchall() == [("a",), ("b",)]
@@ -145,8 +147,9 @@ def test_what_could_not_be_written_is_written_later(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             journal._connection.execute("pragma busy_timeout = 1")
             other.execute("begin immediate")
+            journal.put(entry("b"))
             with pytest.raises(JournalError, match="cannot be written"):
-                journal.put_now(entry("b"))
+                journal.flush()
             other.execute("rollback")
         journal.put(entry("a", revision=2))
         journal.flush()
@@ -182,7 +185,8 @@ def test_another_thread_may_write_while_this_one_goes_on(path: Path) -> None:
 
 
 def test_nobody_else_can_read_it(journal: Journal, path: Path) -> None:
-    journal.put_now(entry())
+    journal.put(entry())
+    journal.flush()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()} == {0o600}
 
@@ -195,7 +199,8 @@ def test_a_file_that_others_could_read_is_closed_to_them(path: Path) -> None:
 
 
 def test_a_second_syncer_is_refused(journal: Journal, path: Path) -> None:
-    journal.put_now(entry())
+    journal.put(entry())
+    journal.flush()
     with pytest.raises(JournalError, match="is in use by another syncer: stop that one"):
         Journal.open(path)
     assert journal.get(entry().part) == entry()
@@ -268,7 +273,8 @@ def test_not_every_damaged_file_is_kept(path: Path) -> None:
 
 def test_a_log_without_its_file_is_not_taken_for_the_log_of_a_new_one(path: Path) -> None:
     with closing(Journal.open(path)) as journal:
-        journal.put_now(entry())
+        journal.put(entry())
+        journal.flush()
         log = path.with_name("journal.db-wal").read_bytes()
     path.unlink()
     path.with_name("journal.db-wal").write_bytes(log)
@@ -310,7 +316,8 @@ def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
             else:
                 assert [journal.get(one.part) for one in ENTRIES] == ENTRIES
                 assert journal.revision_of(CONFIGMAPS) == "12" and journal.get_fact("incarnation") == "m"
-            journal.put_now(entry("new"))
+            journal.put(entry("new"))
+            journal.flush()
 
 
 # --- any history ----------------------------------------------------------------------------------
@@ -345,15 +352,11 @@ class History(RuleBasedStateMachine):
         self.now: dict[Any, Any] = {}
         self.flushed: dict[Any, Any] = {}
 
-    @rule(name=NAMES, resource=RESOURCES, changed=CHANGED, at_once=st.booleans())
-    def put(self, name: str, resource: Resource, changed: dict[str, Any], at_once: bool) -> None:
+    @rule(name=NAMES, resource=RESOURCES, changed=CHANGED)
+    def put(self, name: str, resource: Resource, changed: dict[str, Any]) -> None:
         one = replace(entry(name, resource), **changed)
         self.now[one.part] = one
-        if at_once:
-            self.journal.put_now(one)
-            self.flushed = dict(self.now)
-        else:
-            self.journal.put(one)
+        self.journal.put(one)
 
     @rule(name=NAMES, resource=RESOURCES)
     def drop(self, name: str, resource: Resource) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +19,7 @@ from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.contests import Contests
 from farflung.syncer.copies import Copy, entered, status_digest
 from farflung.syncer.decide import DEFINITIONS, Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
-from farflung.syncer.journal import IN_DOUBT, Entry, Journal
+from farflung.syncer.journal import IN_DOUBT, Entry, Journal, JournalError
 from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.sides import Edge, Mailbox
 from farflung.syncer.troubles import Direction, Progress, Troubles, told
@@ -326,10 +327,12 @@ class Downsync:
         return any(definition_of(part.resource) == container for part in self._journal.parts())
 
     async def _finish(self, part: Part, entry: Entry) -> float | None:
-        """It is gone at the edge, or was never ours: the hub may let it go too."""
+        """It is gone at the edge, or was never ours: the hub may let it go too.  Who remembered it as applied after
+        that would take it for an orphan and bring it back."""
         self._journal.put(replace(entry, applied="", owned="", edge_uid=""))
         copy = self._mailbox.copies.get(part)
         if copy is not None and copy.guarded and copy.withdrawn:
+            await self._remember()
             await self._mailbox.release(part, copy)
         self._journal.drop(part)
         self._settle(part)
@@ -337,6 +340,13 @@ class Downsync:
             self._look(Part(NAMESPACES, "", part.namespace))
         self._look(definition_of(part.resource))
         return None
+
+    async def _remember(self) -> None:
+        """What was put so far is on the disk, unless that is full: then only memory is left to go on with."""
+        try:
+            await asyncio.to_thread(self._journal.flush)
+        except JournalError as error:
+            self._log.error(error, "cannot remember")
 
     def _settle(self, part: Part) -> None:
         self._progress.ended(part)

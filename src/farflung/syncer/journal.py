@@ -3,7 +3,6 @@
 journal = Journal.open(path)        journal.damage says if what was there before could not be read
 journal.put(entry), drop, set_…     change what is in memory
 journal.flush()                     and this the file, all at once
-journal.put_now(entry)              both, for what has to be on the disk before something is done
 journal.close()
 
 Work at the edge is done from it, so it goes on with the hub gone.  One process uses the file at a time.
@@ -165,11 +164,6 @@ class Journal:
         self._entries.setdefault(entry.part.resource, {})[entry.part] = entry
         with self._noting:
             self._changes.entries[entry.part] = entry
-
-    def put_now(self, entry: Entry) -> None:
-        """It is in the file when this returns, and so is everything that was changed before."""
-        self.put(entry)
-        self.flush()
 
     def drop(self, part: Part) -> None:
         some = self._entries.get(part.resource, {})
