@@ -10,6 +10,7 @@ from farflung.apis.fragments import (
     anything,
     checked,
     column,
+    conditions,
     flag,
     keyed,
     listing,
@@ -61,6 +62,7 @@ _ANSWER = record(
                 },
             ),
         ),
+        "errorsLeftOut": whole("How many more copies there are for which an expression failed."),
     },
     required=("name",),
 )
@@ -96,6 +98,7 @@ _BROKEN = record(
         "syncTargetName": text("The name of the SyncTarget."),
         "reason": text("What is wrong, as one CamelCase word for programs."),
         "message": text("What is wrong, for people."),
+        "since": moment("Since when, as far as it is known."),
     },
     required=("cluster", "syncTargetName", "reason"),
 )
@@ -207,10 +210,19 @@ STATUS_COLLECTOR: Final = Described(
         ),
         "status": record(
             "What was observed of the question.",
-            {"errors": texts("What cannot be understood in it.", "What is wrong, and where.")},
+            {
+                "observedGeneration": whole("The generation of the question that this is about."),
+                "conditions": conditions("Whether the question can be understood."),
+                "errors": texts("What cannot be understood in it.", "What is wrong, and where."),
+            },
         ),
     },
     required=("spec",),
     short_names=("sc",),
+    columns=(
+        column("Valid", '.status.conditions[?(@.type=="Valid")].status', "Whether the question can be understood"),
+        column("Reason", '.status.conditions[?(@.type=="Valid")].message', "Why not", priority=1),
+        AGE,
+    ),
     categories=(),
 )
