@@ -30,6 +30,7 @@ class Asking:
     context: str = ""
     workspace: str = ""
     provider: str = PROVIDER
+    anywhere: bool = False  #: which workspace does not matter: where nothing says one, `root` will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +40,32 @@ class Hub:
     workspace: Client  #: the one with the placements
     root: Client  #: the one that exports Locations and SyncTargets
     provider: str  #: the path of the workspace that provides the API of placements
+    server: str = ""  #: its address, for people
 
 
-def hub_of(client: Client, provider: str = PROVIDER) -> Hub:
+def hub_of(client: Client, provider: str = PROVIDER, server: str = "") -> Hub:
     """`client`: of the workspace with the placements."""
     client = client.rehearsing()
-    return Hub(client, client.workspace("root"), provider)
+    return Hub(client, client.workspace("root"), provider, server)
 
 
 def ask(asking: Asking, question: Callable[[Hub], Coroutine[None, None, T]]) -> T:
     """The answer; what went wrong is a click.ClickException."""
 
-    return change(asking, lambda client: question(hub_of(client, asking.provider)))
+    return _done(asking, lambda client, server: question(hub_of(client, asking.provider, server)))
 
 
 def change(asking: Asking, deed: Callable[[Client], Coroutine[None, None, T]]) -> T:
     """What somebody does in the workspace, whose client changes what it is told to; also a click.ClickException."""
 
+    return _done(asking, lambda client, _server: deed(client))
+
+
+def _done(asking: Asking, deed: Callable[[Client, str], Coroutine[None, None, T]]) -> T:
     async def done() -> T:
-        async with _opened(asking) as client:
+        async with _opened(asking) as (client, server):
             try:
-                return await deed(client)
+                return await deed(client, server)
             except ClientError as error:
                 raise click.ClickException(_sentence(error)) from None
 
@@ -70,18 +76,21 @@ def change(asking: Asking, deed: Callable[[Client], Coroutine[None, None, T]]) -
 
 
 @asynccontextmanager
-async def _opened(asking: Asking) -> AsyncIterator[Client]:
+async def _opened(asking: Asking) -> AsyncIterator[tuple[Client, str]]:
+    """A client of the workspace, and the address of the server."""
     access = load(asking.kubeconfig or None, context=asking.context)
     async with access.transport() as transport:
         client = Client(transport, access.prefix, "farflung")
         if asking.workspace:
             client = client.workspace(asking.workspace)
+        elif CLUSTERS not in f"{access.prefix}/" and asking.anywhere:
+            client = client.workspace("root")
         elif CLUSTERS not in f"{access.prefix}/":
             raise click.ClickException(
                 f"{access.server}{access.prefix} is the address of no workspace: give one with --workspace, or go to "
                 "one with `kubectl ws`"
             )
-        yield client
+        yield client, access.server
 
 
 def _sentence(error: ClientError) -> str:

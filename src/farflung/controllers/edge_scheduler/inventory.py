@@ -29,7 +29,6 @@ from farflung.runtime.exports import API_EXPORTS, url_of
 T = TypeVar("T")
 
 ATTEMPTS: Final = 3  #: to read a list that takes longer than the server remembers
-EXPORTING: Final = "root"  #: the workspace whose exports show Locations and SyncTargets
 
 
 class HiddenError(ClientError):
@@ -58,13 +57,14 @@ class Inventory:
 
 async def read(root: Client) -> Inventory:
     """`root`: of the workspace that exports both kinds.  Raises HiddenError to those who may not see them."""
-    locations = await _everywhere(root, LOCATIONS, decide.parse_location)
-    return Inventory(locations, await _everywhere(root, SYNC_TARGETS, decide.parse_target))
+    locations = await everywhere(root, LOCATIONS, decide.parse_location)
+    return Inventory(locations, await everywhere(root, SYNC_TARGETS, decide.parse_target))
 
 
-async def _everywhere(root: Client, collection: Collection, parse: Callable[[bytes], T]) -> tuple[T, ...]:
-    """The objects of all workspaces, through the view of the export that is called like their group."""
-    view = root.view(await _view_of(root, collection))
+async def everywhere(exporting: Client, collection: Collection, parse: Callable[[bytes], T]) -> tuple[T, ...]:
+    """The objects of all workspaces, through the view of the export that is called like their group.  `exporting`: of
+    the workspace that has it.  Raises HiddenError to those who may not see them."""
+    view = exporting.view(await _view_of(exporting, collection))
     for attempt in range(ATTEMPTS):
         try:
             return tuple(
@@ -74,32 +74,41 @@ async def _everywhere(root: Client, collection: Collection, parse: Callable[[byt
             if attempt == ATTEMPTS - 1:
                 raise
         except Forbidden as error:
-            raise _hidden(collection, "list", "apiexports/content", error) from None
+            raise _hidden(exporting, collection, "list", "apiexports/content", error) from None
         except msgspec.MsgspecError as error:
             raise Garbled(f"a {collection.kind} that is none: {error}") from None
     raise AssertionError("unreachable")
 
 
-async def _view_of(root: Client, collection: Collection) -> str:
+async def _view_of(exporting: Client, collection: Collection) -> str:
     name = collection.group
     try:
-        url, missing = url_of(await root.get(API_EXPORTS, name))
+        url, missing = url_of(await exporting.get(API_EXPORTS, name))
     except NotFound:
-        missing = f"there is no APIExport {name} in the workspace {EXPORTING}"
-        raise HiddenError(f"{missing}, which shows the {collection.kind}s of all workspaces") from None
+        missing = f"there is no APIExport {name} in the workspace {_name(exporting)}"
+        raise HiddenError(f"{missing}, which shows {_plural(collection)} of all workspaces") from None
     except Forbidden as error:
-        raise _hidden(collection, "get", "apiexports", error) from None
+        raise _hidden(exporting, collection, "get", "apiexports", error) from None
     if not url:
-        raise HiddenError(f"the APIExport {name} in the workspace {EXPORTING} has no view yet: {missing}")
+        raise HiddenError(f"the APIExport {name} in the workspace {_name(exporting)} has no view yet: {missing}")
     return url
 
 
-def _hidden(collection: Collection, verb: str, resource: str, error: Forbidden) -> HiddenError:
+def _hidden(exporting: Client, collection: Collection, verb: str, resource: str, error: Forbidden) -> HiddenError:
     right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {collection.group}'
     return HiddenError(
-        f"you may not see the {collection.kind}s of all workspaces: what is missing is {right}, in the workspace "
-        f"{EXPORTING}. The server says: {error}"
+        f"you may not see {_plural(collection)} of all workspaces: what is missing is {right}, in the workspace "
+        f"{_name(exporting)}. The server says: {error}"
     )
+
+
+def _name(exporting: Client) -> str:
+    return exporting.prefix.rpartition("/")[2]
+
+
+def _plural(collection: Collection) -> str:
+    kind = collection.kind
+    return f"the {kind.removesuffix('y')}ies" if kind.endswith("y") else f"the {kind}s"
 
 
 async def slices_of(workspace: Client, name: str) -> list[Obj]:

@@ -1,0 +1,80 @@
+"""Fields of objects of which nobody promises that they are what they should be: a report may have been written by
+anybody, and its words go to somebody's terminal.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+
+LONGEST: Final = 200  #: characters of a text that is shown in a line
+CLUSTER: Final = "kcp.io/cluster"  #: annotation: the workspace that an object is in
+
+
+def at(obj: Any, *path: str) -> Any:
+    """What is there; None if there is nothing, also if something on the way is no object."""
+    for name in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(name)
+    return obj
+
+
+def text(obj: Any, *path: str) -> str:
+    """Empty if it is no text."""
+    found = at(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number(obj: Any, *path: str) -> int:
+    """How many; 0 if it is no number, or none of things."""
+    found = at(obj, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
+def objects(obj: Any, *path: str) -> Iterator[Obj]:
+    """Those of a list."""
+    found = at(obj, *path)
+    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+
+def texts(obj: Any, *path: str) -> dict[str, str]:
+    """A map of texts, as labels are."""
+    found = at(obj, *path)
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in pairs if isinstance(value, str)}
+
+
+def moment(obj: Any, *path: str) -> datetime | None:
+    try:
+        return times.parse(text(obj, *path))
+    except times.TimeError:
+        return None
+
+
+def condition(obj: Any, type: str) -> Obj:
+    """Of its status; empty if there is none of this type."""
+    return next((one for one in objects(obj, "status", "conditions") if one.get("type") == type), {})
+
+
+def name_of(obj: Any) -> str:
+    return text(obj, "metadata", "name")
+
+
+def cluster_of(obj: Any) -> str:
+    """Of its workspace; empty if nobody says."""
+    return texts(obj, "metadata", "annotations").get(CLUSTER, "")
+
+
+def line(words: str, longest: int = LONGEST) -> str:
+    """For a terminal: in one line, without what a terminal would take for a command, and not too long."""
+    plain = " ".join("".join(char if char.isprintable() else " " for char in words[: 4 * longest]).split())
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def ago(since: datetime | None, now: datetime) -> str:
+    """How long ago; empty if nobody knows.  What is yet to come, by a clock that is wrong, is now."""
+    return "" if since is None else times.human(max(now, since) - since)

@@ -1,0 +1,54 @@
+"""Which kind somebody means."""
+
+from __future__ import annotations
+
+import pytest
+
+from farflung.cli.kinds import find
+from farflung.client.discovery import Group, Resource, Served, Version
+from farflung.client.resource import Collection
+
+
+def resource(group: str, version: str, plural: str, kind: str, *short: str, singular: str = "") -> Resource:
+    return Resource(Collection(group, version, plural, kind), singular, True, frozenset({"list"}), short)
+
+
+SERVED = Served(
+    (
+        Group("", (Version("v1", (resource("", "v1", "pods", "Pod", "po", singular="pod"),)),)),
+        Group(
+            "group9.test",
+            (
+                Version("v2", (resource("group9.test", "v2", "nines", "Nine", "po"),)),
+                Version("v1", (resource("group9.test", "v1", "nines", "Nine"),)),
+            ),
+        ),
+        Group("other.test", (Version("v1", (resource("other.test", "v1", "po", "Nine", singular="nine"),)),)),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("pods", "v1 pods"),
+        ("Pod", "v1 pods"),
+        ("pods.v1", "v1 pods"),
+        ("nines", "group9.test/v2 nines"),
+        ("nine", "group9.test/v2 nines"),
+        ("NINE", "group9.test/v2 nines"),
+        ("nines.group9.test", "group9.test/v2 nines"),
+        ("nine.other.test", "other.test/v1 po"),
+        ("nines.v1.group9.test", "group9.test/v1 nines"),
+        ("po", "other.test/v1 po"),
+        ("po.group9.test", "group9.test/v2 nines"),
+        ("nines.v3.group9.test", ""),
+        ("nines.test", ""),
+        ("tens", ""),
+        ("", ""),
+        (".group9.test", ""),
+    ],
+)
+def test_a_kind_is_found_by_the_words_that_kubectl_takes(word: str, meant: str) -> None:
+    found = find(SERVED, word)
+    assert ("" if found is None else f"{found.collection.api_version} {found.collection.plural}") == meant
