@@ -107,6 +107,25 @@ async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path:
         await link.eventually(lambda: logged("takes reports again"), "the return of the hub")
 
 
+async def test_that_the_edge_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.settled()
+        link.down.before = 1_000_000
+
+        def lines(words: str) -> list[str]:
+            return [line for line in link.log.getvalue().splitlines() if f'"{words}"' in line]
+
+        await link.eventually(lambda: lines("the edge cannot be reached"), "the loss of the edge")
+        await link.eventually(lambda: link.down.before < 1_000_000 - 5, "further tries")
+        assert not lines("the edge can be reached again")
+        link.down.before = 0
+        await link.eventually(lambda: lines("the edge can be reached again"), "the return of the edge")
+        [lost], [back] = lines("the edge cannot be reached"), lines("the edge can be reached again")
+        assert (lost[0], back[0]) == ("W", "I")
+        assert ' error="' in lost
+
+
 async def test_a_change_that_is_taken_back_is_taken_back_although_its_answer_was_lost(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)

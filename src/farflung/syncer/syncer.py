@@ -27,6 +27,7 @@ from farflung.runtime.controller import Controller
 from farflung.syncer import copies as copying
 from farflung.syncer.copies import Copy
 from farflung.syncer.downsync import Downsync
+from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
@@ -40,7 +41,6 @@ from farflung.syncer.wanted import ANY, read
 REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
-NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
 WORKERS: Final = 8
@@ -84,8 +84,6 @@ class Syncer:
         self._replan = asyncio.Event()
         self._resumed: set[Resource] = set()
         self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
-        self._edge_trouble = ""
-        self._edge_version: Obj = {}
         self.troubles = Troubles()
         self.progress = Progress()
         backoff = Backoff(outside.backoff.first, 60.0, outside.backoff.random)
@@ -139,6 +137,14 @@ class Syncer:
         )
         self._reporter.heartbeat = journal.get_fact(HEARTBEAT)
         self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
+        self._edge = EdgeWatch(
+            setting.edge,
+            setting.beat / 2,
+            outside,
+            self._log,
+            news=self._reporter.look,
+            replaced=self._doubt_edge,
+        )
         for resource in journal.resources():
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
@@ -254,7 +260,7 @@ class Syncer:
 
     def _doubt_edge(self) -> None:
         """It is another cluster than before."""
-        self._log.warning("the edge was replaced", uid=str(self._edge_version.get("uid")))
+        self._log.warning("the edge was replaced", uid=str(self._edge.said.get("uid")))
         for feed in (self._objects, self._born):
             feed.stop_all()
         self._ask_again("edge")
@@ -343,7 +349,7 @@ class Syncer:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._remember(), name="journal")
                 group.create_task(self._reporter.run(), name="report")
-                group.create_task(self._watch_edge(), name="edge")
+                group.create_task(self._edge.run(), name="edge")
                 await self._follow(group)
         finally:
             self.note()
@@ -493,25 +499,6 @@ class Syncer:
                 self.downsync.look_at(resource)
         return True
 
-    async def _watch_edge(self) -> None:
-        """Until cancelled: whether it can be reached, and which one it is."""
-        while True:
-            try:
-                said = orjson.loads(await self._setting.edge.raw("/version"))
-                self._edge_version["version"] = str(said.get("gitVersion", ""))
-                with contextlib.suppress(NotFound):
-                    system = await self._setting.edge.get(NAMESPACES, "kube-system")
-                    before, self._edge_version["uid"] = self._edge_version.get("uid"), system["metadata"]["uid"]
-                    if before not in (None, self._edge_version["uid"]):
-                        self._doubt_edge()
-                trouble = ""
-            except (ClientError, orjson.JSONDecodeError) as error:
-                trouble = str(error) or type(error).__name__
-            if bool(trouble) != bool(self._edge_trouble):
-                self._reporter.look()
-            self._edge_trouble = trouble
-            await self._outside.sleep(self._setting.beat / 2)
-
     # --- what is said -----------------------------------------------------------------------------
 
     @property
@@ -540,7 +527,7 @@ class Syncer:
         counts = self.counts()
         status: Obj = {
             "syncer": {"version": __version__, "started": format_seconds(self._started)},
-            "edge": dict(self._edge_version),
+            "edge": dict(self._edge.said),
             "syncedThrough": self.progress.through(),
             "objects": counts,
             "driftCorrected": self.downsync.tally.drift,
@@ -552,8 +539,8 @@ class Syncer:
 
     def _conditions(self, failing: int, orphaned: int) -> list[Condition]:
         reachable = Condition("EdgeReachable", True, "Reachable")
-        if self._edge_trouble:
-            reachable = Condition("EdgeReachable", False, "Unreachable", self._edge_trouble)
+        if self._edge.trouble:
+            reachable = Condition("EdgeReachable", False, "Unreachable", self._edge.trouble)
         synced = Condition("Synced", True, "AllSynced")
         if failing:
             synced = Condition("Synced", False, "Failing", f"{failing} objects cannot be synced")
