@@ -24,8 +24,8 @@ from farflung.controllers.edge_scheduler.controller import Setting as SchedulerS
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.placement_translator.controller import Setting as TranslatorSetting
 from farflung.controllers.placement_translator.guard import Limits
+from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
@@ -123,13 +123,13 @@ class Fleet:
     def _translate(self, edge: str, scheduling: str, log: Logger) -> None:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        setting = TranslatorSetting(everywhere, espw, root, edge, scheduling, lambda: self.hub.now, self.limits)
+        listening = Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.outside, log)
         suffixes = itertools.count()
         recorder = Recorder(
             everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", log
         )
-        self.translator = PlacementTranslator(setting, self.outside, recorder, log)
-        self._tasks.append(asyncio.create_task(self.translator.run()))
+        self.translator = PlacementTranslator(listening, recorder, lambda: self.hub.now)
+        self._tasks.append(asyncio.create_task(listening.run()))
 
     async def crash(self) -> None:
         """At once, whatever they are doing."""

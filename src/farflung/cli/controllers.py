@@ -26,8 +26,8 @@ from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.placement_translator.controller import Setting as TranslatorSetting
 from farflung.controllers.placement_translator.guard import Limits
+from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view
@@ -267,15 +267,9 @@ async def _join(
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
         MailboxController(mailboxes, outside, log, workers=settings.workers_of(MAILBOXES)).join(manager)
     if servers.everywhere is not None:
-        translator = TranslatorSetting(
-            servers.everywhere,
-            servers.provider.workspace(provider),
-            servers.root,
-            edge.url,
-            locations,
-            _now,
-            settings.limits,
-        )
+        views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
+        listening = Listening(views, settings.limits, outside, log)
         recorder = Recorder(servers.everywhere, TRANSLATOR, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
         workers = settings.workers_of(TRANSLATOR)
-        PlacementTranslator(translator, outside, recorder, log, workers=workers).join(manager)
+        PlacementTranslator(listening, recorder, _now, workers=workers)
+        listening.join(manager)

@@ -20,6 +20,7 @@
 
 All of these are pure.  The others do what they say:
 
+    listening   hear of everything, for whoever makes something of it
     feeds       hear of the objects of every kind
     serving     what workspaces serve, as they say themselves
     gathering   what an object of a mailbox is made of
