@@ -8,8 +8,12 @@ import pytest
 from syncing import CONFIGS, DEPLOYMENTS, MAPS, NAMESPACES, Link, gone, linked, scope
 from translated import config_map, deployment, namespace
 
+from farflung.client.errors import Forbidden
+from farflung.client.transport import Request
 from farflung.syncer import downsync
 from farflung.syncer.values import DOWNSYNCED, FINALIZER
+
+GONE = "the hub cannot be reached"
 
 
 async def furnished(link: Link) -> None:
@@ -91,20 +95,43 @@ async def test_the_syncer_says_that_it_lives_and_how_far_it_is(tmp_path: Path) -
         assert (await link.mailbox.get(CONFIGS, "the-one"))["spec"]
 
 
+def logged(link: Link, words: str) -> list[str]:
+    return [line for line in link.log.getvalue().splitlines() if f'"{words}"' in line]
+
+
 async def test_that_the_hub_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await furnished(link)
         await link.settled()
         link.up.before = 1_000_000
-
-        async def logged(words: str) -> bool:
-            return words in link.log.getvalue()
-
-        await link.eventually(lambda: logged('"cannot report"'), "a second failure")
-        assert link.log.getvalue().count('"cannot report to the hub; going on without it"') == 1
-        assert not await logged("takes reports again")
+        link.up.cut()
+        await link.eventually(lambda: logged(link, "cannot report"), "a second failure")
+        await link.eventually(lambda: logged(link, "cannot listen to the mailbox"), "a watch that fails")
+        assert not logged(link, "the hub can be reached again")
         link.up.before = 0
-        await link.eventually(lambda: logged("takes reports again"), "the return of the hub")
+        await link.eventually(lambda: logged(link, "the hub can be reached again"), "the return of the hub")
+        [lost], [back] = logged(link, f"{GONE}; going on without it"), logged(link, "the hub can be reached again")
+        assert (lost[0], back[0]) == ("W", "I")
+        assert 'error="the line broke"' in lost
+        assert any('resource="syncerconfigs.edge.kcp.io"' in line for line in link.log.getvalue().splitlines())
+        assert "Resource(" not in link.log.getvalue()
+
+
+async def test_that_the_hub_refuses_reports_is_no_sign_that_it_is_gone(tmp_path: Path) -> None:
+    async with linked(tmp_path) as link:
+        await furnished(link)
+        await link.settled()
+
+        async def refuse(request: Request) -> None:
+            if request.method == "PATCH":
+                raise Forbidden(403, "Forbidden", "not you")
+
+        link.up.gate = refuse
+        await link.eventually(lambda: logged(link, "cannot report"), "a second failure")
+        assert len(logged(link, "cannot report to the hub; going on without it")) == 1
+        link.up.gate = None
+        await link.eventually(lambda: logged(link, "the hub takes reports again"), "a report")
+        assert GONE not in link.log.getvalue()
 
 
 async def test_that_the_edge_is_gone_and_that_it_is_back_is_logged_once(tmp_path: Path) -> None:
@@ -112,16 +139,12 @@ async def test_that_the_edge_is_gone_and_that_it_is_back_is_logged_once(tmp_path
         await furnished(link)
         await link.settled()
         link.down.before = 1_000_000
-
-        def lines(words: str) -> list[str]:
-            return [line for line in link.log.getvalue().splitlines() if f'"{words}"' in line]
-
-        await link.eventually(lambda: lines("the edge cannot be reached"), "the loss of the edge")
+        await link.eventually(lambda: logged(link, "the edge cannot be reached"), "the loss of the edge")
         await link.eventually(lambda: link.down.before < 1_000_000 - 5, "further tries")
-        assert not lines("the edge can be reached again")
+        assert not logged(link, "the edge can be reached again")
         link.down.before = 0
-        await link.eventually(lambda: lines("the edge can be reached again"), "the return of the edge")
-        [lost], [back] = lines("the edge cannot be reached"), lines("the edge can be reached again")
+        await link.eventually(lambda: logged(link, "the edge can be reached again"), "the return of the edge")
+        [lost], [back] = logged(link, "the edge cannot be reached"), logged(link, "the edge can be reached again")
         assert (lost[0], back[0]) == ("W", "I")
         assert ' error="' in lost
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.client.errors import ClientError, Invalid, NotFound
+from farflung.client.errors import ClientError, Invalid, NotFound, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.informer.reflector import Surroundings
@@ -88,6 +88,8 @@ class Reporter:
         self._recalled = False  #: whether it is known what was said before we began
         self._last: Obj = {}
         self._beaten = float("-inf")
+        self._failures = 0  #: in a row
+        self._back = ""  #: what is to be logged once it works again
         self._tried: set[str] = set()  #: heartbeats that the server may have, too
         self.heartbeat = ""  #: the last that the server has; empty: none of ours
         self.found: Callable[[Obj], None] = lambda said: None  #: told what was said before we began, before it is gone
@@ -109,21 +111,31 @@ class Reporter:
 
     async def run(self) -> None:
         """Until cancelled."""
-        failures = 0
         while True:
             self._news.clear()
             try:
-                if await self._say() and failures:
-                    self._log.info("the hub takes reports again")
-                failures = 0
+                await self._say()
+                self._succeed()
                 await self._wait()
             except ClientError as error:
-                failures += 1
-                if failures == 1:
-                    self._log.warning("cannot report to the hub; going on without it", error=str(error))
-                else:
-                    self._log.info("cannot report", v=3, error=str(error))
-                await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+                self._fail(error)
+                await self._outside.sleep(self._outside.backoff.delay(self._failures, error.retry_after))
+
+    def _succeed(self) -> None:
+        if self._failures:
+            self._log.info(self._back)
+        self._failures = 0
+
+    def _fail(self, error: ClientError) -> None:
+        self._failures += 1
+        if self._failures > 1:
+            self._log.info("cannot report", v=3, error=str(error))
+        elif isinstance(error, Unreachable):
+            self._log.warning("the hub cannot be reached; going on without it", error=str(error))
+            self._back = "the hub can be reached again"
+        else:
+            self._log.warning("cannot report to the hub; going on without it", error=str(error))
+            self._back = "the hub takes reports again"
 
     async def _wait(self) -> None:
         """What is heard of now is often done in a moment, and then needs one report and not two."""
@@ -133,21 +145,20 @@ class Reporter:
                 await self._news.wait()
                 await self._outside.sleep(self._pause * (0.75 + 0.5 * self._outside.random()))
 
-    async def _say(self) -> bool:
-        """Whether there was something to say."""
+    async def _say(self) -> None:
+        """If there is something to say, or it failed before."""
         try:
             if not self._recalled:
                 self.recall((await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {})
             status = self._compose(self._last)
-            due = self._outside.monotonic() - self._beaten >= self._beat * 0.9
+            due = self._failures > 0 or self._outside.monotonic() - self._beaten >= self._beat * 0.9
             if not due and telling(status) == telling(self._last):
-                return False
+                return
             await self._put({**status, HEARTBEAT: format_seconds(self._now())})
             self._last = status
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
         self._beaten = self._outside.monotonic()
-        return True
 
     async def _put(self, status: Obj) -> None:
         """In the place of what we put there last."""

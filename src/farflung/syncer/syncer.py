@@ -169,13 +169,16 @@ class Syncer:
             edge, whole, self._hear_upsync, outside, self._edge_troubled, listed=self._listed_up
         )
 
-        def quiet(what: object, error: Exception) -> None:
-            self._log.info("cannot listen", v=2, what=str(what), error=str(error))
+        def quiet(resource: Resource, error: Exception) -> None:
+            self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
+
+        def quiet_edge(what: str, error: Exception) -> None:
+            self._log.info(what, v=2, side="edge", error=str(error))
 
         self._configurations: Feeds[Obj] = Feeds(
             mailbox, whole, self._hear_config, outside, quiet, listed=lambda resource: self._replan.set()
         )
-        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet)
+        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet_edge)
         self._definitions.subscribe(lambda change: self._ask_again("edge") if change.old != change.new else None)
 
     # --- what is heard ----------------------------------------------------------------------------
@@ -277,14 +280,14 @@ class Syncer:
             reason, message = told(_all_of(resource), error)
             self.troubles.put(_all_of(resource), Direction.DOWN, reason, message, self._setting.now())
             self._reporter.look()
-        self._log.info("cannot listen to the mailbox", v=2, resource=resource.plural, error=str(error))
+        self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
     def _edge_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
             self._ask_again("edge")
         elif isinstance(error, Refused):
             self.downsync.look_at(resource)
-        self._log.info("cannot listen to the edge", v=2, resource=resource.plural, error=str(error))
+        self._log.info("cannot listen to the edge", v=2, resource=str(resource), error=str(error))
 
     # --- going on from before ---------------------------------------------------------------------
 

@@ -19,6 +19,9 @@ class Resource(NamedTuple):
     group: str
     plural: str
 
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
 
 class Part(NamedTuple):
     """One object, on both sides."""
@@ -28,8 +31,7 @@ class Part(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        kind = f"{self.resource.plural}.{self.resource.group}" if self.resource.group else self.resource.plural
-        return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+        return f"{self.resource} {self.namespace}/{self.name}" if self.namespace else f"{self.resource} {self.name}"
 
 
 class Adopt(StrEnum):
