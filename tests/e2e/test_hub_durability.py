@@ -119,7 +119,7 @@ def test_a_killed_hub_loses_no_acknowledged_write(tmp_path: Path) -> None:
     kill_and_compare(tmp_path / "data", times=3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hub_killed_many_times_loses_no_acknowledged_write(tmp_path: Path) -> None:
     kill_and_compare(tmp_path / "data", times=12)
 

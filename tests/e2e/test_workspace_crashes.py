@@ -141,7 +141,7 @@ def test_a_removal_goes_on_however_often_the_hub_is_killed(tmp_path: Path) -> No
     remove_and_kill(tmp_path / "data", count=100, kills=3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_workspaces_go_though_the_hub_is_killed(tmp_path: Path) -> None:
     remove_and_kill(tmp_path / "data", count=1000, kills=6)
 
@@ -271,6 +271,6 @@ def test_what_was_being_made_when_the_hub_was_killed_is_whole_or_not_there(
     create_and_kill(tmp_path / "data", 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_being_made_is_whole_or_not_there_however_often_the_hub_is_killed(tmp_path: Path) -> None:
     create_and_kill(tmp_path / "data", 8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -76,6 +76,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=40)
 
 
 @given(st.lists(LABELS, max_size=40), SELECTORS)

@@ -92,6 +92,6 @@ async def test_a_killed_process_loses_no_acknowledged_write(tmp_path: Path) -> N
     await kill_and_compare(tmp_path / "store.db", times=3, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_process_killed_many_times_loses_no_acknowledged_write(tmp_path: Path) -> None:
     await kill_and_compare(tmp_path / "store.db", times=25, seed=time.time_ns())

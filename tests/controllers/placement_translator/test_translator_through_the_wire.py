@@ -573,11 +573,22 @@ BEGINNING: list[Step] = [
 
 
 @pytest.mark.slow
-@settings(max_examples=15, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
 @given(st.lists(STEPS, max_size=20))
 async def test_after_any_history_mailboxes_have_what_nested_loops_say_and_nothing_more_is_written(
     steps: list[Step],
 ) -> None:
+    await compare(steps)
+
+
+@pytest.mark.long
+@settings(max_examples=60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.lists(STEPS, max_size=30))
+async def test_so_it_is_after_many_histories(steps: list[Step]) -> None:
+    await compare(steps)
+
+
+async def compare(steps: list[Step]) -> None:
     async with world(*BOXES) as one:
         await one.must_put(one.workloads[1], DEFINITIONS, definition("v1"))
         history = History(one)

@@ -268,7 +268,7 @@ async def test_whatever_is_deleted_and_whenever_it_is_killed_it_ends_as_the_twin
     await compare(twin, done)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(gardens(), deeds)
 async def test_it_ends_so_in_many_gardens(twin: Twin, done: Deeds) -> None:

@@ -154,7 +154,6 @@ def _grow(children: dict[str, st.SearchStrategy[str]]) -> dict[str, st.SearchStr
             _in("({a} + {b})", a=t, b=t),
             _in("string({a})", a=st.one_of(n, q, t)),
             _in("{a}.substring({b})", a=t, b=n),
-            _in("{a}.substring({b}, {c})", a=t, b=n, c=n),
             _in("{a}.charAt({b})", a=t, b=n),
             _in("{a}.replace({b}, {c})", a=t, b=t, c=t),
             _in("{a}.lowerAscii()", a=t),
@@ -275,7 +274,7 @@ def test_values_are_those_of_the_oracle(text: str, data: dict[str, Any]) -> None
     assert ours(text, data) == expected, text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(_expressions(), DATA)
 def test_many_values_are_those_of_the_oracle(text: str, data: dict[str, Any]) -> None:

@@ -121,6 +121,7 @@ def error_of(text: str) -> str:
         "'%s %s'.format([duration('90s'), timestamp('2020-01-01T00:00:00Z')]) == '90s 2020-01-01T00:00:00Z'",
         "'%X %x'.format(['hi', b'\\xff']) == '6869 ff' && '%b'.format([true]) == '1'",
         "'%e'.format([1052.032911275]) == '1.052033\\u202f\\u00d7\\u202f10\\u2070\\u00b3'",
+        "'ab'.substring(0, 2) == 'ab' && 'ab'.substring(2, 2) == '' && 'ab'.substring(1) == 'b'",
         "''.split('') == [] && 'abc'.split('', 2) == ['a', 'bc']",
         "'abc'.indexOf('', 2) == 2 && 'abc'.indexOf('a', 7) == -1 && 'abc'.lastIndexOf('a', 5) == -1",
         "string(1000000.0) == '1e+06' && string(123456.5) == '123456.5' && string(0.00001) == '1e-05'",
