@@ -1,0 +1,285 @@
+"""An object where it is described, with the placements that may bring it somewhere, and what they make of it there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from farflung.cli import fields
+from farflung.cli.copies import CUSTOMIZERS
+from farflung.cli.imagining import Imagined, Locations, mailbox_of, seen
+from farflung.cli.tracing import Facts, written_to
+from farflung.client.errors import NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
+from farflung.controllers.edge_scheduler.slices import destinations_of, owners
+from farflung.controllers.placement_translator import problems
+from farflung.controllers.placement_translator.engine import Copy
+from farflung.controllers.placement_translator.kinds import Category, category
+from farflung.controllers.placement_translator.values import Part
+from farflung.controllers.placement_translator.what import What, parse_what
+from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey
+from farflung.machinery.errors import Obj
+
+NAMESPACE = Collection("", "v1", "namespaces", "Namespace")
+
+
+@dataclass(slots=True)
+class _Source:
+    """One workspace."""
+
+    object: Obj | None = None
+    namespace: Obj | None = None
+    placements: dict[str, Obj] = field(default_factory=dict)
+    slices: list[Obj] = field(default_factory=list)
+
+
+class Sources:
+    """One workspace, or several from which the same object comes."""
+
+    def __init__(self, part: Part, collection: Collection, locations: Locations) -> None:
+        self._part = part
+        self._collection = collection
+        self._imagined = Imagined(locations)
+        self._locations = locations
+        self._known: dict[str, _Source] = {}
+        self._hidden: set[str] = set()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def read(self, client: Client, cluster: str = "") -> str:
+        """The cluster of the workspace, which its objects say.  Raises ClientError."""
+        part = self._part
+        obj, namespace, placements, slices = await asyncio.gather(
+            _read(client, self._collection, part.name, part.namespace),
+            _read(client, NAMESPACE, part.namespace),
+            client.list(PLACEMENTS),
+            client.list(SLICES),
+        )
+        anything = [one for one in (obj, namespace, *placements) if one is not None]
+        cluster = cluster or next(filter(None, map(fields.cluster_of, anything)), "")
+        source = _Source(obj, namespace, {one["metadata"]["name"]: one for one in placements}, slices)
+        self._known[cluster] = source
+        await self._imagine(client, cluster, source)
+        return cluster
+
+    async def _imagine(self, client: Client, cluster: str, source: _Source) -> None:
+        if source.namespace is not None:
+            namespace = Part(NAMESPACES, "", self._part.namespace)
+            self._imagined.put_object(cluster, namespace, seen(NAMESPACES, source.namespace))
+        if source.object is not None:
+            found = seen(self._part.kind, source.object)
+            self._imagined.put_object(cluster, self._part, found)
+            if found.customizer:
+                space, _, name = found.customizer.partition("/")
+                document = await _read(client, CUSTOMIZERS, name, space)
+                self._imagined.put_customizer(cluster, found.customizer, document)
+        for name, placement in source.placements.items():
+            key = PlacementKey(cluster, name)
+            self._imagined.put_placement(key, placement)
+            places = [one for some in self._slices_of(cluster, name) for one in destinations_of(some)]
+            self._imagined.put_places(key, places)
+
+    def hide(self, cluster: str) -> None:
+        """A workspace that cannot be read."""
+        self._hidden.add(cluster)
+
+    # --- what is described ------------------------------------------------------------------------
+
+    def object(self, cluster: str) -> Obj | None:
+        return self._known[cluster].object
+
+    def going(self, cluster: str) -> str:
+        """Why the object goes nowhere; empty if some placement selects it."""
+        source = self._known[cluster]
+        found = self._imagined.get(cluster, self._part)
+        if category(self._part.kind) is Category.NOWHERE:
+            return f"objects of the kind {self._part.kind} stay where they are"
+        if found is not None and found.ours:
+            return "it is a copy itself"
+        if found is not None and found.system:
+            return "every cluster has its own"
+        if found is not None and not found.alive:
+            return "it is being deleted"
+        if any(True for _ in self.selecting(cluster)):
+            return ""
+        number = len(source.placements)
+        if number == 0:
+            return "there is no EdgePlacement in its workspace"
+        return (
+            f"none of the {number} EdgePlacements selects it"
+            if number > 1
+            else "the only EdgePlacement does not select it"
+        )
+
+    def changed(self, cluster: str) -> str:
+        """When the object, its namespace or a placement was last changed."""
+        source = self._known[cluster]
+        there = [one for one in (source.object, source.namespace, *source.placements.values()) if one is not None]
+        going = [_metadata(one).get("deletionTimestamp") or "" for one in there]
+        return max([*map(written_to, there), *going], default="")
+
+    def selecting(self, cluster: str) -> Iterator[tuple[PlacementKey, Obj, list[Obj]]]:
+        """Placements that bring the object somewhere, with their documents and slices."""
+        source, engine = self._known[cluster], self._imagined.engine
+        for name in sorted(source.placements):
+            key = PlacementKey(cluster, name)
+            if self._part in engine.selected(key) or self._is_whole(key):
+                yield key, source.placements[name], self._slices_of(cluster, name)
+
+    def _is_whole(self, key: PlacementKey) -> bool:
+        """Whether it is a namespace all of whose contents go there."""
+        return self._part.kind == NAMESPACES and self._part.name in self._imagined.engine.whole_namespaces(key)
+
+    def _slices_of(self, cluster: str, name: str) -> list[Obj]:
+        source = self._known[cluster]
+        uid = _metadata(source.placements[name]).get("uid")
+        return [one for one in source.slices if any(owner.get("uid") == uid for owner in owners(one))]
+
+    def placements(self, cluster: str) -> list[Obj]:
+        """Those that select the object or cannot be understood, as they are printed for programs."""
+        source, selecting = self._known[cluster], {key.name for key, _, _ in self.selecting(cluster)}
+        found = []
+        for name, document in sorted(source.placements.items()):
+            what = parse_what(document)
+            if name in selecting or what.problem:
+                places = self._imagined.engine.places(PlacementKey(cluster, name))
+                found.append(
+                    {
+                        "name": name,
+                        "selects": name in selecting,
+                        "clauses": self._clauses(source, document, what) if name in selecting else [],
+                        "changed": written_to(document),
+                        "destinations": len(places),
+                        "problems": [self._about(one) for one in _problems(document)],
+                        **({"problem": what.problem} if what.problem else {}),
+                    }
+                )
+        return found
+
+    def _about(self, problem: Obj) -> Obj:
+        """Whether it concerns the object: those that are about copies name them."""
+        named = f"{self._part} in " in problem["message"]
+        return {**problem, "concerns": named or "-mb-" not in problem["message"]}
+
+    def _clauses(self, source: _Source, document: Obj, what: What) -> list[str]:
+        """Paths of what in a placement selects the object."""
+        part, labels = self._part, _labels(source.object)
+        around, namespaced = _labels(source.namespace), bool(self._part.namespace)
+        first = len(what.alternatives) - len((document.get("spec") or {}).get("downsync") or ())
+        found = ["spec.namespaceSelector"] if part.kind == NAMESPACES and what.selects_namespace(labels) else []
+        for at, one in enumerate(what.alternatives):
+            if one.fits_kind(part.kind, namespaced=namespaced) and one.fits(part, labels, around):
+                others = "spec.namespaceSelector" if one.selected.whole_namespace else "spec.nonNamespacedObjects"
+                found.append(others if at < first else f"spec.downsync[{at - first}]")
+        return list(dict.fromkeys(found))
+
+    # --- what should be where ---------------------------------------------------------------------
+
+    def destinations(self, cluster: str) -> list[Facts]:
+        """Where slices say that the object goes, and since when."""
+        found: dict[str, Facts] = {}
+        changed = self.changed(cluster)
+        for key, _, slices in self.selecting(cluster):
+            listing = _listing(slices)
+            for mailbox, place in self._imagined.engine.places(key).items():
+                before = found.get(mailbox) or Facts(place, mailbox, slices={}, changed=changed)
+                names = (*before.placements, key.name)
+                found[mailbox] = replace(before, placements=names, slices={**(before.slices or {}), **listing[mailbox]})
+        return list(found.values())
+
+    def judged(self, facts: Facts, cluster: str) -> Facts:
+        """With what the copy should be, and what placements say of it."""
+        copy = Copy(facts.mailbox, self._part)
+        wanted = self._imagined.engine.wanted(*copy)
+        desired = self._imagined.desired(copy)
+        going = self._part.kind in (NAMESPACES, DEFINITIONS) and not facts.placements
+        made_for = self._made_for(facts)
+        along = sorted(key.name for key in made_for if key.cluster == cluster and self._stands(key)) if going else []
+        hidden = sorted({key.cluster for key in made_for} & self._hidden)
+        doubt = f"the workspace {hidden[0]} brings it, too, and cannot be seen" if hidden else ""
+        if not doubt and not self._locations and self._is_special(cluster):
+            doubt = "whether it is current is not known, because Locations cannot be seen"
+        listing = _listing(one for name in along for one in self._slices_of(cluster, name))
+        if along:
+            doubt = "it goes along with what needs it"
+        return replace(
+            facts,
+            placements=facts.placements or tuple(along),
+            slices=facts.slices if facts.slices is not None else listing.get(facts.mailbox),
+            changed=facts.changed or self.changed(cluster),
+            desired=desired,
+            doubt=doubt,
+            needed=bool(wanted) and all(one.selected is None for one in wanted),
+            complaints=self._complaints(copy, cluster),
+            held=self._held(made_for),
+        )
+
+    def _made_for(self, facts: Facts) -> frozenset[PlacementKey]:
+        return seen(self._part.kind, facts.copy).placements if isinstance(facts.copy, dict) else frozenset()
+
+    def _stands(self, key: PlacementKey) -> bool:
+        return key.name in self._known[key.cluster].placements
+
+    def _is_special(self, cluster: str) -> bool:
+        found = self._imagined.get(cluster, self._part)
+        return found is not None and (bool(found.customizer) or found.expands)
+
+    def _held(self, made_for: Iterable[PlacementKey]) -> str:
+        documents = [
+            self._known[key.cluster].placements.get(key.name) for key in made_for if key.cluster in self._known
+        ]
+        said = [one for document in documents if document is not None for one in _problems(document)]
+        return next((one["message"] for one in said if one["reason"] == problems.WITHDRAWAL_HELD), "")
+
+    def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
+        """What conditions of placements say of this very copy, unless nothing is held back for it."""
+        head = f"{copy.part} in {copy.mailbox}: "
+        return tuple(
+            dict.fromkeys(
+                said.removeprefix(head)
+                for document in self._known[cluster].placements.values()
+                for one in _problems(document)
+                if one["type"] == problems.CONDITION and one["reason"] not in problems.HARMLESS
+                for said in one["message"].split("; ")
+                if said.startswith(head)
+            )
+        )
+
+
+def _problems(document: Obj) -> Iterator[Obj]:
+    """Conditions of a placement that are not met."""
+    for one in fields.objects(document, "status", "conditions"):
+        if one.get("status") == "False":
+            said = {name: fields.text(one, name) for name in ("type", "reason", "message")}
+            yield {**said, "since": fields.text(one, "lastTransitionTime")}
+
+
+def _listing(slices: Iterable[Obj]) -> dict[str, dict[str, str]]:
+    """By mailbox: the slices that lead there, and when they were written."""
+    found: dict[str, dict[str, str]] = {}
+    for one in slices:
+        for destination in destinations_of(one):
+            found.setdefault(mailbox_of(destination), {})[_metadata(one)["name"]] = written_to(one)
+    return found
+
+
+def _metadata(obj: Mapping[str, Any]) -> Obj:
+    found: Obj = obj["metadata"]
+    return found
+
+
+def _labels(obj: Obj | None) -> dict[str, str]:
+    return {} if obj is None else _metadata(obj).get("labels") or {}
+
+
+async def _read(client: Client, collection: Collection, name: str, namespace: str = "") -> Obj | None:
+    """None if it is not there."""
+    if name:
+        with suppress(NotFound):
+            return await client.get(collection, name, namespace)
+    return None
