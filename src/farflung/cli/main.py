@@ -365,6 +365,44 @@ ASKING = (
 )
 
 
+def asking_everywhere_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same, without the workspace."""
+    for option in reversed(ASKING[1:]):
+        command = option(command)
+    return command
+
+
+@main.command(short_help="Show the whole fleet at a glance, and what is wrong with it.")
+@click.option("--all", "everything", is_flag=True, help="List what is well, too, and everything of what is many.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something is not well.")
+@click.option(
+    "--workspace",
+    metavar="PATH",
+    default="",
+    help="Only what is in this workspace; by default everything that you may see.",
+)
+@asking_everywhere_options
+def status(
+    everything: bool, check: bool, workspace: str, output: str, kubeconfig: str, context: str, provider: str
+) -> None:
+    """Show the whole fleet: which edges are ready and which are not, placements with problems, withdrawals that are
+    held, and objects whose copies are broken.
+
+    Only what is not well is listed.
+    """
+    from datetime import UTC, datetime
+
+    from farflung.cli import fleet_status
+    from farflung.cli.connection import Asking, ask
+
+    now = datetime.now(UTC)
+    asking = Asking(kubeconfig, context, workspace, provider, anywhere=True)
+    answer = ask(asking, lambda hub: fleet_status.status(hub, now, only=bool(workspace), everything=everything))
+    click.echo(fleet_status.printed(answer, output, now, everything=everything))
+    if check and not answer["well"]:
+        raise click.exceptions.Exit(1)
+
+
 @main.group()
 def explain() -> None:
     """Say why things are as they are, changing nothing."""
@@ -392,6 +430,47 @@ def explain_placement(
     asking = Asking(kubeconfig, context, workspace, provider)
     answer = ask(asking, lambda hub: explain.explain(hub, name, location))
     click.echo(explain.printed(answer, output, detailed=bool(location)))
+
+
+@main.command(short_help="Follow one object to all its destinations, and say what is stuck.")
+@click.argument("words", nargs=-1, required=True, metavar="TYPE/NAME")
+@click.option("--namespace", "-n", default="default", show_default=True, metavar="NAME", help="The object's.")
+@click.option("--destination", "-d", default="", metavar="NAME", help="Only Locations and SyncTargets of this name.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many destinations to print, those with problems first; 0 prints all.",
+)
+@asking_options
+def trace(
+    words: tuple[str, ...],
+    namespace: str,
+    destination: str,
+    limit: int,
+    workspace: str,
+    output: str,
+    kubeconfig: str,
+    context: str,
+    provider: str,
+) -> None:
+    """Follow one object through placement, slice, mailbox and edge to its status, for each destination.
+
+    It says when each step was taken, how old that knowledge is, and what is stuck first.  Nothing is changed.
+    """
+    from datetime import UTC, datetime
+
+    from farflung.cli import trace, trace_text
+    from farflung.cli.connection import Asking, ask
+
+    now = datetime.now(UTC)
+    question = trace.Question(*trace.named(words), namespace, destination, limit)
+    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: trace.trace(hub, question, now))
+    click.echo(trace_text.printed(answer, output, now))
+    if trace.is_stuck(answer):
+        raise click.exceptions.Exit(1)
 
 
 class WrongWords(click.UsageError):

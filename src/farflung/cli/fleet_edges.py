@@ -1,0 +1,165 @@
+"""How each edge is, by what its SyncTarget says and its syncer reports.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from farflung.cli import fields
+from farflung.cli.printing import count
+from farflung.controllers.edge_scheduler.reading import parse_location
+from farflung.controllers.mailbox.decide import mailbox_name
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.informer.cache import Key
+from farflung.machinery.errors import Obj
+from farflung.machinery.label_index import SelectorIndex
+from farflung.machinery.times import format_seconds
+
+OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
+
+
+class State(StrEnum):
+    """The worst first."""
+
+    STALE = "stale"  #: it was heard of, but not for too long
+    UNREACHABLE = "unreachable"  #: its syncer is there, and does not reach the cluster
+    NOT_READY = "not ready"  #: for another reason, which its SyncTarget says
+    OFFLINE = "offline"  #: it was never heard of
+    READY = "ready"
+
+
+RANKS: Final = {state: rank for rank, state in enumerate(State)}
+
+
+def state_of(target: Obj) -> State:
+    """As the hub judges it, by its own clock."""
+    if fields.condition(target, "Ready").get("status") == "True":
+        return State.READY
+    if fields.moment(target, "status", "lastSyncerHeartbeatTime") is None:
+        return State.OFFLINE
+    if fields.condition(target, "HeartbeatHealthy").get("status") == "False":
+        return State.STALE
+    if fields.condition(target, "EdgeReachable").get("status") == "False":
+        return State.UNREACHABLE
+    return State.NOT_READY
+
+
+def edges(
+    targets: Iterable[Obj],
+    locations: Iterable[Obj] | None,
+    mailboxes: Mapping[str, str] | None,
+    reports: Mapping[str, Obj] | None,
+    now: datetime,
+) -> list[Obj]:
+    """The worst first, as they are printed for programs.  `mailboxes`: name → cluster; `reports`: the SyncerConfig of
+    each, by cluster; None: what cannot be seen, of which nothing is said then."""
+    selecting = None if locations is None else Selecting(locations)
+    found = [_edge(one, selecting, mailboxes, reports, now) for one in targets]
+    return sorted(found, key=lambda one: (RANKS[State(one["state"])], not one["problems"], one["cluster"], one["name"]))
+
+
+def is_well(edge: Obj) -> bool:
+    return bool(edge["state"] == State.READY and not edge["problems"])
+
+
+class Selecting:
+    """Which Locations a SyncTarget belongs to."""
+
+    def __init__(self, locations: Iterable[Obj]) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._indexes: dict[str, SelectorIndex] = {}
+        for one in locations:
+            try:
+                location = parse_location(one)
+            except msgspec.MsgspecError:
+                continue
+            names = self._names.setdefault(location.key.cluster, [])
+            if location.instances is not None:
+                index = self._indexes.setdefault(location.key.cluster, SelectorIndex())
+                index.put(len(names), location.instances)
+            names.append(location.key.name)
+
+    def of(self, target: Obj) -> list[str]:
+        cluster = fields.cluster_of(target)
+        if cluster not in self._indexes:
+            return []
+        found = self._indexes[cluster].matching(fields.texts(target, "metadata", "labels"))
+        return sorted(self._names[cluster][at] for at in found)
+
+
+def _edge(
+    target: Obj,
+    selecting: Selecting | None,
+    mailboxes: Mapping[str, str] | None,
+    reports: Mapping[str, Obj] | None,
+    now: datetime,
+) -> Obj:
+    cluster, uid, state = fields.cluster_of(target), fields.text(target, "metadata", "uid"), state_of(target)
+    mailbox = mailbox_name(Key(cluster, "", fields.name_of(target)), uid)
+    report = (reports or {}).get((mailboxes or {}).get(mailbox, ""))
+    heard = fields.moment(target, "status", "lastSyncerHeartbeatTime")
+    missing = [] if mailboxes is None or mailbox in mailboxes else ["it has no mailbox yet"]
+    return {
+        "name": fields.name_of(target),
+        "cluster": cluster,
+        "uid": uid,
+        "mailbox": mailbox,
+        "locations": None if selecting is None else selecting.of(target),
+        "state": state.value,
+        "heard": None if heard is None else format_seconds(heard),
+        "objects": _objects(report),
+        "problems": [*_why(target, state), *missing, *_reported(report)],
+        "remarks": list(_remarks(target, now)),
+    }
+
+
+def _objects(report: Obj | None) -> Obj | None:
+    """None if nobody says."""
+    if not isinstance(fields.at(report, "status", "objects"), dict):
+        return None
+    return {one: fields.number(report, "status", "objects", one) for one in OBJECTS}
+
+
+def _why(target: Obj, state: State) -> Iterator[str]:
+    if state is State.OFFLINE:
+        yield "no syncer has reported yet"
+    elif state in (State.UNREACHABLE, State.NOT_READY):
+        ready = fields.condition(target, "Ready") or fields.condition(target, "EdgeReachable")
+        yield said(ready) or "the hub does not say why"
+
+
+def said(condition: Obj) -> str:
+    """`Reason: message`"""
+    return fields.line(": ".join(filter(None, (fields.text(condition, key) for key in ("reason", "message")))))
+
+
+def _reported(report: Obj | None) -> Iterator[str]:
+    if failing := fields.number(report, "status", "objects", "failing"):
+        first = next(fields.objects(report, "status", "problems"), None)
+        example = "" if first is None else f"; {_part(first)}: {said(first)}"
+        yield f"{count(failing, 'object')} failing{fields.line(example)}"
+    if orphaned := fields.number(report, "status", "objects", "orphaned"):
+        yield f"{count(orphaned, 'object')} orphaned"
+    unchanged = fields.condition(report, "HubUnchanged")
+    if unchanged.get("status") == "False":
+        yield said(unchanged)
+
+
+def _part(problem: Obj) -> Part:
+    kind = Kind(fields.text(problem, "group"), fields.text(problem, "resource"))
+    return Part(kind, fields.text(problem, "namespace"), fields.text(problem, "name"))
+
+
+def _remarks(target: Obj, now: datetime) -> Iterator[str]:
+    """What somebody wants to be so."""
+    if fields.at(target, "spec", "unschedulable") is True:
+        yield "takes no new work"
+    evicted = fields.moment(target, "spec", "evictAfter")
+    if evicted is not None and evicted <= now:
+        yield "its work has to leave"
+    if fields.text(target, "metadata", "deletionTimestamp"):
+        yield "being deleted"

@@ -1,0 +1,106 @@
+"""What is wrong with placements, and with the copies of what they bring.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from farflung.cli import fields
+from farflung.controllers.edge_scheduler.decide import READY
+from farflung.controllers.placement_translator.guard import CONFIRM
+from farflung.controllers.placement_translator.problems import CONDITION as PROJECTED
+from farflung.machinery.errors import Obj
+
+NOWHERE: Final = "LeadsNowhere"  #: a reason for which a placement is ready, and does nothing
+BEHIND: Final = "NotLookedAt"
+PLACEMENT: Final = "edge.kcp.io/summary-placement"  #: label of a StatusSummary
+COPIES: Final = ("expected", "reporting", "broken", "missing", "stale")
+WRONG: Final = ("broken", "missing", "stale")
+_CONFIRMATION: Final = re.compile(re.escape(CONFIRM) + r': "([0-9]{1,10}/[0-9]{1,10})"')
+
+# --- placements -----------------------------------------------------------------------------------
+
+
+def placements(documents: Iterable[Obj]) -> list[Obj]:
+    """As they are printed for programs: those from which nothing is withdrawn until somebody confirms it first, then
+    others with problems, then those without."""
+    found = [_placement(one) for one in documents]
+    return sorted(found, key=lambda one: (not one["confirmation"], not one["problems"], one["cluster"], one["name"]))
+
+
+def _placement(document: Obj) -> Obj:
+    problems = list(_problems(document))
+    held = (_CONFIRMATION.search(one["message"]) for one in problems)
+    return {
+        "name": fields.name_of(document),
+        "cluster": fields.cluster_of(document),
+        "matchingLocations": fields.number(document, "status", "matchingLocationCount"),
+        "problems": problems,
+        "confirmation": next((one[1] for one in held if one), ""),  # of a withdrawal that is held
+    }
+
+
+def _problems(document: Obj) -> Iterator[Obj]:
+    for one in fields.objects(document, "status", "conditions"):
+        if one.get("status") == "False" or one.get("reason") == NOWHERE:
+            yield _problem(one)
+    if fields.text(document, "metadata", "deletionTimestamp"):
+        return
+    generation, seen = (fields.number(document, *path) for path in (("metadata", "generation"), _SEEN))
+    if not fields.condition(document, READY) or seen != generation:
+        yield _behind(READY, "the scheduler has not looked at it yet; does it run?")
+    elif not fields.condition(document, PROJECTED):
+        yield _behind(PROJECTED, "the placement translator has not looked at it yet; does it run?")
+
+
+_SEEN: Final = ("status", "specGeneration")
+
+
+def _problem(condition: Obj) -> Obj:
+    severity = fields.text(condition, "severity") or ("Warning" if condition.get("status") == "True" else "Error")
+    return {
+        "type": fields.text(condition, "type"),
+        "severity": severity,
+        "reason": fields.text(condition, "reason"),
+        "message": fields.text(condition, "message"),
+        "since": fields.text(condition, "lastTransitionTime"),
+    }
+
+
+def _behind(type: str, message: str) -> Obj:
+    return {"type": type, "severity": "Warning", "reason": BEHIND, "message": message, "since": ""}
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def summaries(documents: Iterable[Obj]) -> list[Obj]:
+    """The worst first, as they are printed for programs."""
+    return sorted(map(_summary, documents), key=_badness)
+
+
+def _badness(one: Obj) -> tuple[list[int], str, str, str]:
+    return [-one[key] for key in WRONG], one["cluster"], one["namespace"], one["name"]
+
+
+def _summary(document: Obj) -> Obj:
+    return {
+        "name": fields.name_of(document),
+        "cluster": fields.cluster_of(document),
+        "namespace": fields.text(document, "metadata", "namespace"),
+        "placement": fields.texts(document, "metadata", "labels").get(PLACEMENT, ""),
+        "kind": fields.text(document, "subject", "kind"),
+        "object": fields.text(document, "subject", "name"),
+        **{key: fields.number(document, "destinations", key) for key in COPIES},
+        "first": next(map(_copy, fields.objects(document, "broken")), None),  # of those that are broken
+    }
+
+
+def _copy(broken: Obj) -> Obj:
+    keys = ("cluster", "locationName", "syncTargetName", "reason", "message", "since")
+    return {key: fields.text(broken, key) for key in keys}
+
+
+def has_problems(summary: Obj) -> bool:
+    return any(summary[key] for key in WRONG)

@@ -1,0 +1,201 @@
+"""`farflung status`: the whole fleet at a glance, and what is wrong with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from farflung.cli import fields, fleet_edges, fleet_placements
+from farflung.cli.connection import Hub, workspace_name
+from farflung.cli.fleet_edges import State
+from farflung.cli.fleet_reading import Fleet, paths_of, read
+from farflung.cli.printing import NONE, TABLE, count, machine_readable, table
+from farflung.controllers.placement_translator.guard import CONFIRM
+from farflung.machinery.errors import Obj
+
+LISTED: Final = 20  #: edges and placements that are shown of many
+SUMMARIES_LISTED: Final = 10
+PATHS: Final = 100  #: workspaces whose paths are asked for; of others, the cluster is shown
+LOCATIONS_NAMED: Final = 3  #: of an edge
+NO_EDGES: Final = (
+    "No edges yet: a SyncTarget and a Location in a workspace describe a cluster, and `farflung syncer-gen NAME` "
+    "prints what connects it."
+)
+NO_PLACEMENTS: Final = "No placements yet: an EdgePlacement says what goes where."
+
+
+async def status(hub: Hub, now: datetime, *, only: bool = False, everything: bool = False) -> Obj:
+    """All that can be said, as it is printed for programs.  `only`: of the workspace of `hub`; `everything`: list what
+    is well, too."""
+    answer = answer_of(await read(hub, only=only), now, everything=everything)
+    sections = [answer[key] or () for key in ("edges", "placements", "summaries")]
+    clusters = list(dict.fromkeys(one["cluster"] for some in sections for one in some))
+    paths = await paths_of(hub.root, clusters if everything else clusters[:PATHS])
+    for one in (one for some in sections for one in some):
+        one["workspace"] = paths.get(one["cluster"], one["cluster"])
+    for one in answer["placements"] or ():
+        one["confirmWith"] = _confirmation(hub, one)
+    return {"server": hub.server, "workspace": workspace_name(hub) if only else "*", **answer}
+
+
+def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
+    """Without the names of workspaces.  Pure."""
+    edges = placements = summaries = None
+    if fleet.targets is not None:
+        edges = fleet_edges.edges(fleet.targets, fleet.locations, fleet.mailboxes, fleet.reports, now)
+    if fleet.placements is not None:
+        placements = fleet_placements.placements(fleet.placements)
+    if fleet.summaries is not None:
+        summaries = fleet_placements.summaries(fleet.summaries)
+    unwell = {
+        "edges": [one for one in edges or () if not fleet_edges.is_well(one)],
+        "placements": [one for one in placements or () if one["problems"]],
+        "summaries": [one for one in summaries or () if fleet_placements.has_problems(one)],
+    }
+    every = {"edges": edges, "placements": placements, "summaries": summaries}
+    return {
+        "well": not any(unwell.values()),
+        "counts": {
+            "edges": None if edges is None else _edge_counts(edges, len(unwell["edges"])),
+            "placements": None if placements is None else _placement_counts(placements, len(unwell["placements"])),
+            "summaries": None if summaries is None else _counted(summaries, len(unwell["summaries"])),
+        },
+        **(every if everything else {key: None if every[key] is None else some for key, some in unwell.items()}),
+        "remarks": fleet.remarks,
+    }
+
+
+def _counted(some: Sequence[Obj], unwell: int) -> Obj:
+    return {"all": len(some), "withProblems": unwell}
+
+
+def _edge_counts(edges: Sequence[Obj], unwell: int) -> Obj:
+    states = Counter(one["state"] for one in edges)
+    return {**_counted(edges, unwell), "states": {one.value: states[one.value] for one in reversed(State)}}
+
+
+def _placement_counts(placements: Sequence[Obj], unwell: int) -> Obj:
+    return {**_counted(placements, unwell), "held": sum(bool(one["confirmation"]) for one in placements)}
+
+
+def _confirmation(hub: Hub, placement: Obj) -> str:
+    """The command that lets a withdrawal happen; empty if none is held."""
+    if not placement["confirmation"]:
+        return ""
+    server = f"--server={hub.server}/clusters/{placement['workspace']}"
+    annotation = f"{CONFIRM}={placement['confirmation']}"
+    return shlex.join(["kubectl", server, "annotate", "--overwrite", "edgeplacement", placement["name"], annotation])
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def printed(answer: Obj, output: str, now: datetime, *, everything: bool = False) -> str:
+    if output != TABLE:
+        return machine_readable(answer, output)
+    within = "" if answer["workspace"] == "*" else f", workspace {answer['workspace']}"
+    parts = [f"Hub {answer['server']}{within}", *_edges(answer, now, everything), *_placements(answer, everything)]
+    parts += [*_summaries(answer, now, everything), *(f"remark: {fields.line(one, 1000)}" for one in answer["remarks"])]
+    return "\n".join(parts)
+
+
+def _edges(answer: Obj, now: datetime, everything: bool) -> Iterator[str]:
+    counts = answer["counts"]["edges"]
+    if counts is None:
+        yield "Edges cannot be seen."
+        return
+    if not counts["all"]:
+        yield NO_EDGES
+        return
+    states = ", ".join(f"{number} {state}" for state, number in counts["states"].items() if number)
+    problems = counts["withProblems"] - (counts["all"] - counts["states"][State.READY])
+    more = f", {problems} of those that are ready with problems" if problems else ""
+    yield f"{count(counts['all'], 'edge')}: {states}{more}"
+    head = ["NAME", "WORKSPACE", "LOCATIONS", "STATE", "HEARD", "OBJECTS", "PROBLEMS"]
+    yield from _listed(head, (_edge(one, now) for one in answer["edges"]), everything, LISTED)
+
+
+def _edge(one: Obj, now: datetime) -> list[str]:
+    locations, objects = one["locations"], one["objects"]
+    heard = fields.ago(fields.moment(one, "heard"), now)
+    at_edge = "?" if objects is None else _share(objects)
+    problems = "; ".join([*one["problems"], *one["remarks"]])
+    return [
+        one["name"],
+        one["workspace"],
+        "?" if locations is None else _some(locations),
+        one["state"],
+        heard or "never",
+        at_edge,
+        problems or NONE,
+    ]
+
+
+def _share(objects: Obj) -> str:
+    """`11/12`: at the edge, of those that are to be there."""
+    return f"{objects['synced']}/{sum(objects[key] for key in ('synced', 'pending', 'failing'))}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LOCATIONS_NAMED} more" if len(names) > LOCATIONS_NAMED else ""
+    return f"{','.join(names[:LOCATIONS_NAMED])}{more}" or NONE
+
+
+def _placements(answer: Obj, everything: bool) -> Iterator[str]:
+    counts = answer["counts"]["placements"]
+    if counts is None:
+        yield "Placements cannot be seen."
+        return
+    if not counts["all"]:
+        yield NO_PLACEMENTS
+        return
+    held = f", {count(counts['held'], 'withdrawal')} held" if counts["held"] else ""
+    yield f"{count(counts['all'], 'placement')}: {counts['withProblems'] or 'none'} with problems{held}"
+    rows = (row for one in answer["placements"] for row in _placement(one))
+    yield from _listed(["NAME", "WORKSPACE", "PROBLEM", "MESSAGE"], rows, everything, LISTED)
+    for one in islice((one for one in answer["placements"] if one["confirmWith"]), None if everything else LISTED):
+        yield f"  To withdraw what {one['name']} holds: {one['confirmWith']}"
+
+
+def _placement(one: Obj) -> Iterator[list[str]]:
+    for problem in one["problems"] or [{"reason": NONE, "message": ""}]:
+        yield [one["name"], one["workspace"], fields.line(problem["reason"]), fields.line(problem["message"])]
+
+
+def _summaries(answer: Obj, now: datetime, everything: bool) -> Iterator[str]:
+    counts = answer["counts"]["summaries"]
+    if not counts or not counts["all"]:
+        return
+    number = counts["all"]
+    wrong = f"{counts['withProblems'] or 'none'} with broken, missing or stale copies"
+    yield f"{number} StatusSummar{'y' if number == 1 else 'ies'}: {wrong} (kubectl get ssum -A)"
+    head = ["OBJECT", "WORKSPACE", "PLACEMENT", "COPIES", "BROKEN", "MISSING", "STALE", "FIRST"]
+    yield from _listed(head, (_summary(one, now) for one in answer["summaries"]), everything, SUMMARIES_LISTED)
+
+
+def _summary(one: Obj, now: datetime) -> list[str]:
+    name = f"{one['namespace']}/{one['object']}"
+    numbers = [str(one[key]) for key in ("expected", "broken", "missing", "stale")]
+    return [fields.line(f"{one['kind']} {name}"), one["workspace"], one["placement"], *numbers, _first(one, now)]
+
+
+def _first(one: Obj, now: datetime) -> str:
+    first = one["first"]
+    if first is None:
+        return NONE
+    since = fields.ago(fields.moment(first, "since"), now)
+    return fields.line(f"{first['syncTargetName']}: {fleet_edges.said(first)}{f' (since {since})' if since else ''}")
+
+
+def _listed(head: list[str], rows: Iterable[list[str]], everything: bool, most: int) -> Iterator[str]:
+    found = list(rows)
+    if not found:
+        return
+    shown = found if everything else found[:most]
+    yield from (f"  {line}" for line in table([head, *shown]).splitlines())
+    if len(shown) < len(found):
+        yield f"  … and {len(found) - len(shown)} more; --all lists them"
