@@ -124,7 +124,8 @@ class Tracer:
         asked = [one for one in [*facts.values(), *left] if self._is_meant(one.place)]
         conditions = _conditions(known)
         with _shown(len(asked)):
-            found = await asyncio.gather(*(self._look(one, workspaces) for one in asked))
+            reports = await self._reports() if len(asked) >= MANY else None
+            found = await asyncio.gather(*(self._look(one, workspaces, reports) for one in asked))
         kept = [one for one in found if one.placements or _is_of(one.copy, cluster, self._part.kind)]
         await self._read_others(sources, kept, cluster)
         return [
@@ -168,7 +169,15 @@ class Tracer:
             for name in names[:LEFT_OVER]
         ]
 
-    async def _look(self, facts: Facts, workspaces: dict[str, Obj] | Hidden) -> Facts:
+    async def _reports(self) -> dict[str, Obj] | None:
+        """Of all syncers at once, by the clusters of their mailboxes; None if they have to be read one by one."""
+        try:
+            found = await inventory.everywhere(self._hub.root.workspace(self._hub.provider), CONFIGS, orjson.loads)
+        except HiddenError:
+            return None
+        return {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
+
+    async def _look(self, facts: Facts, workspaces: dict[str, Obj] | Hidden, reports: dict[str, Obj] | None) -> Facts:
         workspace = workspaces if isinstance(workspaces, Hidden) else workspaces.get(facts.mailbox)
         if workspace is None or (facts.placements and facts.slices is None):
             return replace(facts, workspace=workspace)
@@ -178,10 +187,14 @@ class Tracer:
             copy = await _read(client, self._collection, part.name, part.namespace)
             if copy is None and not facts.placements:
                 return facts
-            config = await _read(client, CONFIGS, CONFIG) if self._subject.goes_on else None
+            config = (
+                await _read(client, CONFIGS, CONFIG)
+                if reports is None
+                else reports.get(fields.text(workspace, "spec", "cluster"))
+            )
         served = copy is not NOT_SERVED
-        copied = _typed(copy, self._collection) if served else None
-        return replace(facts, workspace=workspace, copy=copied, served=served, config=_typed(config, CONFIGS))
+        there = copy if served else None
+        return replace(facts, workspace=workspace, copy=there, served=served, config=config)
 
     async def _read_others(self, sources: Sources, facts: Iterable[Facts], cluster: str) -> None:
         """Workspaces from which the same object comes."""
@@ -283,11 +296,6 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
         return None if error.names(name) or error.details.get("kind") == "namespaces" else NOT_SERVED
     except Forbidden as error:
         return Hidden(str(error))
-
-
-def _typed(obj: Obj | Hidden | None, collection: Collection) -> Obj | Hidden | None:
-    said = {"apiVersion": collection.api_version, "kind": collection.kind}
-    return {**said, **obj} if isinstance(obj, dict) else obj
 
 
 def _origins(copy: Obj | Hidden | None, kind: Kind) -> set[str]:

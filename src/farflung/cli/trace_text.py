@@ -32,7 +32,7 @@ def _lines(answer: Obj, now: datetime) -> Iterator[str]:
     conclusion = answer["conclusion"]
     yield conclusion["message"]
     if conclusion["advice"]:
-        yield f"What to do: {conclusion['advice']}."
+        yield f"What to do: {conclusion['advice']}{'' if conclusion['advice'].endswith('?') else '.'}"
 
 
 def _object(one: Obj, now: datetime) -> str:

@@ -303,7 +303,7 @@ def _status(subject: Subject, facts: Facts, report: Report | Hidden, now: dateti
     if problem is not None:
         return Step("status", State.STUCK, problem.sentence, problem.last_try, problem.advice)
     if not digest.reporting:
-        return Step("status", State.WAITING, "none yet")
+        return Step("status", State.WAITING, "no status yet")
     if digest.verdict is not None:
         reason, message, since = digest.verdict
         said = fields.line(f"{reason}: {message}" if message else reason)
@@ -330,12 +330,14 @@ def conclude(findings: Sequence[Finding]) -> tuple[State, str, str]:
     state = first.state
     if state is State.DONE:
         return state, f"{_all(number)} up to date.", ""
-    sentence = f"{'Stuck' if state is State.STUCK else state.value.capitalize()} at {first.name}: "
-    sentence += f"{first.culprit.message}."
+    sentence = f"{_HEADS[state]} {first.name}: {first.culprit.message}."
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
         sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
     return state, sentence, first.culprit.advice
+
+
+_HEADS: Final = {State.STUCK: "Stuck at", State.UNKNOWN: "Not all is known of", State.WAITING: "Under way to"}
 
 
 def _all(number: int) -> str:

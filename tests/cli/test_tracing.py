@@ -1,0 +1,423 @@
+"""What is found of one destination in every situation, and what is concluded of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.cli import syncer_report
+from farflung.cli.tracing import Facts, Finding, Hidden, State, Step, Subject, conclude, find, written_to
+from farflung.controllers.placement_translator.desired import Desired
+from farflung.controllers.placement_translator.engine import Place
+from farflung.controllers.placement_translator.projecting import projected
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.status_summarizer.values import Digest, Verdict
+from farflung.machinery.errors import Obj
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+DAY, HOUR, MINUTES, RECENT, LATELY = (
+    "2025-12-31T12:00:00Z",
+    "2026-01-01T11:00:00Z",
+    "2026-01-01T11:55:00Z",
+    "2026-01-01T11:59:50Z",
+    "2026-01-01T11:59:58Z",
+)
+PART = Part(Kind("apps", "deployments"), "shop", "web")
+SUBJECT = Subject(PART)
+PLACE = Place("imw", "north", "florin")
+WANTED = projected(
+    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
+)
+CONFLICT = "there is one already that no placement brought, and it is left alone"
+
+
+def managed(manager: str, time: str, subresource: str = "", **fields: Any) -> Obj:
+    entry = {"manager": manager, "time": time, "fieldsV1": fields}
+    return {**entry, "subresource": subresource} if subresource else entry
+
+
+def copied(time: str = MINUTES, **metadata: Any) -> Obj:
+    """As the translator wrote it, and a syncer took it."""
+    writers = [managed("start", time), managed("farflung-syncer", RECENT)]
+    head = {"resourceVersion": "20", "managedFields": writers, "finalizers": ["edge.kcp.io/syncer"]}
+    return {**WANTED, "metadata": {**WANTED["metadata"], **head, **metadata}}
+
+
+def reported(time: str = RECENT, **status: Any) -> Obj:
+    """`the-one`."""
+    through = [{"group": "apps", "resource": "deployments", "resourceVersion": "12"}]
+    writers = [managed("farflung-syncer", time, "status", **{"f:status": {"f:lastSyncerHeartbeatTime": {}}})]
+    said = {"lastSyncerHeartbeatTime": "1999-01-01T00:00:00Z", "syncedThrough": through, "objects": {"pending": 0}}
+    return {"metadata": {"name": "the-one", "managedFields": writers}, "status": {**said, **status}}
+
+
+def problem(reason: str = "NotOurs", **further: Any) -> Obj:
+    (group, resource), namespace, name = PART
+    which = {"group": group, "resource": resource, "namespace": namespace, "name": name, "direction": "down"}
+    return {**which, "reason": reason, "message": "it is there", "lastTry": MINUTES, "tries": 3, **further}
+
+
+def mailbox(phase: str = "Ready", **metadata: Any) -> Obj:
+    return {"metadata": {"name": "m", "creationTimestamp": DAY, **metadata}, "status": {"phase": phase}}
+
+
+GOOD = Digest(True, RECENT, {"readyReplicas": 3, "replicas": 3}, {"Available": "True", "Failing": "False"})
+WELL = Facts(
+    PLACE,
+    "imw-mb-1",
+    ("p",),
+    {"p": HOUR},
+    MINUTES,
+    mailbox(),
+    copied(),
+    desired=Desired(WANTED),
+    config=reported(),
+    digest=GOOD,
+)
+BROKEN = replace(GOOD, verdict=Verdict("NotReady", "1/3 ready", HOUR))
+
+
+def found(subject: Subject = SUBJECT, /, **facts: Any) -> Finding:
+    return find(subject, replace(WELL, **facts), NOW)
+
+
+def test_of_what_is_well_every_step_is_told_with_its_time() -> None:
+    assert found().steps == (
+        Step("placed", State.DONE, "slice p", HOUR),
+        Step("mailbox", State.DONE, "imw-mb-1", DAY),
+        Step("copied", State.DONE, "current, resourceVersion 20", MINUTES),
+        Step("edge", State.DONE, "applied; syncer heard 10s ago", RECENT),
+        Step("status", State.DONE, "Available; readyReplicas 3", RECENT),
+    )
+    assert found().state is State.DONE
+
+
+SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
+    "undecided": (
+        {"slices": None, "copy": None},
+        "placed",
+        State.STUCK,
+        "the edge scheduler has not placed it here yet",
+    ),
+    "just changed": (
+        {"slices": None, "copy": None, "changed": RECENT},
+        "placed",
+        State.WAITING,
+        "the edge scheduler has not placed it here yet",
+    ),
+    "no mailbox": ({"workspace": None, "copy": None}, "mailbox", State.STUCK, "there is no mailbox yet"),
+    "mailbox on its way": (
+        {"workspace": mailbox("Initializing", creationTimestamp=RECENT), "copy": None},
+        "mailbox",
+        State.WAITING,
+        "the mailbox is being made",
+    ),
+    "mailbox that ends": (
+        {"workspace": mailbox(deletionTimestamp=HOUR)},
+        "mailbox",
+        State.STUCK,
+        "the mailbox is being deleted",
+    ),
+    "hidden mailboxes": (
+        {"workspace": Hidden("you may not"), "copy": Hidden("no")},
+        "mailbox",
+        State.UNKNOWN,
+        "mailboxes cannot be seen: you may not",
+    ),
+    "hidden copy": ({"copy": Hidden("you may not")}, "copied", State.UNKNOWN, "the copy cannot be seen: you may not"),
+    "no copy": ({"copy": None}, "copied", State.STUCK, "there is no copy yet"),
+    "no copy yet": ({"copy": None, "slices": {"p": RECENT}}, "copied", State.WAITING, "there is no copy yet"),
+    "no such kind": (
+        {"copy": None, "served": False},
+        "copied",
+        State.STUCK,
+        "the mailbox does not have the kind",
+    ),
+    "complaint": ({"copy": None, "complaints": ("it was refused",)}, "copied", State.STUCK, "it was refused"),
+    "customization": (
+        {"copy": None, "desired": Desired(None, "no such Customizer")},
+        "copied",
+        State.STUCK,
+        "no such Customizer",
+    ),
+    "customization of a copy": ({"desired": Desired(None, "no such")}, "copied", State.STUCK, "no such"),
+    "somebody else's": ({"copy": copied(labels={})}, "copied", State.STUCK, CONFLICT),
+    "old copy": (
+        {"copy": {**copied(), "spec": {"replicas": 2}}},
+        "copied",
+        State.STUCK,
+        "not as it is described now, resourceVersion 20",
+    ),
+    "old copy of something new": (
+        {"copy": {**copied(), "spec": {"replicas": 2}}, "changed": RECENT},
+        "copied",
+        State.WAITING,
+        "not as it is described now, resourceVersion 20",
+    ),
+    "doubtful copy": ({"doubt": "nobody knows"}, "copied", State.UNKNOWN, "resourceVersion 20; nobody knows"),
+    "not wanted": (
+        {"placements": (), "slices": None},
+        "copied",
+        State.STUCK,
+        "it is to be withdrawn, and is still there, resourceVersion 20",
+    ),
+    "held": (
+        {"placements": (), "slices": None, "held": "confirm it"},
+        "copied",
+        State.STUCK,
+        "its withdrawal is held, resourceVersion 20",
+    ),
+    "withdrawn": (
+        {"placements": (), "slices": None, "copy": copied(deletionTimestamp=RECENT)},
+        "copied",
+        State.WAITING,
+        "being withdrawn",
+    ),
+    "withdrawn for long": (
+        {"placements": (), "slices": None, "copy": copied(deletionTimestamp=HOUR)},
+        "edge",
+        State.STUCK,
+        "the syncer has still to remove it; syncer heard 10s ago",
+    ),
+    "withdrawn by mistake": (
+        {"copy": copied(deletionTimestamp=RECENT)},
+        "copied",
+        State.WAITING,
+        "being withdrawn, and made anew when it is gone",
+    ),
+    "held by others": (
+        {"placements": (), "copy": copied(deletionTimestamp=HOUR, finalizers=["b", "a"])},
+        "copied",
+        State.STUCK,
+        "being withdrawn; held by the finalizers a, b",
+    ),
+    "hidden report": (
+        {"config": Hidden("you may not")},
+        "edge",
+        State.UNKNOWN,
+        "what the syncer reports cannot be seen: you may not",
+    ),
+    "no syncer": ({"config": {"metadata": {}}}, "edge", State.STUCK, "no syncer has ever reported"),
+    "no configuration": ({"config": None}, "edge", State.STUCK, "no syncer has ever reported"),
+    "stale": ({"config": reported(HOUR)}, "edge", State.STUCK, "the syncer was last heard 60m ago"),
+    "cut off": (
+        {"config": reported(conditions=[{"type": "EdgeReachable", "status": "False", "message": "refused"}])},
+        "edge",
+        State.STUCK,
+        "the syncer does not reach its cluster: refused; syncer heard 10s ago",
+    ),
+    "not ours": (
+        {"config": reported(problems=[problem()])},
+        "edge",
+        State.STUCK,
+        "NotOurs, tried 3 times: it is there; syncer heard 10s ago",
+    ),
+    "all of a kind": (
+        {"config": reported(problems=[problem("Forbidden", namespace="", name="*", tries=1)])},
+        "edge",
+        State.STUCK,
+        "Forbidden: it is there; syncer heard 10s ago",
+    ),
+    "on its way": (
+        {"config": reported(RECENT, objects={"pending": 2}), "copy": copied(RECENT)},
+        "edge",
+        State.WAITING,
+        "the syncer has still to bring it; syncer heard 10s ago, with 2 changes to bring",
+    ),
+    "not heard of yet": (
+        {"config": reported(RECENT), "copy": copied(LATELY)},
+        "edge",
+        State.WAITING,
+        "the syncer has still to bring it; syncer heard 10s ago, with 0 changes to bring",
+    ),
+    "not brought": (
+        {"config": reported(objects={"pending": 1})},
+        "edge",
+        State.STUCK,
+        "the syncer has still to bring it; syncer heard 10s ago, with 1 change to bring",
+    ),
+    "kind not heard of": (
+        {"config": reported(syncedThrough=[])},
+        "edge",
+        State.STUCK,
+        "the syncer has still to bring it; syncer heard 10s ago, with 0 changes to bring",
+    ),
+    "status refused": (
+        {"config": reported(problems=[problem("Forbidden", direction="status")])},
+        "status",
+        State.STUCK,
+        "Forbidden, tried 3 times: it is there",
+    ),
+    "no status": ({"digest": Digest()}, "status", State.WAITING, "no status yet"),
+    "broken": ({"digest": BROKEN}, "status", State.STUCK, "NotReady: 1/3 ready, for 60m"),
+    "broken since now": (
+        {"digest": replace(GOOD, verdict=Verdict("NotReady", "", RECENT))},
+        "status",
+        State.WAITING,
+        "NotReady, for 10s",
+    ),
+    "broken since nobody knows": (
+        {"digest": replace(GOOD, verdict=Verdict("NotReady", "1/3 ready"))},
+        "status",
+        State.STUCK,
+        "NotReady: 1/3 ready",
+    ),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_what_is_not_well_is_found_at_its_step(situation: str) -> None:
+    facts, name, state, message = SITUATIONS[situation]
+    assert found(**facts).culprit[:3] == (name, state, message)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_whatever_is_stuck_comes_with_advice_or_says_itself_what_to_do(situation: str) -> None:
+    facts, _, state, message = SITUATIONS[situation]
+    telling = ("it was refused", "no such", "Forbidden")
+    assert state is not State.STUCK or found(**facts).culprit.advice or message.startswith(telling)
+
+
+ARRIVED: dict[str, dict[str, Any]] = {
+    "by its version": {
+        "config": reported(
+            syncedThrough=[{"group": "apps", "resource": "deployments", "resourceVersion": "20"}],
+            objects={"pending": 5},
+        )
+    },
+    "because nothing is left to do": {},
+    "because only others fail": {"config": reported(objects={"pending": 1}, problems=[problem(name="other")])},
+    "whatever the clock of the hub is": {
+        "config": reported(HOUR),
+        "copy": copied(DAY),
+        "conditions": [{"type": "HeartbeatHealthy", "status": "True"}],
+    },
+    "in a mailbox that can be read though none can be listed": {"workspace": Hidden("no")},
+}
+
+
+@pytest.mark.parametrize("how", ARRIVED)
+def test_a_copy_is_known_to_have_arrived(how: str) -> None:
+    assert [step.state for step in found(**ARRIVED[how]).steps] == [State.DONE] * 5
+
+
+def test_what_fails_and_is_not_listed_may_be_this_object() -> None:
+    config = reported(objects={"pending": 1}, problems=[problem(name="other")], problemsOmitted=1)
+    assert found(config=config).culprit.name == "edge"
+
+
+def test_kinds_without_status_end_at_the_edge_and_others_in_the_mailbox() -> None:
+    assert found(Subject(PART, has_status=False)).steps[-1].name == "edge"
+    assert found(Subject(PART, goes_on=False)).steps[-1].name == "copied"
+
+
+def test_nothing_is_said_of_a_status_before_there_was_a_syncer() -> None:
+    assert found(config=None).steps[-1].name == "edge"
+
+
+def test_a_namespace_that_is_there_already_will_do_for_what_goes_into_it() -> None:
+    steps = found(Subject(PART, has_status=False), copy=copied(labels={}), needed=True).steps
+    assert steps[2][:3] == ("copied", State.DONE, "there is one already, which will do")
+    assert steps[-1].state is State.DONE
+
+
+def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> None:
+    writers = [
+        managed("start", HOUR),
+        managed("farflung-syncer", RECENT),
+        managed("x", LATELY, "status"),
+        {"manager": "y"},
+    ]
+    assert written_to({"metadata": {"managedFields": writers, "creationTimestamp": DAY}}) == HOUR
+    assert written_to({"metadata": {"creationTimestamp": DAY}}) == DAY
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def at(target: str, **facts: Any) -> Finding:
+    return found(place=Place("imw", "north", target), mailbox=target, **facts)
+
+
+CONCLUSIONS: dict[str, tuple[list[Finding], tuple[State, str]]] = {
+    "one": ([at("a")], (State.DONE, "The only destination is up to date.")),
+    "two": ([at("a"), at("b")], (State.DONE, "All 2 destinations are up to date.")),
+    "stuck": ([at("a", copy=None)], (State.STUCK, "Stuck at north / a: there is no copy yet.")),
+    "one of two": (
+        [at("b"), at("a", copy=None)],
+        (State.STUCK, "Stuck at north / a: there is no copy yet. 1 of 2 destinations is stuck."),
+    ),
+    "the first by name": (
+        [at("c", copy=None), at("b", config=None), at("a", digest=Digest())],
+        (State.STUCK, "Stuck at north / b: no syncer has ever reported. 2 of 3 destinations are stuck."),
+    ),
+    "under way": (
+        [at("a"), at("b", digest=Digest())],
+        (State.WAITING, "Under way to north / b: no status yet. 1 of 2 destinations is waiting."),
+    ),
+    "unknown": (
+        [at("a", copy=Hidden("no")), at("b", digest=Digest())],
+        (State.UNKNOWN, "Not all is known of north / a: the copy cannot be seen: no. 1 of 2 destinations is unknown."),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONCLUSIONS)
+def test_the_first_thing_that_is_stuck_is_concluded(case: str) -> None:
+    findings, expected = CONCLUSIONS[case]
+    assert conclude(findings)[:2] == expected
+
+
+def test_a_destination_is_named_by_all_locations_that_lead_there() -> None:
+    assert found(place=Place("imw", "north", "florin", ("south",))).name == "north, south / florin"
+    assert found(place=Place("imw", "", "florin")).name == "florin"
+
+
+# --- reports that anybody may have written -----------------------------------------------------------
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("False"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+STATUSES = st.fixed_dictionaries(
+    {},
+    optional={
+        name: ANYTHING
+        | st.lists(
+            st.dictionaries(
+                st.sampled_from(
+                    [
+                        "type",
+                        "status",
+                        "message",
+                        "reason",
+                        "name",
+                        "tries",
+                        "lastTry",
+                        "direction",
+                        "resource",
+                        "group",
+                        "resourceVersion",
+                    ]
+                ),
+                ANYTHING,
+            ),
+            max_size=3,
+        )
+        for name in ("problems", "conditions", "syncedThrough", "objects", "problemsOmitted")
+    },
+)
+
+
+@given(STATUSES | ANYTHING)
+def test_no_report_is_too_strange_to_be_read(status: Any) -> None:
+    config = {**reported(), "status": status}
+    report = syncer_report.read(config)
+    assert report.heard == datetime(2026, 1, 1, 11, 59, 50, tzinfo=UTC)
+    assert "edge" in [step.name for step in found(config=config).steps]
