@@ -26,6 +26,7 @@ from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
+from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
@@ -83,6 +84,7 @@ class Fleet:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     manager: Manager | None = None
     translator: PlacementTranslator | None = None
+    summarizer: StatusSummarizer | None = None
     limits: Limits = field(default_factory=Limits)
     verbosity: int = 3
 
@@ -100,7 +102,9 @@ class Fleet:
 
     # --- controllers ------------------------------------------------------------------------------
 
-    async def start(self, *, scheduler: bool = True, mailboxes: bool = False, translator: bool = False) -> None:
+    async def start(
+        self, *, scheduler: bool = True, mailboxes: bool = False, translator: bool = False, summarizer: bool = False
+    ) -> None:
         """Controllers that know nothing yet."""
         log = Logger(self.log, self.verbosity)
         self.manager = Manager(log)
@@ -117,19 +121,26 @@ class Fleet:
             MailboxController(mailbox, self.outside, log).join(self.manager)
         if scheduler or mailboxes:
             self._tasks.append(asyncio.create_task(self.manager.run()))
-        if translator:
-            self._translate(edge, scheduling, log)
+        if translator or summarizer:
+            listening = self._listening(edge, scheduling, log)
+            if translator:
+                self.translator = self._translator(listening)
+            if summarizer:
+                self.summarizer = StatusSummarizer(listening, lambda: self.hub.now, pause=0.02)
+            self._tasks.append(asyncio.create_task(listening.run()))
 
-    def _translate(self, edge: str, scheduling: str, log: Logger) -> None:
+    def _listening(self, edge: str, scheduling: str, log: Logger) -> Listening:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        listening = Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.outside, log)
+        return Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.outside, log)
+
+    def _translator(self, listening: Listening) -> PlacementTranslator:
         suffixes = itertools.count()
+        everywhere = listening.views.everywhere
         recorder = Recorder(
-            everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", log
+            everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", listening.log
         )
-        self.translator = PlacementTranslator(listening, recorder, lambda: self.hub.now)
-        self._tasks.append(asyncio.create_task(listening.run()))
+        return PlacementTranslator(listening, recorder, lambda: self.hub.now)
 
     async def crash(self) -> None:
         """At once, whatever they are doing."""

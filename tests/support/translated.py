@@ -86,8 +86,9 @@ def binding(name: str) -> Obj:
 class World:
     """`boxes`: the cluster of each mailbox, by the name of its SyncTarget."""
 
-    def __init__(self, fleet: Fleet, inventory: str, workloads: list[str]) -> None:
+    def __init__(self, fleet: Fleet, inventory: str, workloads: list[str], *, summarizes: bool = False) -> None:
         self.fleet = fleet
+        self.summarizes = summarizes
         self.inventory = inventory
         self.workloads = workloads
         self.boxes: dict[str, str] = {}
@@ -96,7 +97,7 @@ class World:
     # --- controllers ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        await self.fleet.start(scheduler=True, mailboxes=True, translator=True)
+        await self.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=self.summarizes)
 
     async def restart(self) -> None:
         await self.fleet.crash()
@@ -105,7 +106,8 @@ class World:
     @property
     def idle(self) -> bool:
         one = self.fleet
-        return one.translator is not None and one.translator.idle and one.manager is not None and one.manager.idle
+        working = [one.translator, one.manager, *([one.summarizer] if self.summarizes else [])]
+        return all(each is not None and each.idle for each in working)
 
     async def at_rest(self) -> None:
         """Until nothing was written for a while."""
@@ -189,14 +191,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(*targets: str, labels: dict[str, str] | None = None) -> AsyncIterator[World]:
+async def world(*targets: str, labels: dict[str, str] | None = None, summarizes: bool = False) -> AsyncIterator[World]:
     """With a mailbox for each of the targets, each at a Location of its own with these labels, and two workspaces for
-    workload: `kube` is bound in the first.  Everything is at work."""
+    workload: `kube` is bound in the first.  Everything is at work, and what there is is summarized if it shall be."""
     async with fleet() as one:
         clusters = [await one.hub.workspace(name) for name in (SOMEWHERE, "wmw-1", "wmw-2")]
         for cluster in clusters[1:]:
             await one.hub.bind(cluster, "edge", PROVIDER, "edge.kcp.io")
-        found = World(one, clusters[0], clusters[1:])
+        found = World(one, clusters[0], clusters[1:], summarizes=summarizes)
         await found.must_put(clusters[1], f"{APIS}/apibindings", binding("kube"))
         for target in targets:
             await one.target(found.inventory, target, {"id": target})

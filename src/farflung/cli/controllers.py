@@ -28,6 +28,7 @@ from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
+from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view
@@ -42,10 +43,12 @@ WORKLOAD: Final = "workload.kcp.io"
 SCHEDULER: Final = "scheduler"
 MAILBOXES: Final = "mailbox-controller"
 TRANSLATOR: Final = "placement-translator"
-ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR)
+SUMMARIZER: Final = "status-summarizer"
+ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER)
+SEEING_ALL: Final = frozenset({TRANSLATOR, SUMMARIZER})  #: those that have to see all workspaces at once
 PROVIDER: Final = "root:espw"
 EVERYWHERE: Final = "system:admin"  #: the context of who may see all workspaces at once
-WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16}
+WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    what: tuple[str, ...]  #: SCHEDULER, MAILBOXES, TRANSLATOR
+    what: tuple[str, ...]  #: some of ALL
     command: str
     where: Where = field(default_factory=Where)  #: the provider's workspace
     root: Where | None = None  #: the root workspace, if not by the same way
@@ -77,6 +80,7 @@ class Settings:
     log_only: bool = False
     with_parent: bool = False  #: ends when standard input does
     limits: Limits = field(default_factory=Limits)  #: of what goes at once
+    stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
 
     def workers_of(self, controller: str) -> int:
         return self.workers or WORKERS[controller]
@@ -91,7 +95,7 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
     provider = replace(way("espw"), **_said(kubeconfig=options["kubeconfig"], context=options["context"]))
     root = way("root") if way("root") != Where() else way("inventory")
     everywhere = None
-    if TRANSLATOR in what:
+    if not SEEING_ALL.isdisjoint(what):
         other = way("allclusters")
         kubeconfig = other.kubeconfig or options["kubeconfig"]
         everywhere = replace(other, kubeconfig=kubeconfig, context=other.context or EVERYWHERE)
@@ -109,7 +113,8 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         elects=options["leader_elect"],
         log_only=options.get("log_only", False),
         with_parent=options.get("with_parent", False),
-        limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if everywhere else Limits(),
+        limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
+        stale_after=options.get("stale_after", STALE_AFTER),
     )
 
 
@@ -192,7 +197,7 @@ def _access_to_all(everywhere: Where) -> Access:
         return everywhere.access()
     except KubeconfigError as error:
         raise KubeconfigError(
-            f"{error}: the placement translator has to see all workspaces at once, and a context of somebody who may, "
+            f"{error}: this controller has to see all workspaces at once, and a context of somebody who may, "
             "as that of a hub's admin.kubeconfig, is given with --allclusters-context"
         ) from None
 
@@ -257,7 +262,7 @@ async def _join(
         used = not set(users).isdisjoint(settings.what)
         return (await find_view(servers.root, export, outside, log)).url if used else ""
 
-    locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR)
+    locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR, SUMMARIZER)
     targets = await view(WORKLOAD, SCHEDULER, MAILBOXES)
     provider = settings.provider or edge.path or PROVIDER
     if SCHEDULER in settings.what:
@@ -269,7 +274,12 @@ async def _join(
     if servers.everywhere is not None:
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = Listening(views, settings.limits, outside, log)
-        recorder = Recorder(servers.everywhere, TRANSLATOR, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
-        workers = settings.workers_of(TRANSLATOR)
-        PlacementTranslator(listening, recorder, _now, workers=workers)
+        if TRANSLATOR in settings.what:
+            recorder = Recorder(
+                servers.everywhere, TRANSLATOR, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log
+            )
+            PlacementTranslator(listening, recorder, _now, workers=settings.workers_of(TRANSLATOR))
+        if SUMMARIZER in settings.what:
+            workers = settings.workers_of(SUMMARIZER)
+            StatusSummarizer(listening, _now, stale_after=settings.stale_after, workers=workers)
         listening.join(manager)

@@ -86,6 +86,7 @@ class Settings:
     bare: bool = False  #: with workspaces: nothing in them that somebody could make by hand
     controllers: bool = False  #: with workspaces: run the controllers beside it
     limits: Limits = USUAL  #: of what the controllers withdraw at once
+    stale_after: float = 60.0  #: seconds without a word of a syncer
     audits: bool = True  #: a line for each write
 
     @property
@@ -133,7 +134,7 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        beside = start.controllers(kubeconfig, settings.limits, verbose=settings.verbose)
+        beside = start.controllers(kubeconfig, settings.limits, settings.stale_after, verbose=settings.verbose)
         async with beside if settings.controllers else contextlib.nullcontext():
             await stopped.wait()
             print("farflung hub is stopping", flush=True)

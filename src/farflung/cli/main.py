@@ -108,6 +108,16 @@ GUARDING = (
 )
 
 
+STALE_AFTER = click.option(
+    "--stale-after",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Call what is known of a cluster stale when nothing was heard of its syncer for so long.",
+)
+
+
 @main.command(short_help="Run a hub with one plain Kubernetes API.")
 @serving_options
 def hub(
@@ -140,6 +150,7 @@ def hub(
     help="Whether to run the controllers beside the hub; by default so, unless --bare is given.",
 )
 @guarding_options
+@STALE_AFTER
 def start(
     root_directory: Path,
     bind_address: str,
@@ -152,6 +163,7 @@ def start(
     controllers: bool | None,
     max_withdraw: int,
     max_withdraw_number: int,
+    stale_after: float,
 ) -> None:
     """Run a hub with workspaces in the foreground until SIGTERM or ^C.
 
@@ -166,7 +178,7 @@ def start(
     settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl)
     beside = not bare if controllers is None else controllers
     limits = Limits(max_withdraw, max_withdraw_number)
-    run(replace(settings, workspaces=True, bare=bare, controllers=beside, limits=limits))
+    run(replace(settings, workspaces=True, bare=bare, controllers=beside, limits=limits, stale_after=stale_after))
 
 
 def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -195,7 +207,7 @@ def controlling_options(
     verbosity: int, workers: int | None = 4
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What every controller has to be told."""
-    each = "" if workers else " of each controller; by default 4, and 16 of the placement translator"
+    each = "" if workers else " of each controller; by default 4, 16 of the placement translator, 8 of the summarizer"
     options = (
         click.option(
             "--kubeconfig",
@@ -307,9 +319,25 @@ def placement_translator(**options: Any) -> None:
     run(settings_of("farflung placement-translator", (TRANSLATOR,), options))
 
 
+@main.command("status-summarizer")
+@controlling_options(verbosity=0, workers=8)
+@STALE_AFTER
+@ways("espw", "root", "allclusters")
+def status_summarizer(**options: Any) -> None:
+    """Run the status summarizer, until SIGTERM or ^C.
+
+    It keeps, where workloads are described, StatusSummaries of what the copies of their objects report.  `farflung
+    start` runs it, too.
+    """
+    from farflung.cli.controllers import SUMMARIZER, run, settings_of
+
+    run(settings_of("farflung status-summarizer", (SUMMARIZER,), options))
+
+
 @main.command(short_help="Run all controllers in one process.")
 @controlling_options(verbosity=1, workers=None)
 @translating_options
+@STALE_AFTER
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def controllers(**options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
@@ -430,6 +458,40 @@ def explain_placement(
     asking = Asking(kubeconfig, context, workspace, provider)
     answer = ask(asking, lambda hub: explain.explain(hub, name, location))
     click.echo(explain.printed(answer, output, detailed=bool(location)))
+
+
+@main.command("list-upsynced", short_help="List what edges made and placements bring back.")
+@click.argument("kind")
+@click.option(
+    "--namespace", "-n", default="", metavar="NAME", help="Only in this namespace; by default in all of them."
+)
+@click.option("--selector", "-l", "labels", default="", metavar="SELECTOR", help="Only objects with these labels.")
+@click.option("--json", "as_json", is_flag=True, help="As -o json.")
+@asking_options
+def list_upsynced(
+    kind: str,
+    namespace: str,
+    labels: str,
+    as_json: bool,
+    workspace: str,
+    output: str,
+    kubeconfig: str,
+    context: str,
+    provider: str,
+) -> None:
+    """List objects of a KIND that were made at edges, from all places to which the placements of the workspace lead, as
+    far as their `spec.upsync` brings them back.
+
+    KIND is what kubectl takes: nines, nine, nines.group9.test.
+    """
+    from datetime import UTC, datetime
+
+    from farflung.cli import upsynced
+    from farflung.cli.connection import Asking, ask
+
+    question = upsynced.Question(kind, namespace, labels)
+    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: upsynced.upsynced(hub, question))
+    click.echo(upsynced.printed(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
 @main.command(short_help="Follow one object to all its destinations, and say what is stuck.")

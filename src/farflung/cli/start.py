@@ -47,17 +47,19 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
     write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
 
 
-def controllers(kubeconfig: Path, limits: Limits, *, verbose: bool) -> AbstractAsyncContextManager[None]:
+def controllers(
+    kubeconfig: Path, limits: Limits, stale_after: float, *, verbose: bool
+) -> AbstractAsyncContextManager[None]:
     """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
-    told = options(kubeconfig, limits, verbose=verbose)
+    told = options(kubeconfig, limits, stale_after, verbose=verbose)
     return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *told])
 
 
-def options(kubeconfig: Path, limits: Limits, *, verbose: bool) -> list[str]:
+def options(kubeconfig: Path, limits: Limits, stale_after: float, *, verbose: bool) -> list[str]:
     """What the controllers are told."""
     where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
-    return [*where, *guard, *(["--verbosity", VERBOSE] if verbose else [])]
+    return [*where, *guard, "--stale-after", str(stale_after), *(["--verbosity", VERBOSE] if verbose else [])]
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")

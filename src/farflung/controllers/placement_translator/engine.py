@@ -109,6 +109,10 @@ class Engine:
         placement = self._placements.get(key)
         return placement is not None and mailbox in placement.places and key in self._holders.get(part, ())
 
+    def holders(self, part: Part) -> Iterable[PlacementKey]:
+        """The placements that want a part somewhere, for whatever reason."""
+        return self._holders.get(part, ())
+
     def parts_at(self, mailbox: str) -> set[Part]:
         """All that should be in a mailbox."""
         return {part for key in self._at.get(mailbox, ()) for part in self._placements[key].parts()}
@@ -267,8 +271,8 @@ class Engine:
 
 
 def _labels(seen: Seen | None) -> Mapping[str, str] | None:
-    """None if it is not there, or going."""
-    return seen.labels if seen is not None and seen.alive else None
+    """None if it is not there, going, or none that goes anywhere."""
+    return seen.labels if seen is not None and seen.alive and not seen.system else None
 
 
 def _goes_along(selected: Selected | None) -> bool:

@@ -61,6 +61,7 @@ _PULL_SECRET: Final = "kubernetes.io/dockercfg"  # noqa: S105
 _OF_AN_ACCOUNT: Final = frozenset(
     {"kubernetes.io/service-account.name", "openshift.io/internal-registry-auth-token.service-account"}
 )  #: annotations of Secrets that were made for a ServiceAccount
+SUMMARIES: Final = "edge-status"  #: the namespace with the summaries of what is in none
 _IDENTITIES: Final = "kcp-system"  #: the namespace with the private identities of APIExports
 _MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 _SLICE_CONTROLLERS: Final = frozenset({"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"})
@@ -113,6 +114,7 @@ def _named(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:
 
 
 _JUDGES: Final[Mapping[Kind, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
+    Kind("", "namespaces"): _named(SUMMARIES),
     Kind("", "secrets"): _secret,
     Kind("", "configmaps"): _named("kube-root-ca.crt"),
     Kind("", "serviceaccounts"): _named("default"),

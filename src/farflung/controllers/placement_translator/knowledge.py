@@ -216,10 +216,14 @@ class Knowledge:
             return set()
         return {
             Copy(mailbox, part)
-            for key, mailbox in self._led.get((cluster, name), ())
+            for key, mailbox in self.led(cluster, name)
             for part in self._special.get(key.cluster, ())
             if self.engine.is_wanted_by(key, mailbox, part)
         }
+
+    def led(self, cluster: str, location: str) -> Iterable[Led]:
+        """Which placements lead where by a Location."""
+        return self._led.get((cluster, location), ())
 
     def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[Work]:
         """`name`: with its namespace."""

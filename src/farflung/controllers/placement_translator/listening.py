@@ -97,6 +97,7 @@ class Listening:
         self.log = log
         self._limits = limits
         self._attendants: list[Attendant] = []
+        self._witnesses: list[Callable[[str, Part, Seen | None], None]] = []
         self._group: asyncio.TaskGroup | None = None
         self._started = False
         edge = views.provider.view(views.edge)
@@ -105,7 +106,7 @@ class Listening:
         self._slices = self.informer(edge, SLICES, seen_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
-        self._locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
+        self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
         self.feeds = Feeds(views.everywhere, seen_object, self._on_object, self._on_source, outside, self.trouble)
@@ -116,6 +117,10 @@ class Listening:
         """Before it runs."""
         self._attendants.append(attendant)
         attendant.meet(self.known)
+
+    def witness(self, heard: Callable[[str, Part, Seen | None], None]) -> None:
+        """Tell of every object, with its cluster, after it is known."""
+        self._witnesses.append(heard)
 
     def _nothing_known(self, builtin: dict[Kind, str]) -> Knowledge:
         return Knowledge(builtin, self._limits, self.feeds.is_known)
@@ -188,7 +193,7 @@ class Listening:
             self._slices,
             self.configs,
             self._customizers,
-            self._locations,
+            self.locations,
             self._workspaces,
         )
         return [*ours, *(informer for one in self._attendants for informer in one.informers)]
@@ -232,6 +237,8 @@ class Listening:
         works = self.known.on_object(cluster, part, after)
         assumed = Copy(self.known.mailbox_of(cluster) or "", part) if self.feeds.is_assuming else None
         self._tell(works, assumed)
+        for heard in self._witnesses:
+            heard(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:
             self._listen()
 

@@ -26,6 +26,8 @@ PROJECTION: Final = "edge.kcp.io/projection"  #: the annotation that says what w
 OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: the annotation of what is left alone once it is there
 NEVER: Final = "false"
 LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: how a source may say the same
+COUNT: Final = "kubestellar.io/executing-count"  #: the annotation that says how many clusters have a copy
+RETURNED: Final = "edge.kcp.io/status-returned-from"  #: and the one that says whose status an object has
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
 DIGITS: Final = 16  #: of a hash
@@ -76,7 +78,7 @@ def _travels(key: str) -> bool:
     prefix, slash, _ = key.partition("/")
     if slash and prefix != EDGE and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
         return False
-    return key not in (PROJECTED, PROJECTION, LAST_APPLIED)
+    return key not in (PROJECTED, PROJECTION, COUNT, RETURNED, LAST_APPLIED)
 
 
 def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:

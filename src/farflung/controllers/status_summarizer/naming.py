@@ -8,11 +8,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from farflung.controllers.placement_translator.kinds import Category, category
+from farflung.controllers.placement_translator.kinds import SUMMARIES, Category, category
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
 
-NAMESPACE: Final = "edge-status"  #: of summaries of objects that are in none
+NAMESPACE: Final = SUMMARIES  #: of summaries of objects that are in none
 ANNOTATION: Final = "edge.kcp.io/summarize"  #: of EdgePlacements
 PLACEMENT_LABEL: Final = "edge.kcp.io/summary-placement"
 GROUP_LABEL: Final = "edge.kcp.io/summary-group"

@@ -1,0 +1,209 @@
+"""The status summarizer at work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from farflung.controllers.placement_translator.engine import Copy
+from farflung.controllers.placement_translator.knowledge import Knowledge, Status, Work
+from farflung.controllers.placement_translator.listening import Listening
+from farflung.controllers.placement_translator.reading import SeenLocation
+from farflung.controllers.placement_translator.syncer_config import THE_ONE
+from farflung.controllers.placement_translator.values import Part
+from farflung.controllers.placement_translator.world import Seen
+from farflung.controllers.status_summarizer.asking import COLLECTORS, Asking, SeenCollector, seen_collector
+from farflung.controllers.status_summarizer.freshness import NOTHING, stale, told_by
+from farflung.controllers.status_summarizer.giving_back import GivingBack, Object
+from farflung.controllers.status_summarizer.summaries import SUMMARIES, CollectorKey, Summaries
+from farflung.controllers.status_summarizer.values import Subject
+from farflung.controllers.status_summarizer.writing import Existing, Writing, existing
+from farflung.informer.cache import Change
+from farflung.informer.informer import Informer
+from farflung.runtime.controller import Controller
+
+NAME: Final = "status-summarizer"
+STALE_AFTER: Final = 60.0  #: seconds without a word of a syncer
+SOON: Final = 0.05  #: seconds in which changes gather before something is written
+PAUSE: Final = 1.0  #: seconds between two writes of the same
+LATEST: Final = 1.0  #: seconds for which a write waits for copies that are still to be looked at
+LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be set meanwhile
+AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
+
+
+Key = Subject | Object | CollectorKey
+
+
+class StatusSummarizer:
+    def __init__(
+        self,
+        listening: Listening,
+        now: Callable[[], datetime],
+        *,
+        stale_after: float = STALE_AFTER,
+        pause: float = PAUSE,
+        workers: int = 8,
+    ) -> None:
+        self._listening = listening
+        self._now = now
+        self._stale_after = timedelta(seconds=stale_after)
+        self._pause = pause
+        self._monotonic = listening.outside.monotonic
+        self._dirty: dict[Copy, None] = {}  #: copies to look at, the oldest first
+        self._news = asyncio.Event()
+        self._caught_up = False  #: all that was found at the start was looked at
+        self._written: dict[Key, float] = {}  #: when something was last written, or found to be as it should be
+        self._due: dict[Key, float] = {}  #: when it is written at the latest
+        edge = listening.views.provider.view(listening.views.edge)
+        self._existing = listening.informer(edge, SUMMARIES, existing, self._on_summary)
+        self._collectors = listening.informer(edge, COLLECTORS, seen_collector, self._on_collector)
+        self.controller: Controller[Key] = Controller(
+            NAME,
+            self.reconcile,
+            workers=workers,
+            backoff=listening.outside.backoff,
+            monotonic=listening.outside.monotonic,
+            log=listening.log,
+        )
+        self._ages: Controller[str] = Controller(
+            f"{NAME}-ages",
+            self._look_at_age,
+            workers=1,
+            backoff=listening.outside.backoff,
+            monotonic=listening.outside.monotonic,
+            log=listening.log,
+        )  #: by cluster of mailboxes
+        listening.configs.subscribe(self._on_config)
+        listening.locations.subscribe(self._on_location)
+        listening.witness(self._on_object)
+        listening.attend(self)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        return [self.controller, self._ages]
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [self._existing, self._collectors]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be done now, as far as is known."""
+        queue = self.controller.queue
+        return self._caught_up and not self._dirty and queue.idle and not len(queue) and self._ages.queue.idle
+
+    async def work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_at_copies(), name=f"{NAME} copies")
+            group.create_task(self.controller.run(), name=NAME)
+            group.create_task(self._ages.run(), name=self._ages.name)
+
+    async def _look_at_copies(self) -> None:
+        """Until cancelled.  However many there are, others get their turn."""
+        while True:
+            self._news.clear()
+            for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
+                del self._dirty[copy]
+                for subject in self._summaries.look(copy):
+                    self._schedule(subject)
+                for source in self._back.concerned(copy):
+                    self._schedule(source)
+            if self._dirty:
+                await asyncio.sleep(0)
+            else:
+                self._caught_up = True
+                await self._news.wait()
+
+    def _schedule(self, key: Key) -> None:
+        """Soon, but not too often."""
+        now = self._monotonic()
+        last = self._written.get(key)
+        wait = max(SOON, 0.0 if last is None else last + self._pause - now)
+        self._due.setdefault(key, now + wait + LATEST)
+        self.controller.queue.add_after(key, wait)
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def meet(self, known: Knowledge) -> None:
+        views, log = self._listening.views, self._listening.log
+        self._known = known
+        self._summaries = Summaries(known)
+        self._writing = Writing(self._summaries, self._existing, views, log)
+        self._asking = Asking(self._collectors, views.edge_of, self._now, log)
+        self._back = GivingBack(known, views.everywhere, log)
+
+    def hear(self, works: AbstractSet[Work], assumed: Copy | None) -> None:
+        for work in works:
+            if isinstance(work, Copy):
+                self._look_at([work])
+            elif isinstance(work, Status):
+                self._look_at(self._summaries.on_placement(work.placement))
+                for one in self._back.asked_by(work.placement):
+                    self._schedule(one)
+
+    def _look_at(self, copies: Iterable[Copy]) -> None:
+        self._dirty.update(dict.fromkeys(copies))
+        if self._dirty:
+            self._news.set()
+
+    def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
+        """Where it is described: what we wrote there may be there no longer, or still."""
+        if self._back.is_concerned(cluster, part, after):
+            self._schedule(Object(cluster, part))
+
+    def _on_config(self, change: Change[bytes]) -> None:
+        if change.key.name != THE_ONE:
+            return
+        cluster = change.key.cluster
+        told = NOTHING if change.new is None else told_by(change.new)
+        self._look_at(self._summaries.on_told(cluster, told))
+        self._ages.queue.add(cluster)
+
+    def _on_location(self, change: Change[SeenLocation]) -> None:
+        self._look_at(self._summaries.on_location(change.key.cluster, change.key.name))
+
+    def _on_collector(self, change: Change[SeenCollector]) -> None:
+        key = CollectorKey(change.key.cluster, change.key.name)
+        question = None if change.new is None else change.new.question
+        self._look_at(self._summaries.on_question(key, question))
+        if change.new is not None:
+            self.controller.queue.add(key)
+
+    def _on_summary(self, change: Change[Existing]) -> None:
+        """Somebody else may have changed or deleted one, or it is about something that is no more."""
+        for one in (change.old, change.new):
+            subject = None if one is None else one.subject_in(change.key.cluster)
+            if subject is not None:
+                self._schedule(subject)
+
+    # --- doing ------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key, worker: int) -> float | None:
+        if isinstance(key, CollectorKey):
+            await self._asking.say(key)
+            return None
+        if not self._caught_up or (self._dirty and self._monotonic() < self._due.get(key, 0.0)):
+            return SOON
+        self._due.pop(key, None)
+        self._written[key] = self._monotonic()
+        if isinstance(key, Subject):
+            there = await self._writing.write(key)
+        else:
+            there = await self._back.give(key)
+        if not there:
+            self._written.pop(key, None)
+        return None
+
+    async def _look_at_age(self, cluster: str, worker: int) -> float | None:
+        verdict, again = stale(self._summaries.told(cluster), self._now(), self._stale_after)
+        self._look_at(self._summaries.set_stale(cluster, verdict))
+        return None if again is None else min(again, LONGEST_SLEEP)

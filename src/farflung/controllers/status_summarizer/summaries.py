@@ -1,0 +1,305 @@
+"""All summaries, kept up to date copy by copy.  Pure.
+
+What should be where is the translator's knowledge; what syncers say of themselves, and which questions there are, is
+told here.  Nothing is written: `summary` says what a summary should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from farflung.client.resource import Collection
+from farflung.controllers.placement_translator.engine import Copy, Place
+from farflung.controllers.placement_translator.knowledge import Knowledge
+from farflung.controllers.placement_translator.telling import PLACEMENTS
+from farflung.controllers.placement_translator.values import Part
+from farflung.controllers.placement_translator.world import PlacementKey, Seen
+from farflung.controllers.status_summarizer.collecting import Answering
+from farflung.controllers.status_summarizer.digest import digest_of
+from farflung.controllers.status_summarizer.freshness import NOTHING, Told
+from farflung.controllers.status_summarizer.naming import (
+    ANNOTATION,
+    Summarized,
+    is_summarized,
+    summary_labels,
+    summary_name,
+    summary_namespace,
+)
+from farflung.controllers.status_summarizer.questions import Question
+from farflung.controllers.status_summarizer.tally import Tally
+from farflung.controllers.status_summarizer.values import Digest, Report, Row, Subject, Verdict
+from farflung.machinery.errors import Obj
+
+SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
+
+
+class CollectorKey(NamedTuple):
+    cluster: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Summary:
+    """`answerings`: what can be asked is asked of every copy."""
+
+    tally: Tally = field(default_factory=Tally)
+    answerings: dict[str, Answering] = field(default_factory=dict)
+
+
+class Summaries:
+    def __init__(self, known: Knowledge) -> None:
+        self._known = known
+        self._builtin = frozenset(source.kind for source in known.offers.builtin())
+        self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
+        self._holders: dict[Part, set[PlacementKey]] = {}  #: of which placements there is a summary
+        self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
+        self._told: dict[str, Told] = {}  #: by cluster of mailboxes
+        self._stale: dict[str, Verdict] = {}
+        self._questions: dict[CollectorKey, Question] = {}
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def subjects(self) -> Iterator[Subject]:
+        for key, parts in self._of.items():
+            for part in parts:
+                yield Subject(key, part)
+
+    def summary(self, subject: Subject) -> Obj | None:
+        """As it should be; None: there should be none."""
+        found = self._of.get(subject.placement, {}).get(subject.part)
+        placement = self._known.placements.get(subject.placement)
+        if found is None or placement is None:
+            return None
+        body = found.tally.body()
+        how = self._how(subject.placement, subject.part)
+        if how is Summarized.IF_REPORTING and not body["destinations"]["reporting"]:
+            return None
+        collected = self._collected(subject, found)
+        owner = {
+            "apiVersion": PLACEMENTS.api_version,
+            "kind": PLACEMENTS.kind,
+            "name": subject.placement.name,
+            "uid": placement.uid,
+        }
+        metadata = {
+            "name": summary_name(subject.placement.name, subject.part),
+            "namespace": summary_namespace(subject.part),
+            "labels": summary_labels(subject.placement.name, subject.part),
+            "ownerReferences": [owner],
+        }
+        return {
+            "apiVersion": SUMMARIES.api_version,
+            "kind": SUMMARIES.kind,
+            "metadata": metadata,
+            "subject": self._subject(subject),
+            **body,
+            **({"collected": collected} if collected else {}),
+        }
+
+    def _subject(self, subject: Subject) -> Obj:
+        kind, namespace, name = subject.part
+        seen = self._known.world.get(subject.placement.cluster, subject.part)
+        document = {} if seen is None else orjson.loads(seen.document)
+        words = {
+            "group": kind.group,
+            "version": "" if seen is None else seen.api_version,
+            "kind": str(document.get("kind") or ""),
+            "resource": kind.resource,
+            "namespace": namespace,
+            "name": name,
+            "uid": "" if seen is None else seen.uid,
+        }
+        return {word: value for word, value in words.items() if value or word in ("version", "kind")}
+
+    def _collected(self, subject: Subject, found: _Summary) -> list[Obj]:
+        selected = self._known.engine.selected(subject.placement).get(subject.part)
+        answers = []
+        for name in selected.collectors if selected is not None else ():
+            answering = found.answerings.get(name)
+            answers.append(_unanswered(name) if answering is None else answering.answer())
+        return answers
+
+    # --- what changes -----------------------------------------------------------------------------
+
+    def look(self, copy: Copy) -> set[Subject]:
+        """At one copy, anew.  The summaries that it belongs to, or no longer."""
+        mailbox, part = copy
+        wanted = {
+            one.placement: one.place
+            for one in self._known.engine.wanted(mailbox, part)
+            if one.selected is not None and self._how(one.placement, part) is not Summarized.NEVER
+        }
+        touched: set[Subject] = set()
+        for key in self._holders.get(part, set()) - wanted.keys():
+            if self._remove(key, part, mailbox):
+                touched.add(Subject(key, part))
+        if not wanted:
+            return touched
+        seen = self._seen(copy)
+        digest = None if seen is None else digest_of(part.kind, seen.document)
+        for key, place in wanted.items():
+            is_ours = seen is not None and key in seen.placements
+            self._put(key, part, mailbox, place, digest if is_ours else None, seen if is_ours else None)
+            touched.add(Subject(key, part))
+        return touched
+
+    def _seen(self, copy: Copy) -> Seen | None:
+        cluster = self._known.mailboxes.get(copy.mailbox)
+        seen = None if cluster is None else self._known.world.get(cluster, copy.part)
+        return seen if seen is not None and seen.ours and seen.alive else None
+
+    def _put(
+        self, key: PlacementKey, part: Part, mailbox: str, place: Place, digest: Digest | None, seen: Seen | None
+    ) -> None:
+        summary = self._of.setdefault(key, {}).setdefault(part, _Summary())
+        self._holders.setdefault(part, set()).add(key)
+        cluster = self._known.mailboxes.get(mailbox, "")
+        refused = self._told.get(cluster, NOTHING).refused.get(part)
+        stale = self._stale.get(cluster)
+        summary.tally.put(mailbox, Report(place, digest, refused, stale))
+        self._ask(summary, key, part)
+        if summary.answerings:
+            row = self._row(key, part, place, digest, seen, is_stale=stale is not None)
+            for answering in summary.answerings.values():
+                answering.put(mailbox, row)
+
+    def _remove(self, key: PlacementKey, part: Part, mailbox: str) -> bool:
+        summary = self._of[key][part]
+        removed = summary.tally.remove(mailbox)
+        for answering in summary.answerings.values():
+            answering.remove(mailbox)
+        if not len(summary.tally):
+            del self._of[key][part]
+            if not self._of[key]:
+                del self._of[key]
+            self._holders[part].discard(key)
+            if not self._holders[part]:
+                del self._holders[part]
+        return removed
+
+    # --- which objects are summarized -------------------------------------------------------------
+
+    def _how(self, key: PlacementKey, part: Part) -> Summarized:
+        return is_summarized(part.kind, self._annotations.get(key), builtin=part.kind in self._builtin)
+
+    def on_placement(self, key: PlacementKey) -> set[Copy]:
+        """Its annotations may be others, or it is gone: what to look at."""
+        placement = self._known.placements.get(key)
+        annotation = None if placement is None else placement.annotations.get(ANNOTATION)
+        if self._annotations.get(key) == annotation:
+            return set()
+        self._annotations[key] = annotation
+        if annotation is None:
+            del self._annotations[key]
+        return self._all_of(key)
+
+    def _all_of(self, key: PlacementKey) -> set[Copy]:
+        engine = self._known.engine
+        parts = {*engine.selected(key), *self._of.get(key, ())}
+        return {Copy(mailbox, part) for part in parts for mailbox in engine.places(key)}
+
+    # --- what syncers say -------------------------------------------------------------------------
+
+    def on_told(self, cluster: str, told: Told) -> set[Copy]:
+        """By a syncer, of its mailbox: what to look at."""
+        before = self._told.get(cluster, NOTHING)
+        if told == NOTHING:
+            self._told.pop(cluster, None)
+        else:
+            self._told[cluster] = told
+        mailbox = self._known.mailbox_of(cluster)
+        if mailbox is None:
+            return set()
+        parts = before.refused.keys() | told.refused.keys()
+        return {Copy(mailbox, part) for part in parts if before.refused.get(part) != told.refused.get(part)}
+
+    def told(self, cluster: str) -> Told:
+        return self._told.get(cluster, NOTHING)
+
+    def set_stale(self, cluster: str, verdict: Verdict | None) -> set[Copy]:
+        """Why what is known of a mailbox may be old: what to look at."""
+        if self._stale.get(cluster) == verdict:
+            return set()
+        if verdict is None:
+            del self._stale[cluster]
+        else:
+            self._stale[cluster] = verdict
+        mailbox = self._known.mailbox_of(cluster)
+        parts = set() if mailbox is None else self._known.engine.parts_at(mailbox)
+        return {Copy(mailbox or "", part) for part in parts}
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def on_question(self, key: CollectorKey, question: Question | None) -> set[Copy]:
+        """None: there is none, or it makes no sense.  What to look at."""
+        if self._questions.get(key) == question:
+            return set()
+        if question is None:
+            del self._questions[key]
+        else:
+            self._questions[key] = question
+        copies: set[Copy] = set()
+        for placement in [one for one in self._of if one.cluster == key.cluster]:
+            for part, selected in self._known.engine.selected(placement).items():
+                if key.name in selected.collectors and part in self._of[placement]:
+                    copies |= {Copy(mailbox, part) for mailbox in self._known.engine.places(placement)}
+        return copies
+
+    def on_location(self, cluster: str, name: str) -> set[Copy]:
+        """Questions may be about its labels."""
+        copies: set[Copy] = set()
+        for placement, mailbox in self._known.led(cluster, name):
+            selected = self._known.engine.selected(placement)
+            copies |= {Copy(mailbox, part) for part, how in selected.items() if how.collectors}
+        return copies
+
+    def _ask(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
+        """What the placement asks of it, and nothing else."""
+        selected = self._known.engine.selected(key).get(part)
+        names = () if selected is None else selected.collectors
+        asked = {name: self._questions.get(CollectorKey(key.cluster, name)) for name in names}
+        for name in [one for one, answering in summary.answerings.items() if asked.get(one) != answering.question]:
+            del summary.answerings[name]
+        for name, question in asked.items():
+            if question is not None and name not in summary.answerings:
+                summary.answerings[name] = Answering(name, question)
+
+    def _row(
+        self, key: PlacementKey, part: Part, place: Place, digest: Digest | None, seen: Seen | None, *, is_stale: bool
+    ) -> Row:
+        location = self._known.locations.get((place.cluster, place.location))
+        source = self._known.world.get(key.cluster, part)
+        returned = None if seen is None else orjson.loads(seen.document).get("status")
+        propagation: Obj = {"stale": is_stale}
+        if digest is not None and digest.observed:
+            propagation["lastReturnedUpdateTimestamp"] = digest.observed
+        given: dict[str, Any] = {
+            "inventory": {
+                "name": place.target,
+                "location": place.location,
+                "cluster": place.cluster,
+                "labels": {} if location is None else dict(location.labels),
+                "annotations": {} if location is None else dict(location.annotations),
+            },
+            "obj": {} if source is None else _described(source),
+            "returned": {} if returned is None else {"status": returned},
+            "propagation": propagation,
+        }
+        return Row(place, given)
+
+
+def _described(source: Seen) -> Mapping[str, Any]:
+    """What a user said of an object."""
+    obj: Obj = orjson.loads(source.document)
+    obj.pop("status", None)
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+def _unanswered(name: str) -> Obj:
+    message = "there is no StatusCollector of this name, or its status says what is wrong with it"
+    return {"name": name, "errors": [{"message": message}]}

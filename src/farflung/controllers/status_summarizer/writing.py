@@ -1,0 +1,135 @@
+"""Summaries, written where their objects are described."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from farflung.client.errors import AlreadyExists, NotFound
+from farflung.client.resource import Collection
+from farflung.controllers.placement_translator.listening import Views
+from farflung.controllers.placement_translator.telling import PLACEMENTS
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.world import PlacementKey
+from farflung.controllers.status_summarizer.naming import NAMESPACE, summary_name, summary_namespace
+from farflung.controllers.status_summarizer.summaries import SUMMARIES, Summaries
+from farflung.controllers.status_summarizer.values import Subject
+from farflung.informer.cache import Key
+from farflung.informer.informer import Informer
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+
+NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
+
+
+class _About(msgspec.Struct, frozen=True):
+    resource: str
+    name: str
+    group: str = ""
+    namespace: str = ""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    owner_references: list[_Owner] | None = None
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    subject: _About
+
+
+_SUMMARY: Final = msgspec.json.Decoder(_Summary)
+
+
+class Existing(msgspec.Struct, frozen=True):
+    """A summary that is there."""
+
+    document: bytes
+    placement: str = ""  #: empty: it is none of ours
+    part: Part | None = None
+
+    def subject_in(self, cluster: str) -> Subject | None:
+        return None if self.part is None else Subject(PlacementKey(cluster, self.placement), self.part)
+
+
+def existing(document: bytes) -> Existing:
+    try:
+        found = _SUMMARY.decode(document)
+    except msgspec.ValidationError:
+        return Existing(document)
+    about = found.subject
+    owner = next((one for one in found.metadata.owner_references or () if one.kind == PLACEMENTS.kind), None)
+    if owner is None:
+        return Existing(document)
+    return Existing(document, owner.name, Part(Kind(about.group, about.resource), about.namespace, about.name))
+
+
+class Writing:
+    def __init__(self, summaries: Summaries, there: Informer[Existing], views: Views, log: Logger) -> None:
+        self._summaries = summaries
+        self._there = there
+        self._views = views
+        self._log = log
+
+    async def write(self, subject: Subject) -> bool:
+        """Whether there is one then."""
+        wanted = self._summaries.summary(subject)
+        key = Key(
+            subject.placement.cluster,
+            summary_namespace(subject.part),
+            summary_name(subject.placement.name, subject.part),
+        )
+        found = self._there.cache.get(key)
+        before: Obj | None = None if found is None else orjson.loads(found.document)
+        if wanted is None:
+            if before is not None:
+                await self._delete(key, before)
+            return False
+        if before is None:
+            await self._create(key, wanted)
+        elif (after := renewed(before, wanted)) != before:
+            self._there.assume(await self._views.edge_of(key.cluster).update(SUMMARIES, after))
+            self._log.info("Updated StatusSummary", v=4, summary=str(key))
+        return True
+
+    async def _create(self, key: Key, wanted: Obj) -> None:
+        view = self._views.edge_of(key.cluster)
+        try:
+            made = await view.create(SUMMARIES, wanted, key.namespace)
+        except AlreadyExists:
+            return  # which is heard, and looked at
+        except NotFound:
+            if key.namespace != NAMESPACE:
+                raise
+            await self._make_namespace(key.cluster)
+            made = await view.create(SUMMARIES, wanted, key.namespace)
+        self._there.assume(made)
+        self._log.info("Created StatusSummary", v=2, summary=str(key))
+
+    async def _make_namespace(self, cluster: str) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        with contextlib.suppress(AlreadyExists):
+            await self._views.everywhere.workspace(cluster).create(NAMESPACES, namespace)
+
+    async def _delete(self, key: Key, before: Obj) -> None:
+        metadata = before["metadata"]
+        with contextlib.suppress(NotFound):
+            await self._views.edge_of(key.cluster).delete(SUMMARIES, key.name, key.namespace, uid=metadata["uid"])
+        self._there.forget(key, int(metadata["resourceVersion"]))
+        self._log.info("Deleted StatusSummary", v=2, summary=str(key))
+
+
+def renewed(before: Obj, wanted: Obj) -> Obj:
+    """What is there, with all that we say, and what others say beside the content."""
+    metadata: dict[str, Any] = {**before["metadata"], "ownerReferences": wanted["metadata"]["ownerReferences"]}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
+    return {**wanted, "metadata": metadata}
