@@ -248,7 +248,7 @@ def _destination(one: Finding) -> Obj:
 
 def _step(step: tracing.Step) -> Obj:
     said = {"step": step.name, "state": step.state.value, "time": step.time, "message": step.message}
-    return {**said, **({"advice": step.advice} if step.advice and step.state is not State.DONE else {})}
+    return {**said, **({"advice": step.advice} if step.advice and step.state is State.STUCK else {})}
 
 
 def _counted(findings: Sequence[Finding]) -> Obj:

@@ -130,7 +130,7 @@ def _steps(subject: Subject, facts: Facts, now: datetime) -> Iterator[Step]:
         return
     mailbox = _mailbox(facts, now)
     yield mailbox
-    if mailbox.state in (State.WAITING, State.STUCK):
+    if mailbox.state is not State.DONE:
         return
     yield _copied(facts, now)
     if not isinstance(facts.copy, dict) or not (projecting.is_ours(facts.copy) or facts.needed):
@@ -172,7 +172,7 @@ def _placed(facts: Facts, now: datetime) -> Step:
 
 def _mailbox(facts: Facts, now: datetime) -> Step:
     if isinstance(facts.workspace, Hidden):
-        if isinstance(facts.copy, dict):
+        if not isinstance(facts.copy, Hidden):
             return Step("mailbox", State.DONE, facts.mailbox)
         return Step("mailbox", State.UNKNOWN, f"mailboxes cannot be seen: {facts.workspace.why}")
     running = "is the mailbox controller running?"
@@ -334,7 +334,7 @@ def conclude(findings: Sequence[Finding]) -> tuple[State, str, str]:
     if number > 1:
         verb = "is" if counts[state] == 1 else "are"
         sentence += f" {counts[state]} of {number} destinations {verb} {state.value}."
-    return state, sentence, first.culprit.advice
+    return state, sentence, first.culprit.advice if state is State.STUCK else ""
 
 
 _HEADS: Final = {State.STUCK: "Stuck at", State.UNKNOWN: "Not all is known of", State.WAITING: "Under way to"}

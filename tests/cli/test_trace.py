@@ -1,0 +1,304 @@
+"""`farflung trace`: one object followed through a hub, in good and bad times."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import click
+import orjson
+import pytest
+import yaml
+from asked_hub import AskedHub, placement
+from fleet import EDGE
+from hub_harness import MERGE_PATCH
+from local_transport import LocalTransport
+from platform_harness import OPERATOR
+from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
+
+from farflung.cli.connection import Hub, hub_of
+from farflung.cli.trace import Question, is_stuck, named, trace
+from farflung.cli.trace_text import printed
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.machinery.errors import Obj
+from farflung.machinery.times import parse
+
+DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
+BINDING = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}
+CONFIG_MAPS = Collection("", "v1", "configmaps", "ConfigMap")
+HIDDEN = "dontshowthis"
+EARLY = "2024-05-01T12:00:00Z"  #: when everything was written
+
+
+@asynccontextmanager
+async def shop(*targets: str) -> AsyncIterator[World]:
+    """A Deployment `web` and a ConfigMap `prices` that a placement `p` brings everywhere."""
+    async with world(*targets) as one:
+        await one.must_put(one.workloads[0], NAMESPACES, namespace("shop", env="prod"))
+        await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("web", "httpd"))
+        await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "3"}))
+        await one.placement(0, "p", namespaceSelector=PROD, nonNamespacedObjects=[BINDING])
+        await one.fleet.eventually(lambda: one.has(one.boxes, f"{DEPLOYMENTS}/web"), "the first copies")
+        await one.at_rest()
+        yield one
+
+
+def asked(one: World) -> Hub:
+    transport = LocalTransport(one.fleet.hub.function, OPERATOR)
+    return hub_of(Client(transport, f"/clusters/{one.workloads[0]}", "farflung"))
+
+
+async def traced(one: World, what: str = "deploy/web", *, later: float = 5.0, **question: Any) -> Obj:
+    """Nothing is written."""
+    hub, now = asked(one), one.fleet.hub.now + timedelta(seconds=later)
+    answer = await trace(hub, Question(*named([what]), **{"namespace": "shop", **question}), now)
+    assert isinstance(hub.workspace.transport, LocalTransport)
+    assert hub.workspace.transport.writes == []
+    return answer
+
+
+async def told(one: World, what: str = "deploy/web", *, later: float = 5.0, **question: Any) -> list[str]:
+    answer = await traced(one, what, later=later, **question)
+    return printed(answer, "table", one.fleet.hub.now + timedelta(seconds=later)).splitlines()
+
+
+async def report(one: World, target: str, **status: Any) -> None:
+    """What a syncer would."""
+    kinds = (("apps", "deployments"), ("", "configmaps"), ("", "namespaces"))
+    through = [{"group": group, "resource": resource, "resourceVersion": "9" * 9} for group, resource in kinds]
+    said = {"lastSyncerHeartbeatTime": EARLY, "syncedThrough": through, "objects": {"pending": 0}, **status}
+    path = f"{EDGE}/syncerconfigs/the-one/status"
+    assert await one.ask("PATCH", one.boxes[target], path, {"status": said}, content_type=MERGE_PATCH)
+    await one.at_rest()
+
+
+async def say(one: World, target: str, **status: Any) -> None:
+    """What a cluster would, of its Deployment."""
+    path = f"{DEPLOYMENTS}/web/status"
+    assert await one.ask("PATCH", one.boxes[target], path, {"status": status}, content_type=MERGE_PATCH)
+
+
+def available(ready: int = 1) -> Obj:
+    condition = {"type": "Available", "status": "True", "reason": "Enough", "lastTransitionTime": EARLY}
+    counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), ready)
+    return {**counts, "observedGeneration": 1, "conditions": [condition]}
+
+
+async def version(one: World, target: str) -> str:
+    copy = await one.get(one.boxes[target], f"{DEPLOYMENTS}/web")
+    assert copy is not None
+    return str(copy["metadata"]["resourceVersion"])
+
+
+async def test_an_object_is_followed_until_it_is_well_everywhere() -> None:
+    async with shop("florin", "guilder") as one:
+        assert await told(one) == [
+            "Deployment shop/web, generation 1, changed 5s ago",
+            "EdgePlacement p selects it by spec.namespaceSelector, and leads to 2 destinations",
+            "  florin / florin",
+            "    placed      5s  slice p",
+            f"    copied      5s  current, resourceVersion {await version(one, 'florin')}",
+            "    edge            stuck: no syncer has ever reported",
+            "  guilder / guilder",
+            "    placed      5s  slice p",
+            f"    copied      5s  current, resourceVersion {await version(one, 'guilder')}",
+            "    edge            stuck: no syncer has ever reported",
+            "Stuck at florin / florin: no syncer has ever reported. 2 of 2 destinations are stuck.",
+            "What to do: `farflung syncer-gen florin`, in the workspace of the SyncTarget, prints what makes one run "
+            "in its cluster.",
+        ]
+        await report(one, "florin")
+        await report(one, "guilder")
+        assert (await told(one))[-1] == (
+            "Under way to florin / florin: no status yet. 2 of 2 destinations are waiting."
+        )
+        assert not is_stuck(await traced(one))
+        assert (await told(one, "cm/prices"))[-2:] == [
+            "    edge        5s  applied; syncer heard 5s ago",
+            "All 2 destinations are up to date.",
+        ]
+        await say(one, "florin", **available())
+        await say(one, "guilder", **available())
+        lines = await told(one, "deployments.apps/web")
+        assert lines[2:6] == [
+            "  florin / florin",
+            "    placed      5s  slice p",
+            f"    copied      5s  current, resourceVersion {await version(one, 'florin')}",
+            "    edge        5s  applied; syncer heard 5s ago",
+        ]
+        assert lines[6] == "    status      5s  Available; readyReplicas 1, availableReplicas 1"
+        assert lines[-1] == "All 2 destinations are up to date."
+        await _programs_get_the_same(one)
+        await _the_worst_comes_first(one)
+        await _silence_is_noticed(one)
+
+
+async def _programs_get_the_same(one: World) -> None:
+    answer = await traced(one)
+    now = one.fleet.hub.now
+    assert orjson.loads(printed(answer, "json", now)) == yaml.safe_load(printed(answer, "yaml", now)) == answer
+    assert [*answer] == ["object", "placements", "destinations", "leftOut", "summary", "remarks", "conclusion"]
+    assert answer["object"]["changed"] == EARLY
+    assert answer["summary"] == {"destinations": 2, "stuck": 0, "unknown": 0, "waiting": 0, "done": 2}
+    assert answer["conclusion"] == {"state": "done", "message": "All 2 destinations are up to date.", "advice": ""}
+    florin = answer["destinations"][0]
+    assert florin["mailbox"] == one.names["florin"] == f"{florin['cluster']}-mb-{florin['syncTargetUID']}"
+    assert [step["step"] for step in florin["steps"]] == ["placed", "mailbox", "copied", "edge", "status"]
+    assert all(step["time"] == EARLY and step["state"] == "done" for step in florin["steps"])
+
+
+async def _the_worst_comes_first(one: World) -> None:
+    (group, resource), name = ("apps", "deployments"), "web"
+    which = {"group": group, "resource": resource, "namespace": "shop", "name": name, "direction": "down"}
+    problem = {**which, "reason": "NotOurs", "message": "it is at the edge already", "lastTry": EARLY, "tries": 4}
+    await report(one, "guilder", problems=[problem])
+    lines = await told(one, limit=1)
+    assert lines[2] == "  guilder / guilder"
+    assert lines[-4:] == [
+        "    status      5s  Available; readyReplicas 1, availableReplicas 1",
+        "  … and 1 more, all well",
+        "Stuck at guilder / guilder: NotOurs, tried 4 times: it is at the edge already; syncer heard 5s ago. "
+        "1 of 2 destinations is stuck.",
+        "What to do: delete or rename one of the two, or let the syncer adopt what it finds (--adopt).",
+    ]
+    assert is_stuck(await traced(one, destination="guilder"))
+    assert not is_stuck(await traced(one, destination="florin"))
+    with pytest.raises(click.ClickException, match="there is no destination nowhere"):
+        await traced(one, destination="nowhere")
+    await report(one, "guilder", problems=[])
+
+
+async def _silence_is_noticed(one: World) -> None:
+    one.fleet.hub.now += timedelta(minutes=10)
+    for target in one.boxes:
+        path = f"/apis/workload.kcp.io/v1alpha1/synctargets/{target}"
+        assert await one.patch(one.inventory, path, {"metadata": {"annotations": {"look": "again"}}})
+    assert (await told(one, later=0.0))[-2:] == [
+        "Stuck at florin / florin: the syncer was last heard 10m ago. 2 of 2 destinations are stuck.",
+        "What to do: is the syncer of florin running, and does it reach the hub?",
+    ]
+
+
+async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each() -> None:
+    async with shop("florin") as one:
+        await report(one, "florin")
+        await one.fleet.crash()
+        await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "4"}))
+        lines = await told(one, "configmap/prices", later=60.0)
+        assert lines[4].startswith("    copied     60s  stuck: not as it is described now, resourceVersion ")
+        assert lines[-1] == "What to do: is the placement translator running?"
+        assert not is_stuck(await traced(one, "configmap/prices"))
+        await one.must_put(one.workloads[0], MAPS, config_map("new", {}))
+        assert (await told(one, "configmap/new", later=60.0))[-2:] == [
+            "Stuck at florin / florin: there is no copy yet.",
+            "What to do: is the placement translator running?",
+        ]
+        await one.must_put(one.workloads[0], NAMESPACES, namespace("lab", env="dev"))
+        await one.placement(0, "q", namespaceSelector={"matchLabels": {"env": "dev"}})
+        await one.must_put(one.workloads[0], inside("lab", "secrets"), secret("pin", {"code": HIDDEN}))
+        lines = await told(one, "secret/pin", later=60.0, namespace="lab")
+        assert lines[-4:] == [
+            "  florin / florin",
+            "    placed     60s  stuck: the edge scheduler has not placed it here yet",
+            "Stuck at florin / florin: the edge scheduler has not placed it here yet.",
+            "What to do: is the scheduler running? `farflung explain placement q` says what it has still to do.",
+        ]
+        assert HIDDEN not in "".join(lines)
+
+
+async def test_what_is_being_withdrawn_is_followed_until_it_is_gone() -> None:
+    async with shop("florin", "guilder") as one:
+        for target in one.boxes:
+            await report(one, target)
+        held = {"metadata": {"finalizers": ["edge.kcp.io/syncer"]}}
+        assert await one.patch(one.boxes["florin"], f"{MAPS}/prices", held)
+        assert await one.delete(one.workloads[0], f"{MAPS}/prices")
+        await one.fleet.eventually(lambda: one.lacks(["guilder"], f"{MAPS}/prices"), "the end of the other copy")
+        await one.at_rest()
+        assert await told(one, "cm/prices") == [
+            "ConfigMap shop/prices is gone",
+            "  florin",
+            "    placed          no EdgePlacement brings it here any more",
+            "    copied      5s  waiting: being withdrawn",
+            "    edge        5s  waiting: the syncer has still to remove it; syncer heard 5s ago",
+            "Under way to florin: being withdrawn.",
+        ]
+        assert (await told(one, "cm/prices", later=45.0))[-2:] == [
+            "Stuck at florin: the syncer has still to remove it; syncer heard 45s ago.",
+            "What to do: the syncer's log says what it does.",
+        ]
+        assert await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"finalizers": None}})
+        with pytest.raises(click.ClickException, match="there is no configmaps shop/prices in the workspace "):
+            await traced(one, "cm/prices")
+
+
+# --- without mailboxes ------------------------------------------------------------------------------
+
+
+async def asked_of(hub: AskedHub, what: str, *, by: Hub | None = None, **question: Any) -> list[str]:
+    now = parse(EARLY)
+    answer = await trace(by or hub.asked, Question(*named([what]), **question), now)
+    return printed(answer, "table", now).splitlines()
+
+
+async def test_what_goes_nowhere_is_told_why() -> None:
+    hub = await AskedHub.started()
+    await hub.client.create(CONFIG_MAPS, config_map("prices", {}), "default")
+    assert (await asked_of(hub, "cm/prices"))[1:] == ["It goes nowhere: there is no EdgePlacement in its workspace."]
+    await hub.place(placement("p", downsync=[{"resources": ["secrets"]}]))
+    assert (await asked_of(hub, "cm/prices"))[1:] == ["It goes nowhere: the only EdgePlacement does not select it."]
+    await hub.place(placement("q", {}, downsync=[{"resources": ["pods"]}, {"objectNames": ["prices"]}]))
+    assert (await asked_of(hub, "cm/prices"))[1:] == [
+        "EdgePlacement q selects it by spec.downsync[1], and leads to 0 destinations",
+        "It goes nowhere: EdgePlacement q leads to no destination.",
+        "What to do: `farflung explain placement q` says why.",
+    ]
+    assert (await asked_of(hub, "edgeplacement/p"))[-1] == (
+        "It goes nowhere: objects of the kind edgeplacements.edge.kcp.io stay where they are."
+    )
+    assert (await asked_of(hub, "sa/default"))[-1] == "It goes nowhere: every cluster has its own."
+    await hub.client.patch(PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
+    assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p cannot be understood: spec.downsync[0]: ")
+    assert hub.transport.writes == []
+
+
+async def test_what_is_asked_wrongly_is_a_sentence() -> None:
+    hub = await AskedHub.started()
+    with pytest.raises(click.ClickException, match="there is no configmaps default/prices in the workspace root:web"):
+        await asked_of(hub, "cm/prices")
+    with pytest.raises(click.ClickException, match="the workspace root:web does not serve sprockets"):
+        await asked_of(hub, "sprockets/one")
+    hub.client = hub.inventory
+    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
+        await asked_of(hub, "cm/prices")
+
+
+@pytest.mark.parametrize("words", [["web"], ["a/b/c"], ["deploy/"], ["/web"], ["deploy", "a/b"], ["a", "b", "c"]])
+def test_an_object_is_named_in_one_of_two_ways(words: list[str]) -> None:
+    assert named(["deploy/web"]) == named(["deploy", "web"]) == ("deploy", "web")
+    with pytest.raises(click.UsageError, match="TYPE/NAME or TYPE NAME"):
+        named(words)
+
+
+async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None:
+    hub = await AskedHub.started()
+    await hub.target("florin")
+    await hub.location("north", {})
+    await hub.client.create(CONFIG_MAPS, config_map("prices", {}), "default")
+    await hub.place(placement("p", {}, downsync=[{"resources": ["configmaps"]}]))
+    await hub.schedule()
+    enter = {"nonResourceURLs": ["/", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["access", "get"]}
+    await hub.grant("root:web", "read", enter, {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]})
+    lines = await asked_of(hub, "cm/prices", by=hub.asked_by_somebody)
+    assert lines[2:4] == ["  north / florin", "    placed      0s  slice p"]
+    assert lines[4].startswith("    mailbox         unknown: mailboxes cannot be seen: ")
+    assert len(lines) == 7
+    assert lines[-2].startswith(
+        "remark: what the scheduler has still to do is not known: you may not see the Locations"
+    )
+    assert lines[-1].startswith("Not all is known of north / florin: mailboxes cannot be seen: ")
+    assert (await asked_of(hub, "cm/prices"))[-1] == "Under way to north / florin: there is no mailbox yet."
