@@ -1,0 +1,224 @@
+"""`farflung list-upsynced`: objects that were born at edges, of all places at once.
+
+The placements of a workspace say what comes back, and their slices from where; the objects are in the mailboxes of
+those places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import click
+
+from farflung.cli import fields, kinds
+from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.imagining import mailbox_of, places_of
+from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.client.discovery import Resource, discover
+from farflung.client.errors import Forbidden, NotFound
+from farflung.client.rest import Client, Selection
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
+from farflung.controllers.edge_scheduler.slices import destinations_of, owners
+from farflung.controllers.edge_scheduler.values import Destination
+from farflung.controllers.mailbox.controller import WORKSPACES
+from farflung.controllers.placement_translator.engine import Place
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.placement_translator.what import What, parse_what
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.syncer.shaping import is_upsynced
+
+AT_ONCE: Final = 8  #: mailboxes that are read at the same time
+ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    kind: str  #: as kubectl takes it
+    namespace: str = ""  #: empty: all of them
+    labels: str = ""  #: a selector
+
+
+# --- from where -----------------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """How objects come back from one place."""
+
+    place: Place
+    whats: tuple[What, ...]  #: of the placements that lead there
+
+    def may_bring(self, kind: Kind, *, namespaced: bool) -> bool:
+        return any(one.fits_kind(kind, namespaced=namespaced) for what in self.whats for one in what.returning)
+
+    def brings(self, part: Part) -> bool:
+        alternatives = (one for what in self.whats for one in what.returning)
+        namespaced = bool(part.namespace)
+        return any(one.fits_kind(part.kind, namespaced=namespaced) and one.fits(part, {}, {}) for one in alternatives)
+
+
+def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
+    """By mailbox, for placements that bring something back.  Pure."""
+    leading: dict[str, set[Destination]] = {}
+    for one in slices:
+        for owner in owners(one):
+            leading.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
+    whats: dict[str, list[What]] = {}
+    destinations: set[Destination] = set()
+    for placement in placements:
+        what, found = parse_what(placement), leading.get(fields.text(placement, "metadata", "uid"), set())
+        if what.returning:
+            destinations |= found
+            for mailbox in set(map(mailbox_of, found)):
+                whats.setdefault(mailbox, []).append(what)
+    return {name: Way(place, tuple(whats[name])) for name, place in sorted(places_of(destinations).items())}
+
+
+# --- the objects ----------------------------------------------------------------------------------
+
+
+async def upsynced(hub: Hub, question: Question) -> Obj:
+    """All of them, as they are printed for programs."""
+    await placement_of(hub, "-")  # is there such an API at all
+    found = await Reading(hub, question).read()
+    return {
+        "workspace": workspace_name(hub),
+        "kind": question.kind,
+        "items": sorted(found.items, key=_order),
+        "remarks": found.remarks,
+    }
+
+
+def _order(item: Obj) -> list[str]:
+    metadata = item["object"]["metadata"]
+    return [metadata.get("namespace") or "", metadata["name"], item["location"], item["syncTarget"], item["mailbox"]]
+
+
+@dataclass(slots=True)
+class Found:
+    items: list[Obj] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+class Reading:
+    def __init__(self, hub: Hub, question: Question) -> None:
+        self._hub = hub
+        self._question = question
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._hidden: dict[str, Forbidden] = {}  #: by mailbox
+
+    async def read(self) -> Found:
+        placements, slices = await asyncio.gather(*(self._hub.workspace.list(one) for one in (PLACEMENTS, SLICES)))
+        leading = ways(placements, slices)
+        if not leading:
+            return Found(remarks=[self._nothing_comes_back(placements)])
+        there = await self._there(leading)
+        resource = await self._resource(there)
+        kind = Kind(resource.collection.group, resource.collection.plural)
+        asked = {name: way for name, way in there.items() if way.may_bring(kind, namespaced=resource.namespaced)}
+        if not asked:
+            reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} brings {kind} back (spec.upsync)"
+            return Found(remarks=[reason])
+        lists = await asyncio.gather(*(self._look(name, way, resource) for name, way in asked.items()))
+        return Found([item for some in lists for item in some], self._remarks(len(asked)))
+
+    def _nothing_comes_back(self, placements: list[Obj]) -> str:
+        where = f"of the workspace {workspace_name(self._hub)}"
+        if any(parse_what(one).returning for one in placements):
+            return f"the EdgePlacements {where} that bring something back lead nowhere"
+        return f"no EdgePlacement {where} brings anything back: spec.upsync says what does"
+
+    async def _there(self, leading: Mapping[str, Way]) -> dict[str, Way]:
+        """Mailboxes that are made already, as far as that can be seen."""
+        try:
+            workspaces = await self._hub.root.workspace(self._hub.provider).list(WORKSPACES)
+        except (NotFound, Forbidden):
+            return dict(leading)
+        names = set(map(fields.name_of, workspaces))
+        return {name: way for name, way in leading.items() if name in names}
+
+    async def _resource(self, mailboxes: Iterable[str]) -> Resource:
+        """What is meant, by the words of the workspace or else of a mailbox."""
+        clients = [self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])]
+        for client in clients:
+            try:
+                found = kinds.find(await discover(client), self._question.kind)
+            except (NotFound, Forbidden):
+                continue
+            if found is not None:
+                return found
+        raise click.ClickException(
+            f"neither the workspace {workspace_name(self._hub)} nor a mailbox of its placements serves "
+            f"{self._question.kind}"
+        )
+
+    def _mailbox(self, name: str) -> Client:
+        return self._hub.root.workspace(f"{self._hub.provider}:{name}")
+
+    async def _look(self, mailbox: str, way: Way, resource: Resource) -> list[Obj]:
+        async with self._turns:
+            try:
+                objects = await self._listed(self._mailbox(mailbox), resource)
+            except Forbidden as error:
+                self._hidden[mailbox] = error
+                return []
+        kind = Kind(resource.collection.group, resource.collection.plural)
+        return [_item(mailbox, way.place, one) for one in objects if is_upsynced(one) and way.brings(_part(kind, one))]
+
+    async def _listed(self, mailbox: Client, resource: Resource) -> list[Obj]:
+        """In another version, if the mailbox does not have this one; nothing, if it has none."""
+        selection = Selection(self._question.namespace if resource.namespaced else "", self._question.labels)
+        try:
+            return await mailbox.list(resource.collection, selection)
+        except NotFound:
+            other = (await discover(mailbox)).find(resource.collection.group, resource.collection.plural)
+        if other is None or other.collection == resource.collection:
+            return []
+        return await self._listed(mailbox, replace(other, namespaced=resource.namespaced))
+
+    def _remarks(self, asked: int) -> list[str]:
+        if not self._hidden:
+            return []
+        first = self._hidden[min(self._hidden)]
+        if len(self._hidden) == asked:
+            raise click.ClickException(f"you may not see what is in the mailboxes of these placements: {first}")
+        return [f"{len(self._hidden)} of {asked} mailboxes cannot be seen, and are left out: {first}"]
+
+
+def _part(kind: Kind, obj: Obj) -> Part:
+    return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
+
+
+def _item(mailbox: str, place: Place, obj: Obj) -> Obj:
+    return {
+        "location": place.location,
+        "otherLocations": list(place.others),
+        "syncTarget": place.target,
+        "mailbox": mailbox,
+        "object": obj,
+    }
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def printed(answer: Obj, output: str, now: datetime) -> str:
+    if output != TABLE:
+        return machine_readable(answer, output)
+    remarks = [f"remark: {fields.line(one, 1000)}" for one in answer["remarks"]]
+    if not answer["items"]:
+        return "\n".join([f"Nothing of {answer['kind']} came back from an edge.", *remarks])
+    return "\n".join([table(_rows(answer["items"], now)), *remarks])
+
+
+def _rows(items: Iterable[Obj], now: datetime) -> Iterator[list[str]]:
+    yield ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET", "AGE"]
+    for one in items:
+        metadata = one["object"]["metadata"]
+        locations = ",".join([one["location"], *one["otherLocations"]])
+        age = times.age(fields.text(metadata, "creationTimestamp"), now)
+        yield [metadata.get("namespace") or NONE, metadata["name"], locations, one["syncTarget"], age]
