@@ -239,7 +239,7 @@ class Load:
 @asynccontextmanager
 async def loading(one: Fleet, told: dict[str, Registered]) -> AsyncIterator[Load]:
     directory = one.directory.parent
-    mailboxes = [(name, each.cluster, each.token) for name, each in told.items()]
+    mailboxes = [(name, each.uid, each.cluster, each.token) for name, each in told.items()]
     (directory / "load.json").write_bytes(
         msgspec.json.encode(Config(str(one.directory / "admin.kubeconfig"), mailboxes))
     )

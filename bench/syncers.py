@@ -42,7 +42,7 @@ TURN = 0.01  #: seconds
 
 class Config(msgspec.Struct):
     kubeconfig: str  #: of somebody who knows where the hub is
-    mailboxes: list[tuple[str, str, str]]  #: name of the SyncTarget, cluster and token
+    mailboxes: list[tuple[str, str, str, str]]  #: name and uid of the SyncTarget, cluster and token
 
 
 @dataclass
@@ -106,15 +106,16 @@ class Fleet:
     syncers: list[Syncer] = field(default_factory=list)
     edges: list[LightEdge] = field(default_factory=list)
 
-    async def run(self, access: Access, mailboxes: list[tuple[str, str, str]], directory: Path) -> None:
+    async def run(self, access: Access, mailboxes: list[tuple[str, str, str, str]], directory: Path) -> None:
         outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
         async with asyncio.TaskGroup() as group:
-            for name, cluster, token in mailboxes:
-                group.create_task(self._one(access, outside, name, cluster, token, directory / name / "journal.sqlite"))
+            for name, uid, cluster, token in mailboxes:
+                path = directory / name / "journal.sqlite"
+                group.create_task(self._one(access, outside, name, uid, cluster, token, path))
             group.create_task(self._turn())
 
     async def _one(
-        self, access: Access, outside: Surroundings, name: str, cluster: str, token: str, path: Path
+        self, access: Access, outside: Surroundings, name: str, uid: str, cluster: str, token: str, path: Path
     ) -> None:
         identity = Fixed(bearer(token, name))
         async with HttpTransport(access.server, tls=access.tls, credentials=identity.headers) as transport:
@@ -122,7 +123,7 @@ class Fleet:
             edge = LightEdge()
             self.edges.append(edge)
             with closing(Journal.open(path)) as journal:
-                setting = Setting(mailbox, Client(edge, "", MANAGER), name, lambda: datetime.now(UTC))
+                setting = Setting(mailbox, Client(edge, "", MANAGER), name, uid, lambda: datetime.now(UTC))
                 syncer = Syncer(setting, journal, outside, Logger(sys.stderr, 0))
                 self.syncers.append(syncer)
                 await syncer.run()

@@ -190,7 +190,9 @@ class Link:
         stack.callback(journal.close)
         mailbox = Client(self.up, hub_access.prefix, MANAGER)
         edge = Client(self.down, edge_access.prefix, MANAGER)
-        setting = Setting(mailbox, edge, self.name, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05)
+        assert self.registered is not None
+        uid = self.registered.uid
+        setting = Setting(mailbox, edge, self.name, uid, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05)
         self.syncer = Syncer(setting, journal, surroundings(), Logger(self.log, 5))
         self._running = asyncio.create_task(self.syncer.run())
 

@@ -80,9 +80,9 @@ class Link:
     async def start(self) -> None:
         self._journal = Journal.open(self.journal)
         mailbox = Client(self.up, f"/clusters/{self.path}", "farflung-syncer")
-        setting = Setting(
-            mailbox, Client(self.down, "", "farflung-syncer"), "florin", self.now, self.adopt, beat=0.5, pause=0.005
-        )
+        edge = Client(self.down, "", "farflung-syncer")
+        uid = self.path.rpartition("-mb-")[2]
+        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=0.5, pause=0.005)
         self.syncer = Syncer(setting, self._journal, surroundings(), Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 

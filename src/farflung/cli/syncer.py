@@ -24,15 +24,13 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.syncer.journal import Journal, JournalError
-from farflung.syncer.sides import CLUSTER, CLUSTERS
 from farflung.syncer.syncer import Setting, Syncer
 from farflung.syncer.tokens import copying, keeping
 from farflung.syncer.values import MANAGER, Adopt
+from farflung.syncer.whose import WrongMailboxError, cluster_of
 
 JOURNAL: Final = "journal.sqlite"
-PATH: Final = "kcp.io/path"  #: annotation: where a workspace is; `root` has none
-IDENTITY: Final = "kcp.io/cluster"  #: annotation: which one it is
-PATIENCE: Final = 5.0  #: seconds for the hub to say which mailbox it is; then we begin without
+PATIENCE: Final = 5.0  #: seconds for the hub to say whose mailbox it is; then the syncer waits for that itself
 
 Renewing = Callable[[Client, Surroundings], Coroutine[None, None, None]]
 
@@ -102,7 +100,8 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
             if settings.from_cluster:
                 mailbox = mailbox.workspace(settings.from_cluster)
             await _check(mailbox, settings)
-            syncer = Syncer(Setting(mailbox, edge, settings.name, _now, settings.adopt), journal, outside, log)
+            setting = Setting(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
+            syncer = Syncer(setting, journal, outside, log)
             if settings.bind_address:
                 await stack.enter_async_context(_shown(settings.bind_address, syncer))
             working = asyncio.create_task(_work(syncer, renewing(mailbox, outside)), name="syncer")
@@ -126,20 +125,18 @@ def _edge_access(settings: Settings) -> Access:
 
 
 async def _check(mailbox: Client, settings: Settings) -> None:
-    """Whose mailbox it is, if the hub says so now: the objects of another cluster are none of ours.  Raises
+    """Whoever gave us the kubeconfig of another mailbox is told at once, if the hub says so now.  Raises
     WrongMailbox."""
     try:
         async with asyncio.timeout(PATIENCE):
-            metadata = (await mailbox.get(CLUSTERS, CLUSTER))["metadata"]
+            await cluster_of(mailbox, settings.uid)
+    except WrongMailboxError as error:
+        raise WrongMailbox(
+            f"{settings.from_kubeconfig} leads to {error.path}, and not to the mailbox of a SyncTarget with the uid "
+            f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes one that does"
+        ) from None
     except (ClientError, TimeoutError):
         return
-    annotations = metadata.get("annotations") or {}
-    path = str(annotations.get(PATH) or annotations.get(IDENTITY, ""))
-    if path and not path.endswith(f"-mb-{settings.uid}"):
-        raise WrongMailbox(
-            f"{settings.from_kubeconfig} leads to {path}, and not to the mailbox of a SyncTarget with the uid "
-            f"{settings.uid}; `farflung syncer-gen {settings.name} --syncer-kubeconfig FILE` writes one that does"
-        )
 
 
 def _renewing(settings: Settings, access: Access, edge: Client, log: Logger) -> tuple[Access, Renewing]:

@@ -101,7 +101,9 @@ class Feeds(Generic[T]):
 
     def _hear(self, resource: Resource, change: Change[T]) -> None:
         part = Part(resource, change.key.namespace, change.key.name)
-        known = self._known[resource]
+        known = self._known.get(resource)
+        if known is None:
+            return  # whoever heard of the one before this one stopped it
         if change.new is not None:
             known[part] = change.new
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -68,6 +68,7 @@ class Reporter:
     def __init__(
         self,
         mailbox: Client,
+        ready: Callable[[], Awaitable[None]],
         compose: Callable[[Obj], Obj],
         now: Callable[[], datetime],
         outside: Surroundings,
@@ -76,8 +77,10 @@ class Reporter:
         beat: float = BEAT,
         pause: float = PAUSE,
     ) -> None:
-        """`compose`: what is to be said now, without the heartbeat, given what was said last."""
+        """`ready` raises ClientError as long as nothing may be said there; `compose`: what is to be said now, without
+        the heartbeat, given what was said last."""
         self._mailbox = mailbox
+        self._ready = ready
         self._compose = compose
         self._now = now
         self._outside = outside
@@ -147,6 +150,7 @@ class Reporter:
 
     async def _say(self) -> None:
         """If there is something to say, or it failed before."""
+        await self._ready()
         try:
             if not self._recalled:
                 self.recall((await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {})

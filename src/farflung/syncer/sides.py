@@ -19,9 +19,8 @@ from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.shaping import is_create_only, is_downsynced
 from farflung.syncer.values import FINALIZER, Part, Resource
+from farflung.syncer.whose import CLUSTER, CLUSTERS
 
-CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
-CLUSTER: Final = "cluster"  #: the name of the one that a workspace has
 DEFINITIONS: Final = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 #: what others write about objects, and what follows them
 BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})

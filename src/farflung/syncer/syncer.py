@@ -37,6 +37,7 @@ from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, to
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.wanted import ANY, read
+from farflung.syncer.whose import WrongMailboxError, cluster_of
 
 REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
@@ -61,6 +62,7 @@ class Setting:
     mailbox: Client
     edge: Client
     name: str  #: of the SyncTarget
+    uid: str
     now: Callable[[], datetime]
     adopt: Adopt = Adopt.IF_IDENTICAL
     beat: float = BEAT
@@ -79,6 +81,8 @@ class Syncer:
         self._kinds = Kinds()
         self._wanted = read((), self._kinds.named)
         self._configs: dict[Part, Obj] = {}
+        self._cluster: str | None = None  #: the one that was found to be our mailbox
+        self._stranger = ""  #: somebody else's, that was found in its place
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
@@ -133,7 +137,14 @@ class Syncer:
         ]
         self.downsync.down, self.downsync.back, self.upsync.queue = [one.queue for one in self.controllers]
         self._reporter = Reporter(
-            setting.mailbox, self._status, setting.now, outside, self._log, beat=setting.beat, pause=setting.pause
+            setting.mailbox,
+            self._know_mailbox,
+            self._status,
+            setting.now,
+            outside,
+            self._log,
+            beat=setting.beat,
+            pause=setting.pause,
         )
         self._reporter.heartbeat = journal.get_fact(HEARTBEAT)
         self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
@@ -163,10 +174,10 @@ class Syncer:
             edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
         )
         self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsync, outside, self._mailbox_troubled, listed=self._listed_up
+            mailbox, whole, self._hear_upsynced, outside, self._mailbox_troubled, listed=self._listed_up
         )
         self._born: Feeds[Obj] = Feeds(
-            edge, whole, self._hear_upsync, outside, self._edge_troubled, listed=self._listed_up
+            edge, whole, self._hear_born, outside, self._edge_troubled, listed=self._listed_up
         )
 
         def quiet(resource: Resource, error: Exception) -> None:
@@ -184,6 +195,8 @@ class Syncer:
     # --- what is heard ----------------------------------------------------------------------------
 
     def _hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
+        if copy is not None and not self._is_ours(cluster):
+            return
         self.downsync.hear_copy(part, cluster, copy)
         if part.resource not in self._brought and self._journal.get(part) is not None:
             self._replan.set()
@@ -192,7 +205,11 @@ class Syncer:
     def _hear_object(self, part: Part, cluster: str, obj: Obj | None) -> None:
         self.downsync.hear_object(part, cluster, obj)
 
-    def _hear_upsync(self, part: Part, cluster: str, obj: Obj | None) -> None:
+    def _hear_upsynced(self, part: Part, cluster: str, obj: Obj | None) -> None:
+        if obj is None or self._is_ours(cluster):
+            self.upsync.hear(part, cluster, obj)
+
+    def _hear_born(self, part: Part, cluster: str, obj: Obj | None) -> None:
         self.upsync.hear(part, cluster, obj)
 
     def _listed_copies(self, resource: Resource) -> None:
@@ -209,6 +226,8 @@ class Syncer:
         if config is None:
             self._configs.pop(part, None)
             self._ask_again()
+            return
+        if not self._is_ours(cluster):
             return
         if part == REPORTED:
             self._reporter.recall(config.get("status") or {})
@@ -236,13 +255,42 @@ class Syncer:
             self._journal.set_fact(EARLIER, orjson.dumps(list(map(list, left))).decode())
         return [one for one in left if self._kinds.in_mailbox(one, "") is not None]
 
+    # --- which mailbox it is ----------------------------------------------------------------------
+
+    async def _know_mailbox(self) -> None:
+        """Ask whose it is, if that is not known.  Raises ClientError as long as it is not ours."""
+        if self._cluster is not None:
+            return
+        try:
+            self._cluster = await cluster_of(self._setting.mailbox, self._setting.uid)
+        except WrongMailboxError as error:
+            if error.path != self._stranger:
+                self._log.warning("the mailbox is not ours; going on without it", error=str(error))
+            self._stranger = error.path
+            raise
+        if self._stranger:
+            self._log.info("the mailbox is ours again")
+        self._stranger = ""
+        self._replan.set()
+
+    def _is_ours(self, cluster: str) -> bool:
+        """Whether what is said to be in this cluster counts.  If not, nothing more is heard until it is known whose
+        mailbox that is."""
+        if cluster == self._cluster:
+            return True
+        if self._cluster is not None:
+            self._log.info("another mailbox is heard", v=2, before=self._cluster, now=cluster)
+            self._start_anew()
+            self._ask_again("mailbox")
+        return False
+
     def _meet_mailbox(self, cluster: str) -> None:
         """Another one than before has another list of everything: what is not in it stays."""
         before = self._journal.get_fact(INCARNATION)
         if before and before != cluster:
             self._log.warning("the mailbox was made anew", before=before, now=cluster)
             self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
-            self._list_again(self._copies.resources())
+            self._list_again([*self._journal.heard(), *self._copies.resources()])
         self._journal.set_fact(INCARNATION, cluster)
 
     def _doubt_hub(self) -> None:
@@ -250,12 +298,12 @@ class Syncer:
         self._log.warning("the hub does not have our last report")
         if not self._journal.get_fact(SUSPICION):
             self._journal.set_fact(SUSPICION, "WentBack: the hub does not have our last report any more")
-        self._doubtful = True
+        self._doubtful, self._cluster = True, None
         self._replan.set()
 
     def _start_anew(self) -> None:
         """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
-        self._doubtful = False
+        self._doubtful, self._cluster = False, None
         self._list_again([*self._journal.heard(), *self._copies.resources()])
         for feed in (self._upsynced, self._configurations):
             feed.stop_all()
@@ -375,11 +423,11 @@ class Syncer:
     async def _plan(self, group: asyncio.TaskGroup) -> set[str]:
         """Listen to what is wanted, as far as both sides have it, and at the edge only to kinds that there is something
         to bring of.  The sides that lack something."""
-        sides = (("edge", self._setting.edge), ("mailbox", self._setting.mailbox))
         if self._doubtful:
             self._start_anew()
-        self._configurations.want(group, CONFIGURATIONS)
-        lacking = {side for side, client in sides if not await self._ask(side, client)}
+        lacking = set() if await self._ask("edge", self._setting.edge) else {"edge"}
+        if not await self._ask_mailbox(group):
+            lacking.add("mailbox")
         self._read_configs()
         self._reconsider()
         self._brought = frozenset(self._journal.resources())
@@ -430,7 +478,8 @@ class Syncer:
         every = wanted | before if not self._hears_configs else wanted | kept
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
-        self._upsynced.want(group, _found(copies))
+        if self._cluster is not None:
+            self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
         lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
         for resource in sorted(wanted):
@@ -481,6 +530,16 @@ class Syncer:
         if orphans and said == str(orphans):
             self._journal.set_fact(RELEASED, said)
             self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
+
+    async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
+        """What is wanted, and what it serves, if it is ours.  Whether that is known."""
+        try:
+            await self._know_mailbox()
+        except ClientError as error:
+            self._log.info("cannot ask whose mailbox it is", v=2, error=str(error))
+            return False
+        self._configurations.want(group, CONFIGURATIONS)
+        return await self._ask("mailbox", self._setting.mailbox)
 
     async def _ask(self, side: str, client: Client) -> bool:
         """What a side serves, if that is to be asked.  Whether it is known."""
