@@ -84,7 +84,7 @@ def test_applying_the_manifest_twice_creates_everything_once(operator: Operator,
     allowed = f"auth can-i --as=system:serviceaccount:{name}:{name}"
     assert kubectl(f"{allowed} patch deployments.apps -A") == "yes\n"
     assert kubectl.run(f"{allowed} escalate roles.rbac.authorization.k8s.io -A").stdout == "no\n"
-    kubectl(f"delete -f {file} --wait=false")
+    kubectl(f"delete -f {file}")  # and wait until the namespace is gone, in which the next kubectl makes the same
 
 
 def without_token(manifest: str) -> list[str]:
