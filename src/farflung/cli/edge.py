@@ -36,14 +36,14 @@ def household() -> Iterator[Household]:
     with Interruption() as interruption:
         try:
             yield Household(Registry.of_user(os.environ), os.environ, interruption, tell)
-        except EdgeError as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            raise click.ClickException(
-                f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            ) from None
+        except (EdgeError, OSError) as error:
+            raise click.ClickException(_sentence(error)) from None
         except Interrupted:
             raise click.Abort from None
+
+
+def _sentence(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def waiting(command: Callable[..., None]) -> Callable[..., None]:
@@ -161,13 +161,25 @@ def start(name: str, seconds: float) -> None:
 @click.argument("names", nargs=-1, metavar="NAME…")
 @click.option("--all", "everything", is_flag=True, help="All edges there are.")
 def delete(names: tuple[str, ...], everything: bool) -> None:
-    """Remove edges: their pods, their processes, their directories and their contexts."""
+    """Remove edges: their pods, their processes, their directories and their contexts.
+
+    One that cannot be removed keeps no other from it.
+    """
     if bool(names) == everything:
         raise click.UsageError("name edges, or say --all")
+    from farflung.edge.registry import EdgeError
+
+    failed = False
     with household() as home:
         for one in home.registry.all() if everything else [home.registry.existing(name) for name in names]:
-            home.delete(one)
-            click.echo(f"edge {one.name} deleted")
+            try:
+                home.delete(one)
+                click.echo(f"edge {one.name} deleted")
+            except (EdgeError, OSError) as error:
+                click.echo(f"Error: edge {one.name} cannot be deleted: {_sentence(error)}", err=True)
+                failed = True
+    if failed:
+        raise SystemExit(1)
 
 
 @edge.command("list")
