@@ -12,6 +12,7 @@ import orjson
 import pytest
 import yaml
 from asked_hub import AskedHub, placement
+from click.testing import CliRunner
 from fleet import EDGE
 from hub_harness import MERGE_PATCH
 from local_transport import LocalTransport
@@ -19,6 +20,7 @@ from platform_harness import OPERATOR
 from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
 from farflung.cli.connection import Hub, hub_of
+from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
 from farflung.cli.trace_text import printed
 from farflung.client.resource import Collection
@@ -183,9 +185,27 @@ async def _silence_is_noticed(one: World) -> None:
     ]
 
 
-async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each() -> None:
+async def test_a_namespace_goes_along_with_what_is_in_it_and_several_workspaces_bring_the_same() -> None:
+    async with world("florin") as one:
+        for workload in (0, 1):
+            await one.must_put(one.workloads[workload], NAMESPACES, namespace("shop", env="prod"))
+            await one.must_put(one.workloads[workload], MAPS, config_map("prices", {"tea": "3"}))
+            await one.placement(workload, f"p{workload}", downsync=[{"objectNames": ["prices"]}])
+        await one.fleet.eventually(lambda: one.has(one.boxes, f"{MAPS}/prices"), "the copy")
+        await one.at_rest()
+        await report(one, "florin")
+        assert (await told(one, "cm/prices"))[-1] == "The only destination is up to date."
+        lines = await told(one, "namespace/shop")
+        assert lines[3].startswith("    copied      5s  goes along with what needs it, resourceVersion ")
+        assert lines[-1] == "The only destination is up to date."
+
+
+async def test_without_controllers_nothing_goes_on_and_that_is_said_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     async with shop("florin") as one:
         await report(one, "florin")
+        one_by_one = await traced(one)
+        monkeypatch.setattr("farflung.cli.trace.MANY", 1)
+        assert await traced(one) == one_by_one
         await one.fleet.crash()
         await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "4"}))
         lines = await told(one, "configmap/prices", later=60.0)
@@ -282,6 +302,11 @@ def test_an_object_is_named_in_one_of_two_ways(words: list[str]) -> None:
     assert named(["deploy/web"]) == named(["deploy", "web"]) == ("deploy", "web")
     with pytest.raises(click.UsageError, match="TYPE/NAME or TYPE NAME"):
         named(words)
+
+
+def test_an_option_that_is_wrong_is_not_taken_for_something_that_is_stuck() -> None:
+    for words in (["web"], ["deploy/web", "--limit", "-1"], []):
+        assert CliRunner().invoke(main, ["trace", *words]).exit_code == 2
 
 
 async def test_whoever_may_not_see_mailboxes_is_told_what_is_not_known() -> None:

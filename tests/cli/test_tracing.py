@@ -159,6 +159,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         State.WAITING,
         "not as it is described now, resourceVersion 20",
     ),
+    "copy for others, without a syncer": (
+        {"along": True, "doubt": "nobody knows", "config": None},
+        "edge",
+        State.STUCK,
+        "no syncer has ever reported",
+    ),
     "doubtful copy": ({"doubt": "nobody knows"}, "copied", State.UNKNOWN, "resourceVersion 20; nobody knows"),
     "not wanted": (
         {"placements": (), "slices": None},

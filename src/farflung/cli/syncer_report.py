@@ -14,7 +14,6 @@ from farflung.cli import fields
 from farflung.controllers.mailbox.heartbeat import EDGE_REACHABLE, config_of
 from farflung.controllers.placement_translator.values import Part
 from farflung.machinery.errors import Obj
-from farflung.machinery.times import format_seconds
 from farflung.syncer.troubles import LONGEST
 
 SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
@@ -32,7 +31,6 @@ class Problem(NamedTuple):
     reason: str
     message: str
     tries: int
-    last_try: str  #: RFC 3339
 
     @property
     def sentence(self) -> str:
@@ -109,12 +107,10 @@ def _heard(config: Obj) -> datetime | None:
 
 def _problem(one: Obj) -> tuple[tuple[str, ...], str, Problem]:
     what = tuple(fields.text(one, name) for name in ("group", "resource", "namespace", "name"))
-    last = fields.moment(one, "lastTry")
     problem = Problem(
         fields.line(fields.text(one, "reason")) or "Failing",
         fields.line(fields.text(one, "message"), LONGEST),
         fields.number(one, "tries"),
-        "" if last is None else format_seconds(last),
     )
     return what, fields.text(one, "direction"), problem
 

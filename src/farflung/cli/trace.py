@@ -220,7 +220,7 @@ class Tracer:
             "name": name,
             "exists": obj is not None,
             "generation": metadata.get("generation") or 0,
-            "changed": tracing.written_to(obj) if obj else "",
+            "changed": tracing.written_to(obj) if obj else None,
             **({"deleted": metadata["deletionTimestamp"]} if metadata.get("deletionTimestamp") else {}),
         }
 
@@ -247,7 +247,7 @@ def _destination(one: Finding) -> Obj:
 
 
 def _step(step: tracing.Step) -> Obj:
-    said = {"step": step.name, "state": step.state.value, "time": step.time, "message": step.message}
+    said = {"step": step.name, "state": step.state.value, "time": step.time or None, "message": step.message}
     return {**said, **({"advice": step.advice} if step.advice and step.state is State.STUCK else {})}
 
 

@@ -30,9 +30,9 @@ def _lines(answer: Obj, now: datetime) -> Iterator[str]:
         yield more
     yield from (f"remark: {remark}" for remark in answer["remarks"])
     conclusion = answer["conclusion"]
-    yield conclusion["message"]
-    if conclusion["advice"]:
-        yield f"What to do: {conclusion['advice']}{'' if conclusion['advice'].endswith('?') else '.'}"
+    yield fields.line(conclusion["message"], LONGEST)
+    if advice := fields.line(conclusion["advice"], LONGEST):
+        yield f"What to do: {advice}{'' if advice.endswith('?') else '.'}"
 
 
 def _object(one: Obj, now: datetime) -> str:
@@ -64,7 +64,7 @@ def _destination(one: Obj, now: datetime) -> Iterator[str]:
         if step["step"] == "mailbox" and step["state"] == State.DONE:
             continue
         state = "" if step["state"] == State.DONE else f"{step['state']}: "
-        yield f"    {step['step']:<8} {age(step['time'], now):>5}  {state}{step['message']}"
+        yield f"    {step['step']:<8} {age(step['time'] or '', now):>5}  {state}{fields.line(step['message'], LONGEST)}"
 
 
 def _left_out(counts: Obj) -> str:

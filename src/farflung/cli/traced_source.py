@@ -205,8 +205,6 @@ class Sources:
         if not doubt and not self._locations and self._is_special(cluster):
             doubt = "whether it is current is not known, because Locations cannot be seen"
         listing = _listing(one for name in along for one in self._slices_of(cluster, name))
-        if along:
-            doubt = "it goes along with what needs it"
         return replace(
             facts,
             placements=facts.placements or tuple(along),
@@ -214,6 +212,7 @@ class Sources:
             changed=facts.changed or self.changed(cluster),
             desired=desired,
             doubt=doubt,
+            along=bool(along),
             needed=bool(wanted) and all(one.selected is None for one in wanted),
             complaints=self._complaints(copy, cluster),
             held=self._held(made_for),

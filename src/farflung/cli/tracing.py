@@ -86,6 +86,7 @@ class Facts:
     served: bool = True  #: whether the mailbox has the kind
     desired: Desired = NOTHING
     doubt: str = ""  #: why nobody knows whether the copy is as it should be
+    along: bool = False  #: it is there for what needs it, which nobody looked at
     needed: bool = False  #: nothing selects it, but something that is selected needs it
     complaints: tuple[str, ...] = ()  #: what the placements' conditions say of the copy
     held: str = ""  #: why it is not withdrawn, though no placement wants it
@@ -207,6 +208,8 @@ def _copied(facts: Facts, now: datetime) -> Step:
     version, written = f"resourceVersion {copy['metadata'].get('resourceVersion', '')}", written_to(copy)
     if complaints:
         return Step("copied", State.STUCK, complaints, written)
+    if facts.along:
+        return Step("copied", State.DONE, f"goes along with what needs it, {version}", written)
     if facts.doubt:
         return Step("copied", State.UNKNOWN, f"{version}; {facts.doubt}", written)
     if not facts.placements and facts.held:
@@ -277,7 +280,7 @@ def _at_edge(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden,
         message = f"the syncer does not reach its cluster: {report.unreachable}; {ago}"
         return Step("edge", State.STUCK, message, heard, advice)
     if problem := report.problem(subject.part, "down"):
-        return Step("edge", State.STUCK, f"{problem.sentence}; {ago}", problem.last_try or heard, problem.advice)
+        return Step("edge", State.STUCK, f"{problem.sentence}; {ago}", heard, problem.advice)
     if _is_going(copy):
         since = copy["metadata"]["deletionTimestamp"]
         return Step("edge", _overdue(since, now), f"the syncer has still to remove it; {ago}", heard, _LOG)
@@ -301,7 +304,7 @@ def _status(subject: Subject, facts: Facts, report: Report | Hidden, now: dateti
     digest = facts.digest or Digest()
     problem = None if isinstance(report, Hidden) else report.problem(subject.part, "status")
     if problem is not None:
-        return Step("status", State.STUCK, problem.sentence, problem.last_try, problem.advice)
+        return Step("status", State.STUCK, problem.sentence, digest.observed, problem.advice)
     if not digest.reporting:
         return Step("status", State.WAITING, "no status yet")
     if digest.verdict is not None:
