@@ -7,22 +7,26 @@ from typing import Any
 import click
 import orjson
 import pytest
+from asked_fleet import DEFINITIONS, NAMESPACES, NOW, AskedFleet
+from asked_hub import placement as placed
 from click.testing import CliRunner
-from local_transport import LocalTransport
-from platform_harness import ALICE, OPERATOR, RBAC, PlatformHub
-from translated import DEFINITIONS, NAMESPACES, PROD, World, config_map, definition, inside, namespace, widget, world
+from translated import config_map, definition, namespace, widget
 
-from farflung.cli.connection import Hub, hub_of
+from farflung.cli.connection import hub_of
 from farflung.cli.main import main
 from farflung.cli.upsynced import Question, printed, upsynced, ways
 from farflung.client.errors import Forbidden
+from farflung.client.resource import Collection
 from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.errors import Obj
 from farflung.syncer.shaping import for_mailbox
 
-WIDGETS = inside("shop", "widgets", "example.org/v1")
-MAPS = inside("shop", "configmaps")
+MAPS = Collection("", "v1", "configmaps", "ConfigMap")
+WIDGETS = Collection("example.org", "v1", "widgets", "Widget")
+ENTER = {"nonResourceURLs": ["/"], "verbs": ["access"]}
+DISCOVER = {"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*"], "verbs": ["get"]}
 
 
 def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",), names: Any = ("*",)) -> Obj:
@@ -30,131 +34,119 @@ def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",)
     return {"apiGroup": group, "resources": list(resources or ("widgets",)), **sets}
 
 
-def asked(one: World, workload: int = 0, who: str = OPERATOR) -> Hub:
-    transport = LocalTransport(one.fleet.hub.function, who)
-    return hub_of(Client(transport, f"/clusters/{one.workloads[workload]}", "farflung"))
-
-
-async def born(one: World, box: str, obj: Obj, collection: str = WIDGETS) -> None:
+async def born(mailbox: Client, obj: Obj, collection: Collection = WIDGETS) -> None:
     """At the edge, and brought to the mailbox as a syncer does."""
-    obj = {**obj, "metadata": {**obj["metadata"], "namespace": "shop"}}
-    await one.must_put(one.boxes[box], collection, for_mailbox(obj))
+    obj = for_mailbox({**obj, "metadata": {**obj["metadata"], "namespace": "shop"}})
+    await mailbox.create(collection, obj, "shop")
 
 
-async def furnished(one: World) -> None:
-    """A placement to all edges; mailboxes that serve Widgets, which the workspace does not."""
-    await one.placement(0, "p", namespaceSelector={"matchLabels": {"none": "such"}}, upsync=[wanted()])
-    for cluster in one.boxes.values():
-        await one.must_put(cluster, DEFINITIONS, definition("v1"))
-        await one.must_put(cluster, NAMESPACES, namespace("shop"))
-    await one.at_rest()
+async def furnished(*upsync: Obj) -> tuple[AskedFleet, Client, Client]:
+    """Two edges, a placement that leads to both, and mailboxes that serve Widgets, which the workspace does not."""
+    hub = await AskedFleet.started()
+    florin, guilder = await hub.edge("florin"), await hub.edge("guilder")
+    for mailbox in (florin, guilder):
+        await mailbox.create(DEFINITIONS, definition("v1"))
+        await mailbox.create(NAMESPACES, namespace("shop"))
+    await hub.place(placed("p", {}, upsync=list(upsync or [wanted()])))
+    await hub.schedule()
+    return hub, florin, guilder
 
 
-def rows(answer: Obj, one: World) -> list[list[str]]:
-    return [line.split() for line in printed(answer, "table", one.fleet.hub.now).splitlines()]
+async def names(hub: AskedFleet, *question: str) -> list[str]:
+    found = await upsynced(hub.asked, Question(*question))
+    return [f"{item['syncTarget']} {item['object']['metadata']['name']}" for item in found["items"]]
 
 
 async def test_what_all_edges_made_is_listed_with_where_it_is_from() -> None:
-    async with world("florin", "guilder") as one:
-        await furnished(one)
-        await born(one, "guilder", widget("b", 1, labels={"hot": "yes"}))
-        await born(one, "florin", widget("b", 2))
-        await born(one, "florin", widget("a", 3))
-        await one.must_put(one.boxes["florin"], WIDGETS, widget("theirs", 4))
-        for word in ("widgets", "widget", "widgets.example.org", "widgets.v1.example.org"):
-            answer = await upsynced(asked(one), Question(word))
-            assert rows(answer, one) == [
-                ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET", "AGE"],
-                ["shop", "a", "florin", "florin", "0s"],
-                ["shop", "b", "florin", "florin", "0s"],
-                ["shop", "b", "guilder", "guilder", "0s"],
-            ]
-        [hot] = orjson.loads(
-            printed(await upsynced(asked(one), Question("widgets", "shop", "hot=yes")), "json", one.fleet.hub.now)
-        )["items"]
-        assert (hot["location"], hot["syncTarget"], hot["mailbox"]) == ("guilder", "guilder", one.names["guilder"])
-        assert (hot["object"]["kind"], hot["object"]["spec"]) == ("Widget", {"size": 1})
-        elsewhere = await upsynced(asked(one), Question("widgets", "default"))
-        assert rows(elsewhere, one) == [["Nothing", "of", "widgets", "came", "back", "from", "an", "edge."]]
+    hub, florin, guilder = await furnished()
+    await born(guilder, widget("b", 1, labels={"hot": "yes"}))
+    await born(florin, widget("b", 2))
+    await born(florin, widget("a", 3))
+    await florin.create(WIDGETS, widget("theirs", 4), "shop")
+    for word in ("widgets", "widget", "Widget", "widgets.example.org", "widgets.v1.example.org"):
+        answer = await upsynced(hub.asked, Question(word))
+        assert [line.split()[:4] for line in printed(answer, "table", NOW).splitlines()] == [
+            ["NAMESPACE", "NAME", "LOCATION", "SYNCTARGET"],
+            ["shop", "a", "florin", "florin"],
+            ["shop", "b", "florin", "florin"],
+            ["shop", "b", "guilder", "guilder"],
+        ]
+    assert hub.transport.writes == []
+    answer = await upsynced(hub.asked, Question("widgets", "shop", "hot=yes"))
+    [hot] = orjson.loads(printed(answer, "json", NOW))["items"]
+    assert guilder.prefix.endswith(f":{hot['mailbox']}")
+    assert (hot["location"], hot["otherLocations"], hot["syncTarget"]) == ("guilder", [], "guilder")
+    assert (hot["object"]["kind"], hot["object"]["spec"]) == ("Widget", {"size": 1})
+    nothing = await upsynced(hub.asked, Question("widgets", "default"))
+    assert printed(nothing, "table", NOW) == "Nothing of widgets came back from an edge."
 
 
 async def test_only_what_placements_of_the_workspace_bring_back_is_listed() -> None:
-    async with world("florin", "guilder") as one:
-        await furnished(one)
-        await one.fleet.placement(one.workloads[1], "other", {"matchLabels": {"no": "place"}}, upsync=[wanted()])
-        await one.placement(0, "p", namespaceSelector=PROD, upsync=[wanted(names=("a",)), wanted("", "configmaps")])
-        await one.at_rest()
-        for name in ("a", "b"):
-            await born(one, "florin", widget(name, 1))
-        await born(one, "florin", config_map("made", {"x": "y"}), MAPS)
-        found = await upsynced(asked(one), Question("widgets"))
-        assert [item["object"]["metadata"]["name"] for item in found["items"]] == ["a"]
-        maps = await upsynced(asked(one), Question("cm"))
-        assert [item["object"]["metadata"]["name"] for item in maps["items"]] == ["made"]
-        assert (await upsynced(asked(one, 1), Question("widgets")))["remarks"] == [
-            f"the EdgePlacements of the workspace {one.workloads[1]} that bring something back lead nowhere"
-        ]
-        secrets = await upsynced(asked(one), Question("secrets"))
-        assert (secrets["items"], secrets["remarks"]) == (
-            [],
-            [f"no EdgePlacement of the workspace {one.workloads[0]} brings secrets back (spec.upsync)"],
-        )
-        with pytest.raises(click.ClickException, match="nor a mailbox of its placements serves gadgets"):
-            await upsynced(asked(one), Question("gadgets"))
+    hub, florin, _ = await furnished(wanted(names=("a",)), wanted("", "configmaps"))
+    for name in ("a", "b"):
+        await born(florin, widget(name, 1))
+    await born(florin, config_map("made", {"x": "y"}), MAPS)
+    assert await names(hub, "widgets") == ["florin a"]
+    assert await names(hub, "cm") == ["florin made"]
+    with pytest.raises(click.ClickException, match="nor a mailbox of its placements serves gadgets"):
+        await names(hub, "gadgets")
+
+
+async def test_it_is_said_why_nothing_can_come_back() -> None:
+    hub, _, _ = await furnished()
+    secrets = await upsynced(hub.asked, Question("secrets"))
+    reason = "no EdgePlacement of the workspace root:web brings secrets back (spec.upsync)"
+    assert (secrets["items"], secrets["remarks"]) == ([], [reason])
+    await hub.client.patch(PLACEMENTS, "p", {"spec": {"locationSelectors": [{"matchLabels": {"no": "place"}}]}})
+    await hub.schedule()
+    nowhere = (await upsynced(hub.asked, Question("widgets")))["remarks"]
+    assert nowhere == ["the EdgePlacements of the workspace root:web that bring something back lead nowhere"]
+    await hub.client.patch(PLACEMENTS, "p", {"spec": {"upsync": None}})
+    nothing = (await upsynced(hub.asked, Question("widgets")))["remarks"]
+    assert nothing == ["no EdgePlacement of the workspace root:web brings anything back: spec.upsync says what does"]
+    with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
+        await upsynced(hub_of(hub.inventory), Question("widgets"))
 
 
 async def test_a_mailbox_that_has_another_version_is_read_in_that_one() -> None:
-    async with world("florin", "guilder") as one:
-        await furnished(one)
-        await one.must_put(one.boxes["florin"], DEFINITIONS, definition("v1", "v2"))
-        await one.must_put(one.workloads[0], DEFINITIONS, definition("v2"))
-        await born(one, "florin", widget("a", 1))
-        await born(one, "guilder", widget("a", 1))
-        found = await upsynced(asked(one), Question("widgets"))
-        versions = {item["syncTarget"]: item["object"]["apiVersion"] for item in found["items"]}
-        assert versions == {"florin": "example.org/v2", "guilder": "example.org/v1"}
+    hub, florin, guilder = await furnished()
+    crd = await florin.get(DEFINITIONS, "widgets.example.org")
+    await florin.update(DEFINITIONS, crd | {"spec": definition("v1", "v2")["spec"]})
+    await hub.client.create(DEFINITIONS, definition("v2"))
+    await born(florin, widget("a", 1))
+    await born(guilder, widget("a", 1))
+    found = await upsynced(hub.asked, Question("widgets"))
+    versions = {item["syncTarget"]: item["object"]["apiVersion"] for item in found["items"]}
+    assert versions == {"florin": "example.org/v2", "guilder": "example.org/v1"}
 
 
-async def test_a_workspace_whose_placements_bring_nothing_back_is_told_how() -> None:
-    async with world("florin") as one:
-        found = await upsynced(asked(one), Question("widgets"))
-        assert found["remarks"] == [
-            f"no EdgePlacement of the workspace {one.workloads[0]} brings anything back: spec.upsync says what does"
-        ]
-        with pytest.raises(click.ClickException, match=r"`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it"):
-            await upsynced(hub_of(asked(one).workspace.workspace("root")), Question("widgets"))
-
-
-async def grant(hub: PlatformHub, cluster: str, name: str, *rules: Obj) -> None:
-    meta = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
-    role = {**meta, "kind": "ClusterRole", "rules": list(rules)}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": ALICE}]
-    binding = {**meta, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects}
-    for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
-        answer = await hub.of(OPERATOR, "POST", f"/clusters/{cluster}{RBAC}/{plural}", body)
-        assert answer.status == 201
-
-
-ENTER = {"nonResourceURLs": ["/", "/api", "/api/*", "/apis", "/apis/*"], "verbs": ["access", "get"]}
+async def test_a_mailbox_that_is_not_made_yet_has_nothing() -> None:
+    hub, florin, _ = await furnished()
+    await hub.edge("fresh", mailbox=False)
+    await hub.schedule()
+    await born(florin, widget("a", 1))
+    found = await upsynced(hub.asked, Question("widgets"))
+    assert (len(found["items"]), found["remarks"]) == (1, [])
 
 
 async def test_what_one_may_not_see_is_said() -> None:
-    async with world("florin", "guilder") as one:
-        await furnished(one)
-        await born(one, "florin", widget("a", 1))
-        with pytest.raises(Forbidden):
-            await upsynced(asked(one, who=ALICE), Question("widgets"))
-        read = {"apiGroups": ["edge.kcp.io"], "resources": ["*"], "verbs": ["get", "list"]}
-        await grant(one.fleet.hub, one.workloads[0], "read", ENTER, read)
-        await one.must_put(one.workloads[0], DEFINITIONS, definition("v1"))
-        with pytest.raises(click.ClickException, match="you may not see what is in the mailboxes of these placements"):
-            await upsynced(asked(one, who=ALICE), Question("widgets"))
-        see = {"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["list"]}
-        await grant(one.fleet.hub, one.boxes["florin"], "see", ENTER, see)
-        found = await upsynced(asked(one, who=ALICE), Question("widgets"))
-        assert [item["syncTarget"] for item in found["items"]] == ["florin"]
-        assert found["remarks"][0].startswith("1 of 2 mailboxes cannot be seen, and are left out: ")
+    hub, florin, _ = await furnished()
+    await born(florin, widget("a", 1))
+    with pytest.raises(Forbidden):
+        await upsynced(hub.asked_by_somebody, Question("widgets"))
+    read = {"apiGroups": ["edge.kcp.io"], "resources": ["*"], "verbs": ["get", "list"]}
+    await hub.grant("root:web", "read", ENTER, read)
+    await hub.client.create(DEFINITIONS, definition("v1"))
+    with pytest.raises(click.ClickException, match="serves widgets, as far as you may see: "):
+        await upsynced(hub.asked_by_somebody, Question("widgets"))
+    await hub.grant("root:web", "discover", DISCOVER)
+    with pytest.raises(click.ClickException, match="you may not see what is in the mailboxes of these placements"):
+        await upsynced(hub.asked_by_somebody, Question("widgets"))
+    see = {"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["list"]}
+    await hub.grant(florin.prefix.removeprefix("/clusters/"), "see", ENTER, see)
+    found = await upsynced(hub.asked_by_somebody, Question("widgets"))
+    assert [item["syncTarget"] for item in found["items"]] == ["florin"]
+    assert found["remarks"][0].startswith("1 of 2 mailboxes cannot be seen, and are left out: ")
 
 
 # --- which objects come back, and from where ------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hub_harness import USER_TOKEN
 from local_transport import LocalTransport
@@ -43,7 +43,7 @@ class AskedHub:
     cluster: str  #: of the inventory
 
     @classmethod
-    async def started(cls) -> AskedHub:
+    async def started(cls) -> Self:
         hub = await LocalWorkspaces.started(bare=False)
         client = Client(LocalTransport(hub.function, OPERATOR_TOKEN), "/clusters/root")
         universal = {"name": "universal"}

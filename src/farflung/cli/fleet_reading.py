@@ -68,19 +68,20 @@ async def _listed(
     hub: Hub, exporting: Client, collections: Sequence[Collection], fleet: Fleet, *, only: bool
 ) -> list[list[Obj] | None]:
     """Of all workspaces, by the view of their export, which `exporting` has; or of one."""
-    if not only:
-        try:
-            return [list(await everywhere(exporting, one, orjson.loads)) for one in collections]
-        except HiddenError as error:
-            fleet.remarks.append(str(error))
-    return [await _here(hub, one, fleet) for one in collections]
+    if only:
+        return [await _here(hub, one, fleet) for one in collections]
+    try:
+        return [list(await everywhere(exporting, one, orjson.loads)) for one in collections]
+    except HiddenError as error:
+        fleet.remarks.append(str(error))
+    return [await _here(hub, one, fleet) or None for one in collections]  # none here says nothing of others
 
 
 async def _here(hub: Hub, collection: Collection, fleet: Fleet) -> list[Obj] | None:
     try:
         return await hub.workspace.list(collection)
     except NotFound:
-        return None
+        return []
     except Forbidden as error:
         fleet.remarks.append(f"you may not see {collection.plural} of the workspace {workspace_name(hub)}: {error}")
         return None

@@ -109,7 +109,7 @@ def _edges(answer: Obj, now: datetime, everything: bool) -> Iterator[str]:
         yield "Edges cannot be seen."
         return
     if not counts["all"]:
-        yield NO_EDGES
+        yield NO_EDGES if answer["workspace"] == "*" else "No edges here."
         return
     states = ", ".join(f"{number} {state}" for state, number in counts["states"].items() if number)
     problems = counts["withProblems"] - (counts["all"] - counts["states"][State.READY])
@@ -151,7 +151,7 @@ def _placements(answer: Obj, everything: bool) -> Iterator[str]:
         yield "Placements cannot be seen."
         return
     if not counts["all"]:
-        yield NO_PLACEMENTS
+        yield NO_PLACEMENTS if answer["workspace"] == "*" else "No placements here."
         return
     held = f", {count(counts['held'], 'withdrawal')} held" if counts["held"] else ""
     yield f"{count(counts['all'], 'placement')}: {counts['withProblems'] or 'none'} with problems{held}"

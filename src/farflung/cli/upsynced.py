@@ -143,17 +143,17 @@ class Reading:
 
     async def _resource(self, mailboxes: Iterable[str]) -> Resource:
         """What is meant, by the words of the workspace or else of a mailbox."""
-        clients = [self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])]
-        for client in clients:
+        hidden = ""
+        for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
             try:
                 found = kinds.find(await discover(client), self._question.kind)
-            except (NotFound, Forbidden):
-                continue
+            except Forbidden as error:
+                found, hidden = None, f", as far as you may see: {error}"
             if found is not None:
                 return found
         raise click.ClickException(
             f"neither the workspace {workspace_name(self._hub)} nor a mailbox of its placements serves "
-            f"{self._question.kind}"
+            f"{self._question.kind}{hidden}"
         )
 
     def _mailbox(self, name: str) -> Client:
