@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.status_summarizer.cells import NULL, Form, UnfitError, Value, cell, number, value_of
+from farflung.controllers.status_summarizer.cells import NULL, Form, Room, UnfitError, Value, cell, number
 from farflung.controllers.status_summarizer.questions import Column, Combined, Combining, Question
 from farflung.controllers.status_summarizer.values import Row
 from farflung.machinery.cel.budget import MOST_WORK, OverBudget
@@ -31,7 +31,6 @@ from farflung.machinery.errors import Obj
 
 MOST_COST: Final = 10_000  #: of asking about one copy, which takes some milliseconds then
 COPY_WORK: Final = 1 << 18  #: bytes that asking about one copy may make on its way
-LARGEST_ROW: Final = 8192  #: bytes that are kept of one copy
 LARGEST_ANSWER: Final = 1 << 18  #: bytes of all rows of an answer
 MOST_ERRORS: Final = 20  #: that are told
 LONGEST_MESSAGE: Final = 256  #: characters
@@ -153,12 +152,13 @@ class _Asking:
         self._given = _with_times(given)
         self._cost = MOST_COST
         self._work = COPY_WORK
-        self._room = LARGEST_ROW
+        self._room = Room()
 
     def value(self, column: Column) -> Value | _Failure:
         try:
-            value = value_of(self._evaluated(column))
-            self._check(value, column)
+            value = self._room.value_of(self._evaluated(column))
+            if value.form not in column.wanted.forms:
+                raise UnfitError(f"must be {column.wanted.words}, not {value.form.words}")
         except (EvaluationError, OverBudget, UnfitError) as error:
             message = str(error)
             short = message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
@@ -173,13 +173,6 @@ class _Asking:
         finally:
             self._cost = max(self._cost - run.spent, 0)
             self._work = max(MOST_WORK - run.worked, 0)
-
-    def _check(self, value: Value, column: Column) -> None:
-        if value.form not in column.wanted.forms:
-            raise UnfitError(f"must be {column.wanted.words}, not {value.form.words}")
-        self._room -= value.size
-        if self._room < 0:
-            raise UnfitError(f"makes the row larger than {LARGEST_ROW} bytes")
 
 
 def _with_times(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.controllers.status_summarizer.cells import ANYTHING, NUMBERS, ORDERED, TRUTH, Form, Wanted
+from farflung.controllers.status_summarizer.cells import ANYTHING, NUMBER, ORDERED, TRUTH, Form, Wanted
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import CompileError, Environment
 from farflung.machinery.cel.evaluate import Program
@@ -53,8 +53,8 @@ class Combining(enum.StrEnum):
 
 
 _SUBJECTS: Final = {
-    Combining.SUM: NUMBERS,
-    Combining.AVG: NUMBERS,
+    Combining.SUM: NUMBER,
+    Combining.AVG: NUMBER,
     Combining.MIN: ORDERED,
     Combining.MAX: ORDERED,
 }
