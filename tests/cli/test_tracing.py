@@ -241,6 +241,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         State.WAITING,
         "the syncer has still to bring it; syncer heard 10s ago, with 0 changes to bring",
     ),
+    "heard before it could be told of": (
+        {"config": reported(LATELY), "copy": copied(LATELY)},
+        "edge",
+        State.WAITING,
+        "the syncer has still to bring it; syncer heard 2s ago, with 0 changes to bring",
+    ),
     "not brought": (
         {"config": reported(objects={"pending": 1})},
         "edge",
@@ -297,6 +303,7 @@ ARRIVED: dict[str, dict[str, Any]] = {
         )
     },
     "because nothing is left to do": {},
+    "in the second of its last report, long ago": {"config": reported(RECENT), "copy": copied(RECENT)},
     "because only others fail": {"config": reported(objects={"pending": 1}, problems=[problem(name="other")])},
     "whatever the clock of the hub is": {
         "config": reported(HOUR),

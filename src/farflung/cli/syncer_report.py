@@ -17,6 +17,7 @@ from farflung.machinery.errors import Obj
 from farflung.syncer.troubles import LONGEST
 
 SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
+NEWS: Final = timedelta(seconds=3)  #: within which a syncer that is heard reports what is new
 HEARTBEAT: Final = "HeartbeatHealthy"  #: the condition of a SyncTarget that says so
 EVERY: Final = "*"  #: in the place of a name: all objects of a kind
 ADVICE: Final = {
@@ -57,10 +58,11 @@ class Report:
         about = ((group, resource, namespace, name), (group, resource, "", EVERY))
         return next((one for what, way, one in self.problems if what in about and way == direction), None)
 
-    def has_brought(self, part: Part, version: Any, written: datetime | None) -> bool:
+    def has_brought(self, part: Part, version: Any, written: datetime | None, now: datetime) -> bool:
         """Whether a copy without problems is at the edge as it was `written`, and is now.  Writes of the syncer's own
         make the version greater, and are no news to it: then it counts that since then nothing was left to do, but what
-        fails for other objects."""
+        fails for other objects.  Times are of whole seconds, and a report may be older than what is heard next: so it
+        counts when there was time for another one."""
         through = (self.through or {}).get((part.kind.group, part.kind.resource))
         if through is None:
             return False
@@ -68,7 +70,9 @@ class Report:
             return True
         failing = len({what for what, way, _ in self.problems if way == "down"})
         idle = self.pending == 0 or (self.omitted == 0 and self.pending <= failing)
-        return idle and self.heard is not None and written is not None and self.heard > written
+        if not idle or self.heard is None or written is None:
+            return False
+        return self.heard >= written and max(now, self.heard) - written >= NEWS
 
 
 def read(config: Obj) -> Report:

@@ -285,7 +285,7 @@ def _at_edge(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden,
         since = copy["metadata"]["deletionTimestamp"]
         return Step("edge", _overdue(since, now), f"the syncer has still to remove it; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")
-    if report.has_brought(subject.part, version, moment(written_to(copy))):
+    if report.has_brought(subject.part, version, moment(written_to(copy)), now):
         return Step("edge", State.DONE, f"applied; {ago}", heard)
     pending = f"the syncer has still to bring it; {ago}, with {count(report.pending, 'change')} to bring"
     return Step("edge", _overdue(written_to(copy), now), pending, heard, _LOG)
