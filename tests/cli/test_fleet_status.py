@@ -162,7 +162,10 @@ async def test_who_may_see_little_sees_that_and_is_told_what_is_missing() -> Non
     assert lines[1:3] == ["Edges cannot be seen.", "1 placement: none with problems"]
     remarks = [line for line in lines if line.startswith("remark: ")]
     assert any("you may not see the SyncTargets of all workspaces" in line for line in remarks)
-    assert any("you may not see statussummaries of the workspace root:web" in line for line in remarks)
+    here = "locations, statussummaries, synctargets in the workspace root:web, if there is one"
+    assert f"remark: you may not list {here}" in remarks
+    assert "remark: you may not list the workspaces in root:espw, which are mailboxes" in remarks
+    assert len(remarks) == 5
 
 
 async def test_programs_get_the_same_in_json_and_yaml() -> None:

@@ -4,7 +4,7 @@ are; or else by those of one workspace."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,60 +49,73 @@ class Fleet:
 
 async def read(hub: Hub, *, only: bool = False) -> Fleet:
     """`only`: what is in the workspace of `hub`.  click.ClickException if nothing can be seen."""
-    fleet = Fleet()
-    provider = hub.root.workspace(hub.provider)
-    (fleet.targets,), (fleet.locations,), (fleet.placements, fleet.summaries), _, _ = await asyncio.gather(
-        _listed(hub, hub.root, (SYNC_TARGETS,), fleet, only=only),
-        _listed(hub, hub.root, (LOCATIONS,), fleet, only=only),
-        _listed(hub, provider, (PLACEMENTS, SUMMARIES), fleet, only=only),
-        _read_mailboxes(provider, fleet),
-        _read_reports(provider, fleet),
-    )
-    fleet.remarks = sorted(set(fleet.remarks))
-    if fleet.is_hidden:
-        raise click.ClickException("\n".join([f"nothing of a fleet can be seen at {hub.server}", *fleet.remarks]))
-    return fleet
+    return await _Reading(hub, only=only).fleet()
 
 
-async def _listed(
-    hub: Hub, exporting: Client, collections: Sequence[Collection], fleet: Fleet, *, only: bool
-) -> list[list[Obj] | None]:
-    """Of all workspaces, by the view of their export, which `exporting` has; or of one."""
-    if only:
-        return [await _here(hub, one, fleet) for one in collections]
-    try:
-        return [list(await everywhere(exporting, one, orjson.loads)) for one in collections]
-    except HiddenError as error:
-        fleet.remarks.append(str(error))
-    return [await _here(hub, one, fleet) or None for one in collections]  # none here says nothing of others
+class _Reading:
+    def __init__(self, hub: Hub, *, only: bool) -> None:
+        self._hub = hub
+        self._only = only
+        self._provider = hub.root.workspace(hub.provider)
+        self._hidden: dict[str, str] = {}  #: export → why it shows nothing
+        self._forbidden: list[str] = []  #: kinds that may not be listed in the workspace
 
+    async def fleet(self) -> Fleet:
+        fleet = Fleet()
+        fleet.targets, fleet.locations, fleet.placements, fleet.summaries, fleet.mailboxes = await asyncio.gather(
+            self._listed(self._hub.root, SYNC_TARGETS),
+            self._listed(self._hub.root, LOCATIONS),
+            self._listed(self._provider, PLACEMENTS),
+            self._listed(self._provider, SUMMARIES),
+            self._mailboxes(),
+        )
+        configs = await self._everywhere(self._provider, CONFIGS)
+        if configs is not None:
+            fleet.reports = {fields.cluster_of(one): one for one in configs if fields.name_of(one) == CONFIG}
+        fleet.remarks = list(self._remarks())
+        if fleet.is_hidden:
+            raise click.ClickException(
+                "\n".join([f"nothing of a fleet can be seen at {self._hub.server}", *fleet.remarks])
+            )
+        return fleet
 
-async def _here(hub: Hub, collection: Collection, fleet: Fleet) -> list[Obj] | None:
-    try:
-        return await hub.workspace.list(collection)
-    except NotFound:
-        return []
-    except Forbidden as error:
-        fleet.remarks.append(f"you may not see {collection.plural} of the workspace {workspace_name(hub)}: {error}")
-        return None
+    async def _listed(self, exporting: Client, collection: Collection) -> list[Obj] | None:
+        """Of all workspaces, by the view of their export, which `exporting` has; or of one."""
+        if self._only:
+            return await self._here(collection)
+        found = await self._everywhere(exporting, collection)
+        return found if found is not None else await self._here(collection) or None  # others may have some
 
+    async def _everywhere(self, exporting: Client, collection: Collection) -> list[Obj] | None:
+        try:
+            return list(await everywhere(exporting, collection, orjson.loads))
+        except HiddenError as error:
+            known = self._hidden.get(collection.group, error.sentence)
+            self._hidden[collection.group] = min(known, error.sentence)
+            return None
 
-async def _read_mailboxes(provider: Client, fleet: Fleet) -> None:
-    try:
-        found = await provider.list(WORKSPACES)
-    except (NotFound, Forbidden) as error:
-        fleet.remarks.append(f"mailboxes cannot be seen, and so not what syncers report: {error}")
-        return
-    fleet.mailboxes = {fields.name_of(one): fields.text(one, "spec", "cluster") for one in found}
+    async def _here(self, collection: Collection) -> list[Obj] | None:
+        try:
+            return await self._hub.workspace.list(collection)
+        except NotFound:
+            return []
+        except Forbidden:
+            self._forbidden.append(collection.plural)
+            return None
 
+    async def _mailboxes(self) -> dict[str, str] | None:
+        try:
+            found = await self._provider.list(WORKSPACES)
+        except (NotFound, Forbidden):
+            self._hidden["mailboxes"] = f"you may not list the workspaces in {self._hub.provider}, which are mailboxes"
+            return None
+        return {fields.name_of(one): fields.text(one, "spec", "cluster") for one in found}
 
-async def _read_reports(provider: Client, fleet: Fleet) -> None:
-    try:
-        found: tuple[Obj, ...] = await everywhere(provider, CONFIGS, orjson.loads)
-    except HiddenError as error:
-        fleet.remarks.append(str(error))
-        return
-    fleet.reports = {fields.cluster_of(one): one for one in found if fields.name_of(one) == CONFIG}
+    def _remarks(self) -> Iterator[str]:
+        yield from (self._hidden[name] for name in sorted(self._hidden))
+        if self._forbidden:
+            where = f"in the workspace {workspace_name(self._hub)}, if there is one"
+            yield f"you may not list {', '.join(sorted(self._forbidden))} {where}"
 
 
 async def paths_of(server: Client, clusters: Iterable[str]) -> dict[str, str]:

@@ -34,6 +34,11 @@ ATTEMPTS: Final = 3  #: to read a list that takes longer than the server remembe
 class HiddenError(ClientError):
     """A sentence that says what cannot be seen, and what it takes to see it."""
 
+    def __init__(self, sentence: str, said: str = "") -> None:
+        """`said`: what the server says of it."""
+        super().__init__(f"{sentence}. The server says: {said}" if said else sentence)
+        self.sentence = sentence
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
@@ -98,7 +103,8 @@ def _hidden(exporting: Client, collection: Collection, verb: str, resource: str,
     right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {collection.group}'
     return HiddenError(
         f"you may not see {_plural(collection)} of all workspaces: what is missing is {right}, in the workspace "
-        f"{_name(exporting)}. The server says: {error}"
+        f"{_name(exporting)}",
+        str(error),
     )
 
 
