@@ -90,6 +90,10 @@ class Offers:
     def builtin(self) -> Iterable[Source]:
         return self._builtin.values()
 
+    def everything(self) -> set[Source]:
+        """Whatever any workspace has."""
+        return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
+
     def source(self, cluster: str, kind: Kind) -> Source | None:
         """None if the workspace does not serve the kind."""
         return self._builtin.get(kind) or self._found.get(cluster, _NOTHING).get(kind)

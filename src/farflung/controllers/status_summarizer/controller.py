@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from farflung.client.errors import ClientError
 from farflung.controllers.placement_translator.engine import Copy
 from farflung.controllers.placement_translator.knowledge import Knowledge, Status, Work
 from farflung.controllers.placement_translator.listening import Listening
@@ -104,6 +105,7 @@ class StatusSummarizer:
     async def work(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_at_copies(), name=f"{NAME} copies")
+            group.create_task(self._look_for_marks(), name=f"{NAME} marks")
             group.create_task(self.controller.run(), name=NAME)
             group.create_task(self._ages.run(), name=self._ages.name)
 
@@ -122,6 +124,19 @@ class StatusSummarizer:
             else:
                 self._caught_up = True
                 await self._news.wait()
+
+    async def _look_for_marks(self) -> None:
+        """What was given back, and whose placements went while nobody looked."""
+        failures = 0
+        while True:
+            try:
+                for one in await self._back.find():
+                    self._schedule(one)
+                return
+            except ClientError as error:
+                failures += 1
+                self._listening.trouble("cannot look for what was given back", error)
+                await self._listening.outside.sleep(self._listening.outside.backoff.delay(failures))
 
     def _schedule(self, key: Key) -> None:
         """Soon, but not too often."""

@@ -12,10 +12,11 @@ import orjson
 from farflung.controllers.mailbox.heartbeat import config_of
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.values import Verdict
+from farflung.controllers.status_summarizer.verdicts import moment, sentence, word
 from farflung.machinery import times
 
 DOWN: Final = "down"  #: the direction of what does not get to its cluster
-LONGEST: Final = 256  #: characters of a message
+FAILING: Final = "Failing"
 NOT_HEARD: Final = "NotHeard"
 UNREACHABLE: Final = "EdgeUnreachable"
 
@@ -40,7 +41,7 @@ def told_by(document: bytes) -> Told:
     edge = config.edge
     unreachable = None
     if edge is not None and edge.status == "False":
-        unreachable = Verdict(UNREACHABLE, _short(edge.message or edge.reason), edge.last_transition_time)
+        unreachable = Verdict(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
     return Told(config.beat, unreachable, _refused(orjson.loads(document).get("status")))
 
 
@@ -50,16 +51,12 @@ def _refused(status: Any) -> dict[Part, Verdict]:
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, dict) or one.get("direction") != DOWN:
             continue
-        group, resource, namespace, name, reason = (
-            str(one.get(field) or "") for field in ("group", "resource", "namespace", "name", "reason")
+        group, resource, namespace, name = (
+            str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
         )
-        message = _short(str(one.get("message") or ""))
-        found[Part(Kind(group, resource), namespace, name)] = Verdict(reason or "Failing", message)
+        verdict = Verdict(word(one.get("reason")) or FAILING, sentence(one.get("message")))
+        found[Part(Kind(group, resource), namespace, name)] = verdict
     return found
-
-
-def _short(message: str) -> str:
-    return message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
 
 
 def stale(told: Told, now: datetime, limit: timedelta) -> tuple[Verdict | None, float | None]:

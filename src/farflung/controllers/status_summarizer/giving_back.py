@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import orjson
 
 from farflung.client.errors import NotFound
 from farflung.client.resource import Collection
-from farflung.client.rest import Client, PatchType
+from farflung.client.rest import Client, PatchType, Selection
 from farflung.controllers.placement_translator.engine import Copy
+from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.knowledge import Knowledge
-from farflung.controllers.placement_translator.values import Part
+from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
+from farflung.controllers.placement_translator.values import Part, Source
+from farflung.controllers.placement_translator.what import Selected
 from farflung.controllers.placement_translator.world import PlacementKey, Seen
 from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, is_marked, step
+from farflung.informer.reflector import CLUSTER
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
+MARKED: Final = Selection(labels=COUNT)
 MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
 
 
@@ -37,13 +43,13 @@ class GivingBack:
     def concerned(self, copy: Copy) -> set[Object]:
         """The objects whose status may be another one because of a copy."""
         wanted = self._known.engine.wanted(copy.mailbox, copy.part)
-        asking = {one.placement.cluster for one in wanted if one.selected is not None and one.selected.singleton}
+        asking = {one.placement.cluster for one in wanted if _asks(one.selected, copy.part)}
         return {Object(cluster, copy.part) for cluster in asking | self._marked.get(copy.part, set())}
 
     def asked_by(self, key: PlacementKey) -> set[Object]:
         """The objects whose status a placement wants back."""
         selected = self._known.engine.selected(key)
-        return {Object(key.cluster, part) for part, how in selected.items() if how.singleton}
+        return {Object(key.cluster, part) for part, how in selected.items() if _asks(how, part)}
 
     def is_concerned(self, cluster: str, part: Part, seen: Seen | None) -> bool:
         """Whether something is to be done about an object that was heard of."""
@@ -57,16 +63,36 @@ class GivingBack:
             del self._marked[part]
         return True
 
+    async def find(self) -> set[Object]:
+        """Those that have marks, in workspaces of which not everything is heard.  Raises ClientError."""
+        found: set[Object] = set()
+        for source in sorted(self._known.offers.everything() - self._heard()):
+            everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
+            for obj in await everywhere.list(source.collection(), MARKED):
+                metadata = obj["metadata"]
+                cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER, "")
+                found.add(Object(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
+        return found
+
+    def _heard(self) -> set[Source]:
+        return {*self._known.offers.builtin(), *self._known.sources}
+
     async def give(self, one: Object) -> bool:
         """Whether somebody asks for it."""
         seen = self._known.world.get(*one)
         source = self._known.offers.source(one.cluster, one.part.kind)
         asked = self._asked(one)
-        if seen is None or not seen.alive or seen.ours or source is None:
+        if source is None or (seen is not None and (not seen.alive or seen.ours)):
             return False
-        obj: Obj = orjson.loads(seen.document)
         client = self._everywhere.workspace(one.cluster)
         collection = Collection(one.part.kind.group, source.version, one.part.kind.resource, "")
+        if seen is not None:
+            obj: Obj = orjson.loads(seen.document)
+        else:  # of workspaces without placements less is heard
+            try:
+                obj = await client.get(collection, one.part.name, one.part.namespace)
+            except NotFound:
+                return False
         for _ in range(MOST_STEPS):
             following = step(one.part.kind, obj, asked)
             if following is None:
@@ -78,13 +104,15 @@ class GivingBack:
                 )
             except NotFound:
                 break  # it is gone, or has no status of its own
+            if following.status is not None:
+                obj["status"] = following.status  # some servers have more to say; that is not ours
             self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
         return asked is not None
 
     def _asked(self, one: Object) -> Asked | None:
         engine = self._known.engine
         holders = [key for key in engine.holders(one.part) if key.cluster == one.cluster]
-        asking = {key for key in holders if (how := engine.selected(key).get(one.part)) and how.singleton}
+        asking = {key for key in holders if _asks(engine.selected(key).get(one.part), one.part)}
         if not asking:
             return None
         mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
@@ -98,18 +126,28 @@ class GivingBack:
         return Asked(1, Returned(place.target, status) if isinstance(status, dict) and status else None)
 
 
+def _asks(selected: Selected | None, part: Part) -> bool:
+    """Only clusters say how something is that goes there."""
+    return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
+
+
 def _patch(obj: Obj, following: Step) -> tuple[list[Obj], str]:
     """Of this very object; and the subresource it is for."""
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]}]
     if following.status is not None:
         return [*patch, {"op": "add", "path": "/status", "value": following.status}], "status"
-    there = obj["metadata"].get("annotations")
-    if there is None:
-        patch.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    for name, value in following.annotations.items():
-        path = f"/metadata/annotations/{name.replace('~', '~0').replace('/', '~1')}"
-        if value is not None:
-            patch.append({"op": "add", "path": path, "value": value})
-        elif name in (there or {}):
-            patch.append({"op": "remove", "path": path})
+    patch += _marking(obj, "labels", COUNT, following.executing)
+    patch += _marking(obj, "annotations", RETURNED, following.returned)
     return patch, ""
+
+
+def _marking(obj: Obj, section: str, name: str, value: str | None) -> Iterator[Obj]:
+    there, path = obj["metadata"].get(section), f"/metadata/{section}"
+    entry = f"{path}/{name.replace('/', '~1')}"
+    if value is None:
+        if name in (there or {}):
+            yield {"op": "remove", "path": entry}
+    elif there is None:
+        yield {"op": "add", "path": path, "value": {name: value}}
+    else:
+        yield {"op": "add", "path": entry, "value": value}

@@ -1,9 +1,9 @@
 """The status of the only copy, where the object is described.  Pure.
 
-Asked for by placements with `wantSingletonReportedState`.  As long as one asks, the object says in an annotation how
-many clusters have a copy because of those that ask.  If that is one, and its status came back, the object has that
-status, and another annotation says from where.  Without that annotation nothing of its status is ours, so it is written
-before the status, and goes after it.
+Asked for by placements with `wantSingletonReportedState`.  As long as one asks, a label of the object says how many
+clusters have a copy because of those that ask.  If that is one, and its status came back, the object has that status,
+and an annotation says from where.  Without the annotation nothing of its status is ours, so it is written before the
+status, and goes after it.
 """
 
 from __future__ import annotations
@@ -35,34 +35,26 @@ class Asked(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to write next: either annotations (None: away), or the status."""
+    """What to write next: either a label and an annotation (None: away), or the status."""
 
-    annotations: Mapping[str, str | None] = {}
+    executing: str | None = None
+    returned: str | None = None
     status: Obj | None = None
 
 
 def is_marked(document: bytes) -> bool:
-    """Whether an object may have one of the annotations."""
+    """Whether an object may have one of the marks."""
     return any(mark.encode() in document for mark in MARKS)
 
 
 def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None:
     """`asked`: None if nobody asks.  None: it is as it should be."""
-    if kind in _NEVER:
-        asked = None if asked is None else Asked(asked.clusters)
-    annotations = (obj.get("metadata") or {}).get("annotations") or {}
-    count = None if asked is None else str(asked.clusters)
-    only = None if asked is None or asked.clusters != 1 else asked.only
-    has = annotations.get(RETURNED)
-    if only is None:
-        if has is not None and obj.get("status"):
-            return Step(status={})
-        return _marking(annotations, {COUNT: count, RETURNED: None})
-    if marking := _marking(annotations, {COUNT: count, RETURNED: only.target}):
-        return marking
-    return None if obj.get("status") == only.status else Step(status=dict(only.status))
-
-
-def _marking(annotations: Mapping[str, str], wanted: Mapping[str, str | None]) -> Step | None:
-    changes = {name: value for name, value in wanted.items() if annotations.get(name) != value}
-    return Step(annotations=changes) if changes else None
+    metadata = obj.get("metadata") or {}
+    there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
+    only = None if asked is None or asked.clusters != 1 or kind in _NEVER else asked.only
+    if only is None and there[1] is not None and obj.get("status"):
+        return Step(status={})
+    wanted = None if asked is None else str(asked.clusters), None if only is None else only.target
+    if there != wanted:
+        return Step(*wanted)
+    return None if only is None or obj.get("status") == only.status else Step(*wanted, dict(only.status))
