@@ -239,13 +239,13 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         {"config": reported(RECENT), "copy": copied(LATELY)},
         "edge",
         State.WAITING,
-        "the syncer has still to bring it; syncer heard 10s ago, with 0 changes to bring",
+        "the syncer has still to bring it; syncer heard 10s ago",
     ),
     "heard before it could be told of": (
         {"config": reported(LATELY), "copy": copied(LATELY)},
         "edge",
         State.WAITING,
-        "the syncer has still to bring it; syncer heard 2s ago, with 0 changes to bring",
+        "the syncer has still to bring it; syncer heard 2s ago",
     ),
     "not brought": (
         {"config": reported(objects={"pending": 1})},
@@ -257,7 +257,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         {"config": reported(syncedThrough=[])},
         "edge",
         State.STUCK,
-        "the syncer has still to bring it; syncer heard 10s ago, with 0 changes to bring",
+        "the syncer has still to bring it; syncer heard 10s ago",
     ),
     "status refused": (
         {"config": reported(problems=[problem("Forbidden", direction="status")])},
@@ -272,6 +272,12 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         "status",
         State.WAITING,
         "NotReady, for 10s",
+    ),
+    "broken by a change": (
+        {"digest": BROKEN, "copy": copied("2026-01-01T11:59:45Z")},
+        "status",
+        State.WAITING,
+        "NotReady: 1/3 ready, for 60m",
     ),
     "broken since nobody knows": (
         {"digest": replace(GOOD, verdict=Verdict("NotReady", "1/3 ready"))},

@@ -140,7 +140,7 @@ def _steps(subject: Subject, facts: Facts, now: datetime) -> Iterator[Step]:
         report = facts.config if isinstance(facts.config, Hidden) else syncer_report.read(facts.config or {})
         yield _at_edge(subject, facts, facts.copy, report, now)
         if subject.has_status and not _is_going(facts.copy) and (isinstance(report, Hidden) or report.heard):
-            yield _status(subject, facts, report, now)
+            yield _status(subject, facts, facts.copy, report, now)
 
 
 def _overdue(since: str, now: datetime) -> State:
@@ -287,8 +287,9 @@ def _at_edge(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden,
     version = copy["metadata"].get("resourceVersion")
     if report.has_brought(subject.part, version, moment(written_to(copy)), now):
         return Step("edge", State.DONE, f"applied; {ago}", heard)
-    pending = f"the syncer has still to bring it; {ago}, with {count(report.pending, 'change')} to bring"
-    return Step("edge", _overdue(written_to(copy), now), pending, heard, _LOG)
+    pending = f", with {count(report.pending, 'change')} to bring" if report.pending else ""
+    message = f"the syncer has still to bring it; {ago}{pending}"
+    return Step("edge", _overdue(written_to(copy), now), message, heard, _LOG)
 
 
 _LOG: Final = "the syncer's log says what it does"
@@ -300,7 +301,7 @@ def _connect(target: str) -> str:
     )
 
 
-def _status(subject: Subject, facts: Facts, report: Report | Hidden, now: datetime) -> Step:
+def _status(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden, now: datetime) -> Step:
     digest = facts.digest or Digest()
     problem = None if isinstance(report, Hidden) else report.problem(subject.part, "status")
     if problem is not None:
@@ -311,7 +312,8 @@ def _status(subject: Subject, facts: Facts, report: Report | Hidden, now: dateti
         reason, message, since = digest.verdict
         said = fields.line(f"{reason}: {message}" if message else reason)
         lasting = f", for {age(since, now)}" if age(since, now) else ""
-        return Step("status", _overdue(since, now), f"{said}{lasting}", digest.observed, "look at it in its cluster")
+        state = _overdue(max(since, written_to(copy)), now)  # what was just changed may need a moment
+        return Step("status", state, f"{said}{lasting}", digest.observed, "look at it in its cluster")
     return Step("status", State.DONE, _brief(digest) or "nothing is wrong", digest.observed)
 
 
