@@ -14,12 +14,11 @@ from translated import config_map, definition, namespace, widget
 
 from farflung.cli.connection import hub_of
 from farflung.cli.main import main
-from farflung.cli.upsynced import Question, printed, upsynced, ways
+from farflung.cli.upsynced import Question, printed, upsynced
 from farflung.client.errors import Forbidden
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.machinery.errors import Obj
 from farflung.syncer.shaping import for_mailbox
 
@@ -147,61 +146,6 @@ async def test_what_one_may_not_see_is_said() -> None:
     found = await upsynced(hub.asked_by_somebody, Question("widgets"))
     assert [item["syncTarget"] for item in found["items"]] == ["florin"]
     assert found["remarks"][0].startswith("1 of 2 mailboxes cannot be seen, and are left out: ")
-
-
-# --- which objects come back, and from where ------------------------------------------------------
-
-
-def placement(uid: str, *upsync: Obj) -> Obj:
-    return {"metadata": {"name": uid, "uid": uid}, "spec": {"upsync": list(upsync)}}
-
-
-def part_of(owner: str, *destinations: tuple[str, str, str]) -> Obj:
-    reference = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement", "name": owner, "uid": owner}
-    places = [
-        {"cluster": "c", "locationName": location, "syncTargetName": target, "syncTargetUID": uid}
-        for location, target, uid in destinations
-    ]
-    return {"metadata": {"ownerReferences": [reference]}, "destinations": places}
-
-
-def test_places_are_those_of_placements_that_bring_something_back() -> None:
-    some = [placement("up", wanted()), placement("down"), placement("odd", {"apiGroup": 3})]
-    slices = [
-        part_of("up", ("l1", "t1", "1")),
-        part_of("up", ("l2", "t1", "1"), ("l2", "t2", "2")),
-        part_of("down", ("l3", "t3", "3")),
-        part_of("odd", ("l4", "t4", "4")),
-        {"metadata": {}, "destinations": [None]},
-    ]
-    found = ways(some, slices)
-    assert {name: way.place.locations for name, way in found.items()} == {"c-mb-1": ("l1", "l2"), "c-mb-2": ("l2",)}
-
-
-@pytest.mark.parametrize(
-    ("upsync", "part", "brought"),
-    [
-        (wanted(), Part(Kind("example.org", "widgets"), "shop", "a"), True),
-        (wanted(), Part(Kind("example.org", "widgets"), "", "a"), True),
-        (wanted(), Part(Kind("other.org", "widgets"), "shop", "a"), False),
-        (wanted(), Part(Kind("example.org", "gadgets"), "shop", "a"), False),
-        (wanted("example.org", "*"), Part(Kind("example.org", "gadgets"), "shop", "a"), True),
-        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
-        (wanted(namespaces=("farm",)), Part(Kind("example.org", "widgets"), "", "a"), True),
-        (wanted(names=("b",)), Part(Kind("example.org", "widgets"), "shop", "a"), False),
-        (wanted(names=()), Part(Kind("example.org", "widgets"), "shop", "a"), False),
-    ],
-)
-def test_a_place_brings_back_what_its_placements_say(upsync: Obj, part: Part, brought: bool) -> None:
-    [way] = ways([placement("p", upsync)], [part_of("p", ("l", "t", "1"))]).values()
-    assert way.brings(part) is brought
-
-
-def test_two_placements_bring_back_together_what_each_does() -> None:
-    some = [placement("p", wanted(names=("a",))), placement("q", wanted(names=("b",)))]
-    [way] = ways(some, [part_of("p", ("l", "t", "1")), part_of("q", ("m", "t", "1"))]).values()
-    assert [way.brings(Part(Kind("example.org", "widgets"), "shop", name)) for name in "abc"] == [True, True, False]
-    assert way.place.locations == ("l", "m")
 
 
 def test_the_command_says_what_it_takes() -> None:

@@ -100,7 +100,8 @@ def _edge(
 ) -> Obj:
     cluster, uid, state = fields.cluster_of(target), fields.text(target, "metadata", "uid"), state_of(target)
     mailbox = mailbox_name(Key(cluster, "", fields.name_of(target)), uid)
-    report = (reports or {}).get((mailboxes or {}).get(mailbox, ""))
+    inside = (mailboxes or {}).get(mailbox, "")
+    report = (reports or {}).get(inside) if inside else None
     heard = fields.moment(target, "status", "lastSyncerHeartbeatTime")
     missing = [] if mailboxes is None or mailbox in mailboxes else ["it has no mailbox yet"]
     return {

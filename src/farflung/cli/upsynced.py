@@ -10,27 +10,25 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from farflung.cli import fields, kinds
 from farflung.cli.connection import Hub, placement_of, workspace_name
-from farflung.cli.imagining import mailbox_of, places_of
 from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.cli.ways_back import Way, brings_back, ways
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.slices import destinations_of, owners
-from farflung.controllers.edge_scheduler.values import Destination
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.what import What, parse_what
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.syncer.shaping import is_upsynced
+from farflung.syncer.values import Part
+from farflung.syncer.values import Resource as Kind
 
 AT_ONCE: Final = 8  #: mailboxes that are read at the same time
 ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know
@@ -41,44 +39,6 @@ class Question:
     kind: str  #: as kubectl takes it
     namespace: str = ""  #: empty: all of them
     labels: str = ""  #: a selector
-
-
-# --- from where -----------------------------------------------------------------------------------
-
-
-class Way(NamedTuple):
-    """How objects come back from one place."""
-
-    place: Place
-    whats: tuple[What, ...]  #: of the placements that lead there
-
-    def may_bring(self, kind: Kind, *, namespaced: bool) -> bool:
-        return any(one.fits_kind(kind, namespaced=namespaced) for what in self.whats for one in what.returning)
-
-    def brings(self, part: Part) -> bool:
-        alternatives = (one for what in self.whats for one in what.returning)
-        namespaced = bool(part.namespace)
-        return any(one.fits_kind(part.kind, namespaced=namespaced) and one.fits(part, {}, {}) for one in alternatives)
-
-
-def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
-    """By mailbox, for placements that bring something back.  Pure."""
-    leading: dict[str, set[Destination]] = {}
-    for one in slices:
-        for owner in owners(one):
-            leading.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
-    whats: dict[str, list[What]] = {}
-    destinations: set[Destination] = set()
-    for placement in placements:
-        what, found = parse_what(placement), leading.get(fields.text(placement, "metadata", "uid"), set())
-        if what.returning:
-            destinations |= found
-            for mailbox in set(map(mailbox_of, found)):
-                whats.setdefault(mailbox, []).append(what)
-    return {name: Way(place, tuple(whats[name])) for name, place in sorted(places_of(destinations).items())}
-
-
-# --- the objects ----------------------------------------------------------------------------------
 
 
 async def upsynced(hub: Hub, question: Question) -> Obj:
@@ -119,7 +79,7 @@ class Reading:
         there = await self._there(leading)
         resource = await self._resource(there)
         kind = Kind(resource.collection.group, resource.collection.plural)
-        asked = {name: way for name, way in there.items() if way.may_bring(kind, namespaced=resource.namespaced)}
+        asked = {name: way for name, way in there.items() if way.may_bring(kind)}
         if not asked:
             reason = f"no EdgePlacement of the workspace {workspace_name(self._hub)} brings {kind} back (spec.upsync)"
             return Found(remarks=[reason])
@@ -128,7 +88,7 @@ class Reading:
 
     def _nothing_comes_back(self, placements: list[Obj]) -> str:
         where = f"of the workspace {workspace_name(self._hub)}"
-        if any(parse_what(one).returning for one in placements):
+        if any(map(brings_back, placements)):
             return f"the EdgePlacements {where} that bring something back lead nowhere"
         return f"no EdgePlacement {where} brings anything back: spec.upsync says what does"
 
