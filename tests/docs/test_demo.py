@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -68,7 +69,7 @@ def page(port: int) -> str:
         return text
 
 
-def test_the_demo_shows_three_pages_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tmp_path: Path) -> None:
     process = demo(tmp_path)
     output = ended(process)
     assert process.returncode == 0, output
@@ -76,6 +77,10 @@ def test_the_demo_shows_three_pages_and_leaves_nothing_behind(tmp_path: Path) ->
     assert output.count("This is a special web site.") == 1
     for port in (8081, 8082, 8083):
         assert f"$ curl http://localhost:{port}" in output
+    assert re.search(r"Deployment +commond +2 +2 +0 ", output), output
+    assert re.search(r"Deployment +speciald +1 +1 +0 ", output), output
+    assert "$ farflung trace deployment/commond -n commonstuff" in output
+    assert "All 2 destinations are up to date." in output
     assert nothing_of(tmp_path)
 
 

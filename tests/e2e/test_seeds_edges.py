@@ -121,6 +121,22 @@ $ kubectl get syncerconfig the-one -o jsonpath='{.status.objects} {.status.probl
 $ kubectl get syncerconfig the-one -o jsonpath='{.status.conditions[*].type} {.status.conditions[*].status}' $AT_GUILDER
 EdgeReachable HubUnchanged Synced True True True
 """  # noqa: E501
+SUMMARIZED = """\
+$ kubectl get ssum -n specialstuff $AT_SPECIAL
+NAME                                         KIND         OBJECT     EXPECTED   REPORTING   BROKEN   AGE
+edge-placement-s.deployments.apps.speciald   Deployment   speciald   1          1           0        8m26s
+$ kubectl get ssum -A $AT_COMMON
+NAMESPACE     NAME                                        KIND         OBJECT    EXPECTED   REPORTING   BROKEN   AGE
+commonstuff   edge-placement-c.deployments.apps.commond   Deployment   commond   2          2           0        13m
+$ kubectl get ssum -n commonstuff edge-placement-c.deployments.apps.commond -o jsonpath='{.aggregates.readyReplicas.sum} {.conditions.Available} {.destinations}' $AT_COMMON
+2 {"True":2} {"broken":0,"expected":2,"missing":0,"reporting":2,"stale":0}
+$ farflung trace deployment/commond -n commonstuff --kubeconfig .kcp/admin.kubeconfig --context base --workspace root:my-org:wmw-c | tail -n 1
+All 2 destinations are up to date.
+$ farflung status --kubeconfig .kcp/admin.kubeconfig --context base | tail -n 3
+2 edges: 2 ready
+2 placements: none with problems
+2 StatusSummaries: none with broken, missing or stale copies (kubectl get ssum -A)
+"""  # noqa: E501
 COUNTED = """\
 $ kubectl patch deployment -n commonstuff commond --type=merge -p '{"spec":{"replicas":1}}' $AT_COMMON
 deployment.apps/commond patched
@@ -325,6 +341,10 @@ def test_both_workloads_run_where_they_should(story: Story) -> None:
 
 def test_what_the_edges_say_comes_back(story: Story) -> None:
     story.session.type(REPORTED)
+
+
+def test_what_all_edges_say_is_summarized_where_the_workload_is_described(story: Story) -> None:
+    story.session.type(SUMMARIZED)
 
 
 def test_an_edge_follows_its_mailbox_and_nobody_else(story: Story) -> None:

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import click
+import orjson
 import yaml
 
 from farflung.cli.background import Background, Process
 from farflung.cli.connection import PROVIDER, Asking
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_objects import CLUSTERS, COMMON, PAGES, SPECIAL, Cluster, Workload
+from farflung.cli.printing import table
 from farflung.cli.progress import Steps, shown
 from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
@@ -48,6 +50,8 @@ SLICES: Final = Collection("edge.kcp.io", "v1alpha1", "singleplacementslices", "
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 MAPS: Final = Collection("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS: Final = Collection("apps", "v1", "deployments", "Deployment")
+SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
+AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside ^C
@@ -190,7 +194,9 @@ It goes on running. To look around:
   kubectl config use-context root
   kubectl ws tree
   kubectl ws root:imw-1 && kubectl get locations,synctargets
-  kubectl ws root:my-org:wmw-c && kubectl get edgeplacements,singleplacementslices
+  kubectl ws root:my-org:wmw-c && kubectl get edgeplacements,singleplacementslices,statussummaries -A
+  farflung trace deployment/commond -n commonstuff
+  farflung status
   kubectl get --context kind-florin deployments,pods -A
   kubectl get --context kind-guilder deployments,pods -A
   curl http://localhost:8081
@@ -221,6 +227,19 @@ async def _play(where: Place, runtime: str) -> None:
     for port, cluster, workload in PAGES:
         click.secho(f"$ curl http://localhost:{port}    # {workload.name} on {cluster}", bold=True)
         click.echo(story.pages[port])
+    for command, answer in story.told:
+        click.secho(f"$ {command}", bold=True)
+        click.echo(f"{answer}\n")
+
+
+async def _listed(client: Client, collection: Collection) -> str:
+    """As kubectl shows it."""
+    answer = orjson.loads(await client.raw(f"{collection.path()}?includeObject=Metadata", accept=AS_TABLE))
+    shown = [at for at, column in enumerate(answer["columnDefinitions"]) if not column.get("priority")]
+    rows = [["NAMESPACE", *(answer["columnDefinitions"][at]["name"].upper() for at in shown)]]
+    for row in answer["rows"]:
+        rows.append([row["object"]["metadata"]["namespace"], *(str(row["cells"][at]) for at in shown)])
+    return table(rows)
 
 
 def _first(error: Exception) -> Exception:
@@ -236,6 +255,7 @@ class Story:
     runtime: str
     steps: Steps
     pages: dict[int, str] = field(default_factory=dict)
+    told: list[tuple[str, str]] = field(default_factory=list)  #: commands, and what they say of it
     _hub: Client | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
@@ -258,6 +278,9 @@ class Story:
         for port, cluster, workload in PAGES:
             with self.steps.step(f"Fetch http://localhost:{port}: {workload.name} on {cluster}"):
                 self.pages[port] = await self._page(port, workload)
+        for workload in (COMMON, SPECIAL):
+            await self._see_summary(workload)
+        await self._trace(COMMON)
 
     @property
     def hub(self) -> Client:
@@ -394,6 +417,38 @@ class Story:
             return text if b" 200 " in head[:20] and workload.sentence in text else ""
 
         return await self._until(fetched, f"the page at port {port}")
+
+    async def _see_summary(self, workload: Workload) -> None:
+        path, wanted = f"{ORGANIZATION}:{workload.workspace}", sum(one is workload for _, _, one in PAGES)
+        with self.steps.step(f"Summarize {workload.deployment}: {wanted} of {wanted} report"):
+            client = self.hub.workspace(path)
+
+            async def summarized() -> bool:
+                found = [one["destinations"] for one in await client.list(SUMMARIES)]
+                good = {"expected": wanted, "reporting": wanted, "missing": 0, "stale": 0, "broken": 0}
+                return good in found
+
+            await self._until(summarized, f"a StatusSummary of {workload.deployment}")
+            self.told.append((f"kubectl get ssum -A    # in {path}", await _listed(client, SUMMARIES)))
+
+    async def _trace(self, workload: Workload) -> None:
+        with self.steps.step(f"Trace {workload.deployment} to its clusters and back"):
+            command = f"trace deployment/{workload.deployment} -n {workload.namespace}"
+            path = f"{ORGANIZATION}:{workload.workspace}"
+            where = ["--kubeconfig", str(self.where.hub / KUBECONFIG), "--context", "base", "--workspace", path]
+
+            async def traced() -> str:
+                process = await asyncio.create_subprocess_exec(
+                    *farflung(*command.split(), *where),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    env=self.where.environment,
+                )
+                said, _ = await process.communicate()
+                return said.decode().rstrip() if b"are up to date" in said else ""
+
+            self.told.append((f"farflung {command}    # in {path}", await self._until(traced, "the trace")))
 
     # --- words ------------------------------------------------------------------------------------
 
