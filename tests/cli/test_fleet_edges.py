@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.cli.fleet_edges import State, edges, is_well, state_of
@@ -140,6 +140,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(status=ANYTHING, spec=ANYTHING, metadata=ANYTHING, told=ANYTHING, where=ANYTHING)
 def test_no_nonsense_is_too_much(status: Any, spec: Any, metadata: Any, told: Any, where: Any) -> None:
     document = {"metadata": metadata, "spec": spec, "status": status}

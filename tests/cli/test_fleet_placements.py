@@ -100,3 +100,16 @@ def test_the_first_broken_copy_is_told() -> None:
     [found] = summaries([summary("web", None, first, broken=1)])
     assert found["first"] == {**first, "locationName": "", "message": ""}
     assert (found["kind"], found["namespace"], found["placement"]) == ("Deployment", "shop", "p")
+
+
+def test_a_summary_is_of_the_placement_that_owns_it() -> None:
+    document = summary("web")
+    document["subject"]["namespace"] = "shop"
+    long = "p" * 200
+    document["metadata"]["ownerReferences"] = [
+        None,
+        {"kind": "Job", "name": "x"},
+        {"kind": "EdgePlacement", "name": long},
+    ]
+    [found] = summaries([document])
+    assert (found["placement"], found["object"]) == (long, "shop/web")

@@ -12,6 +12,8 @@ from asked_fleet import NAMESPACES, NOW, SUMMARIES, AskedFleet, report
 from asked_hub import custom, placement
 from click.testing import CliRunner
 from hub_harness import USER_TOKEN
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from local_transport import LocalTransport
 
 from farflung.cli.connection import Hub, hub_of
@@ -51,7 +53,8 @@ async def summarized(hub: AskedFleet, name: str, **destinations: int) -> None:
     }
     summary = custom(SUMMARIES, f"p.{name}", {"edge.kcp.io/summary-placement": "p"})
     del summary["spec"]
-    subject = {"group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments", "name": name}
+    subject = {"group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments"}
+    subject |= {"namespace": "shop", "name": name}
     body = {**summary, "subject": subject, "destinations": {**NONE, "expected": 2, **destinations}}
     await hub.client.create(SUMMARIES, {**body, "broken": [broken] if destinations.get("broken") else []}, "shop")
 
@@ -205,6 +208,38 @@ def test_of_many_the_first_are_shown() -> None:
     ]
     every = named(answer_of(fleet, NOW, everything=True))
     assert len(printed(every, "table", NOW, everything=True).splitlines()) == 1_087
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+DOCUMENTS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "status": st.fixed_dictionaries({}, optional={"conditions": st.lists(ANYTHING), "objects": ANYTHING})
+            | ANYTHING,
+            "metadata": st.fixed_dictionaries({}, optional={"annotations": ANYTHING, "labels": ANYTHING}),
+            "spec": ANYTHING,
+            "destinations": ANYTHING,
+            "broken": st.lists(ANYTHING),
+            "subject": ANYTHING,
+        },
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=40)
+@given(targets=DOCUMENTS, placements=DOCUMENTS, summaries=DOCUMENTS)
+def test_whatever_objects_say_there_is_an_answer(targets: Any, placements: Any, summaries: Any) -> None:
+    fleet = Fleet(targets, placements, placements, summaries, {"-mb-": "box"}, {"box": {"status": targets}})
+    for everything in (False, True):
+        answer = named(answer_of(fleet, NOW, everything=everything))
+        assert printed(answer, "table", NOW, everything=everything).startswith("Hub ")
+        assert orjson.loads(printed(answer, "json", NOW)) == answer
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.cli import fields
-from farflung.controllers.edge_scheduler.decide import READY
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS, READY
 from farflung.controllers.placement_translator.guard import CONFIRM
 from farflung.controllers.placement_translator.problems import CONDITION as PROJECTED
+from farflung.controllers.status_summarizer.naming import PLACEMENT_LABEL
 from farflung.machinery.errors import Obj
 
 NOWHERE: Final = "LeadsNowhere"  #: a reason for which a placement is ready, and does nothing
 BEHIND: Final = "NotLookedAt"
-PLACEMENT: Final = "edge.kcp.io/summary-placement"  #: label of a StatusSummary
 COPIES: Final = ("expected", "reporting", "broken", "missing", "stale")
 WRONG: Final = ("broken", "missing", "stale")
 _CONFIRMATION: Final = re.compile(re.escape(CONFIRM) + r': "([0-9]{1,10}/[0-9]{1,10})"')
@@ -89,12 +89,22 @@ def _summary(document: Obj) -> Obj:
         "name": fields.name_of(document),
         "cluster": fields.cluster_of(document),
         "namespace": fields.text(document, "metadata", "namespace"),
-        "placement": fields.texts(document, "metadata", "labels").get(PLACEMENT, ""),
+        "placement": _owner(document),
         "kind": fields.text(document, "subject", "kind"),
-        "object": fields.text(document, "subject", "name"),
+        "object": "/".join(filter(None, (fields.text(document, "subject", key) for key in ("namespace", "name")))),
         **{key: fields.number(document, "destinations", key) for key in COPIES},
         "first": next(map(_copy, fields.objects(document, "broken")), None),  # of those that are broken
     }
+
+
+def _owner(summary: Obj) -> str:
+    """The placement; of very long names only the owner reference has all of it."""
+    named = (
+        fields.text(one, "name")
+        for one in fields.objects(summary, "metadata", "ownerReferences")
+        if one.get("kind") == PLACEMENTS.kind
+    )
+    return next(named, "") or fields.texts(summary, "metadata", "labels").get(PLACEMENT_LABEL, "")
 
 
 def _copy(broken: Obj) -> Obj:

@@ -178,9 +178,14 @@ def _summaries(answer: Obj, now: datetime, everything: bool) -> Iterator[str]:
 
 
 def _summary(one: Obj, now: datetime) -> list[str]:
-    name = f"{one['namespace']}/{one['object']}"
     numbers = [str(one[key]) for key in ("expected", "broken", "missing", "stale")]
-    return [fields.line(f"{one['kind']} {name}"), one["workspace"], one["placement"], *numbers, _first(one, now)]
+    return [
+        fields.line(f"{one['kind']} {one['object']}"),
+        one["workspace"],
+        one["placement"],
+        *numbers,
+        _first(one, now),
+    ]
 
 
 def _first(one: Obj, now: datetime) -> str:
