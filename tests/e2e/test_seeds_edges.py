@@ -259,6 +259,14 @@ $ kubectl get --context kind-guilder Deployment -A | grep stuff
 commonstuff          commond                  1/1     1            1           8h
 specialstuff         speciald                 1/1     1            1           8h
 """  # noqa: E501
+SILENT = """\
+$ kubectl get ssum -n commonstuff edge-placement-c.deployments.apps.commond -o jsonpath='{.destinations} {.broken[*].locationName} {.broken[*].reason}' $AT_COMMON
+{"broken":2,"expected":2,"missing":0,"reporting":2,"stale":2} location-f location-g NotHeard EdgeUnreachable
+"""  # noqa: E501
+HEARD_AGAIN = """\
+$ kubectl get ssum -n commonstuff edge-placement-c.deployments.apps.commond -o jsonpath='{.destinations} {.broken}' $AT_COMMON
+{"broken":0,"expected":2,"missing":0,"reporting":2,"stale":0}
+"""  # noqa: E501
 UNSHAKEN = """\
 $ kubectl get --context kind-florin ns | grep stuff
 commonstuff          Active   8h
@@ -294,8 +302,11 @@ class Story:
 
     def restart_edge(self, name: str) -> None:
         """The same, with all that it runs."""
-        os.kill(Registry(self._directory.path / ".farflung").existing(name).phase.pid, signal.SIGKILL)
+        self.kill_edge(name)
         self.session.run(f"farflung edge start {name}")
+
+    def kill_edge(self, name: str) -> None:
+        os.kill(Registry(self._directory.path / ".farflung").existing(name).phase.pid, signal.SIGKILL)
 
     def restart_syncer(self, name: str) -> None:
         """The same.  How many objects it remembers depends on the moment."""
@@ -381,3 +392,13 @@ def test_a_change_arrives_although_one_is_killed_in_the_middle(story: Story, kil
     story.change_page("a common web site")
     story.see_page("a common web site")
     story.session.type(UNSHAKEN)
+
+
+def test_edges_that_fall_silent_are_stale_within_the_time_that_was_set_and_come_back(story: Story) -> None:
+    story.restart_hub("--stale-after", "25")
+    story.syncers["florin"].kill()
+    story.kill_edge("guilder")
+    story.session.type(SILENT)
+    story.connect("florin", "…")
+    story.session.run("farflung edge start guilder")
+    story.session.type(HEARD_AGAIN)
