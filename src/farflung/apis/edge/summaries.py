@@ -62,7 +62,7 @@ _ANSWER = record(
                 },
             ),
         ),
-        "errorsLeftOut": whole("How many more copies there are for which an expression failed."),
+        "errorsLeftOut": whole("How many more failures there are."),
     },
     required=("name",),
 )
