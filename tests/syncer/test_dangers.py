@@ -278,9 +278,30 @@ async def test_what_was_withdrawn_stays_gone_although_the_syncer_is_killed_at_on
         world.jump(1)
         await world.link.start()
         await world.link.eventually(lambda: is_later(world, before), "a report")
+        await world.put(B)  # which is heard after the end of A
         await agreed(world)
         assert A not in world.objects()
         assert (await world.link.report())["objects"]["orphaned"] == 0
+
+
+async def test_what_is_withdrawn_for_the_second_time_goes_although_only_the_first_time_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.eventually(lambda: world.link.remembered, "memory")
+        monkeypatch.setattr(syncer, "FLUSH", math.inf)
+        await world.restart()
+        await agreed(world)
+        await world.withdraw(A)
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        await world.put(A)
+        await world.link.at_edge(MAPS, "a", "shop")
+        await world.link.stop(forgetting=True)
+        await world.withdraw(A)
+        await world.forget_history("hub")
+        await world.link.start()
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        assert A not in world.objects()
 
 
 @pytest.mark.parametrize("journal", ["lost", "damaged"])

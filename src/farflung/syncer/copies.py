@@ -12,7 +12,7 @@ from farflung.controllers.placement_translator.projecting import OVERWRITE
 from farflung.controllers.placement_translator.values import Kind
 from farflung.informer.cache import Key, Known
 from farflung.machinery.errors import Obj
-from farflung.syncer.journal import Entry
+from farflung.syncer.journal import GONE, Entry
 from farflung.syncer.shaping import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
 
@@ -87,8 +87,11 @@ def slim(resource: Resource, document: bytes) -> Obj:
 
 def entered(part: Part, copy: Copy, before: Entry | None, incarnation: str) -> Entry:
     """What the journal says once a copy was seen.  One that is being deleted, and is not the one that we brought, says
-    nothing about what we brought: a hub that was restored from a backup shows such."""
+    nothing about what we brought: a hub that was restored from a backup shows such.  Unless nothing is left of what we
+    remember: then we brought another one since, and were killed before that was written down."""
     mine = before is None or before.uid == copy.uid
+    if before is not None and not mine and before.owned == GONE:
+        before = None
     if before is not None and copy.withdrawn and not mine:
         return replace(before, orphaned=True, withdrawn=False)
     fresh: dict[str, Any] = {

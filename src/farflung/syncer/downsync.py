@@ -19,7 +19,7 @@ from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.contests import Contests
 from farflung.syncer.copies import Copy, entered, status_digest
 from farflung.syncer.decide import DEFINITIONS, Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
-from farflung.syncer.journal import IN_DOUBT, Entry, Journal, JournalError
+from farflung.syncer.journal import GONE, IN_DOUBT, Entry, Journal, JournalError
 from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.sides import Edge, Mailbox
 from farflung.syncer.troubles import Direction, Progress, Troubles, told
@@ -329,7 +329,7 @@ class Downsync:
     async def _finish(self, part: Part, entry: Entry) -> float | None:
         """It is gone at the edge, or was never ours: the hub may let it go too.  Who remembered it as applied after
         that would take it for an orphan and bring it back."""
-        self._journal.put(replace(entry, applied="", owned="", edge_uid=""))
+        self._journal.put(replace(entry, applied="", owned=GONE, edge_uid=""))
         copy = self._mailbox.copies.get(part)
         if copy is not None and copy.guarded and copy.withdrawn:
             await self._remember()

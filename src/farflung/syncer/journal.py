@@ -39,6 +39,7 @@ PUT: Final = "insert or replace into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 DROP: Final = 'delete from entry where "group" = ? and plural = ? and namespace = ? and name = ?'
 HEAR: Final = "insert or replace into heard values (?, ?, ?, ?, ?)"
 IN_DOUBT: Final = "?"  #: no digest: something was about to be applied, and nobody knows whether it was
+GONE: Final = "gone"  #: in the place of which fields are owned: nothing of ours is left at the edge
 STATE: Final = "insert or replace into fact values (?, ?, ?)"
 
 
@@ -59,7 +60,7 @@ class Entry:
     orphaned: bool = False  #: the copy is not there any more, and nobody withdrew it
     guarded: bool = False  #: the copy has our finalizer
     applied: str = ""  #: digest of what was last applied, or IN_DOUBT
-    owned: str = ""  #: `shaping.owned_fields` after that
+    owned: str = ""  #: `shaping.owned_fields` after that, or GONE
     edge_uid: str = ""  #: of the object at the edge
     returned: str = ""  #: digest of the status that the copy has
 
