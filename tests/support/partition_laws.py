@@ -30,6 +30,7 @@ class Laws:
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
         self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
         self._kept: set[str] = set()  #: of these, those that were made only once
+        self._let_go: set[str] = set()  #: uids of copies that the syncer let go, since the hub was restored last
         self._born: dict[str, int] = {}  #: by uid of objects at the edge: how much the syncer had asked until then
 
     def _hub(self) -> WatchedStore:
@@ -54,6 +55,12 @@ class Laws:
                     self._kept.add(uid)
         if write.writer == SYNCER and (wrong := self._wrong_in_hub(write)):
             self.broken.append(f"in the hub, {write.part}: {wrong}")
+        if write.writer == SYNCER and write.before is not None and _lets_go(write.before, write.after):
+            self._let_go.add(write.before["metadata"]["uid"])
+
+    def forgive(self) -> None:
+        """The hub was restored: what was let go may be there again."""
+        self._let_go.clear()
 
     def _ends(self, cluster: str) -> bool:
         found = self._cluster(cluster)
@@ -102,7 +109,10 @@ class Laws:
         before, after = write.before, write.after
         ends = after is None or is_going(after)
         if before is None:
-            return "" if after is not None and is_downsynced(after) else "the syncer made what is not marked"
+            if after is None or not is_downsynced(after):
+                return "the syncer made what is not marked"
+            again = self._copies.get(origin_of(after)) in self._let_go
+            return "the syncer brought back what it had let go" if again else ""
         if not is_downsynced(before):
             if ends:
                 return "the syncer deleted what is not marked"
@@ -163,6 +173,10 @@ def origin_of(obj: Obj) -> str:
 
 def is_going(obj: Obj) -> bool:
     return "deletionTimestamp" in obj["metadata"]
+
+
+def _lets_go(before: Obj, after: Obj | None) -> bool:
+    return FINALIZER in _finalizers(before) and (after is None or FINALIZER not in _finalizers(after))
 
 
 def _finalizers(obj: Obj) -> list[str]:

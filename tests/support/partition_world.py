@@ -241,6 +241,8 @@ class World:
     async def restart_hub(self, store: WatchedStore | None = None) -> None:
         """With what it had, or with another store."""
         up, self.link.up.up = self.link.up.up, False
+        if store is not None:
+            self.laws.forgive()
         fleet = self.link.fleet
         await fleet.crash()
         with contextlib.suppress(TimeoutError):
