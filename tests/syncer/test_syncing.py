@@ -10,7 +10,7 @@ from translated import config_map, deployment, namespace
 
 from farflung.client.errors import Forbidden
 from farflung.client.transport import Request
-from farflung.syncer import downsync
+from farflung.syncer import downsync, upsync
 from farflung.syncer.values import DOWNSYNCED, FINALIZER
 
 GONE = "the hub cannot be reached"
@@ -189,6 +189,30 @@ async def test_when_what_was_not_ours_is_gone_ours_comes(tmp_path: Path, monkeyp
         await link.eventually(refused, "the report")
         await link.cluster.delete(MAPS, "page", "shop")
         await link.eventually(lambda: shows(link, "hello"), "what the hub wants")
+
+
+async def test_a_namespace_that_came_from_the_edge_stays_in_the_mailbox_while_it_holds_what_goes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upsync, "STRANGERS", 0.01)  # nobody tells us of it
+    async with linked(tmp_path) as link:
+        up = {"apiGroup": "", "resources": ["namespaces"], "namespaces": [], "names": ["local"]}
+        await link.configure(scope("local", upsync=[up]))
+        await link.cluster.create(NAMESPACES, namespace("local"))
+        await link.eventually(lambda: link.mailbox.get(NAMESPACES, "local"), "the namespace in the mailbox")
+        await link.put(MAPS, config_map("page", {}), "local")
+        uid = (await link.at_edge(MAPS, "page", "local"))["metadata"]["uid"]
+        await link.configure(scope("local"))
+
+        async def told() -> bool:
+            return [one["reason"] for one in (await link.report())["problems"]] == ["NotEmpty"]
+
+        await link.eventually(told, "the report")
+        assert (await link.cluster.get(MAPS, "page", "local"))["metadata"]["uid"] == uid
+        assert "deletionTimestamp" not in (await link.mailbox.get(NAMESPACES, "local"))["metadata"]
+        await link.mailbox.delete(MAPS, "page", "local")
+        await link.gone_in_mailbox(NAMESPACES, "local")
+        assert not await gone(link.cluster, NAMESPACES, "local")
 
 
 async def shows(link: Link, words: str) -> bool:

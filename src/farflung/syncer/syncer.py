@@ -111,6 +111,7 @@ class Syncer:
             self._born,
             self._kinds,
             lambda: self._wanted,
+            lambda namespace: any(part.namespace == namespace for part in journal.parts()),
             self.troubles,
             setting.now,
             self._log,

@@ -17,13 +17,14 @@ from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
-from farflung.syncer.downsync import NotServedError
+from farflung.syncer.downsync import STRANGERS, NotServedError
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.shaping import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
 from farflung.syncer.sides import gone
 from farflung.syncer.troubles import Direction, Troubles, told
 from farflung.syncer.values import UPSYNCED, Part, Resource
+from farflung.syncer.wanted import NAMESPACES as ROOMS
 from farflung.syncer.wanted import Wanted
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
@@ -38,11 +39,13 @@ class Upsync:
         objects: Feeds[Obj],
         kinds: Kinds,
         wanted: Callable[[], Wanted],
+        holds: Callable[[str], bool],
         troubles: Troubles,
         now: Callable[[], datetime],
         log: Logger,
     ) -> None:
-        """`copies`: all of the kinds in the mailbox; `objects`: all of them at the edge."""
+        """`copies`: all of the kinds in the mailbox; `objects`: all of them at the edge; `holds`: whether something in a
+        namespace goes to the edge."""
         self.queue: WorkQueue[Part] | None = None
         self._mailbox = mailbox
         self._edge = edge
@@ -50,6 +53,7 @@ class Upsync:
         self._objects = objects
         self._kinds = kinds
         self._wanted = wanted
+        self._holds = holds
         self._troubles = troubles
         self._now = now
         self._log = log
@@ -81,27 +85,31 @@ class Upsync:
 
     async def bring(self, part: Part, worker: int) -> float | None:
         try:
-            await self._bring(part)
+            return await self._bring(part)
         except ClientError as error:
             self._report(part, *told(part, error))
             raise
-        return None
 
-    async def _bring(self, part: Part) -> None:
+    async def _bring(self, part: Part) -> float | None:
         collection = self._copies.collection(part.resource)
         if collection is None:
             if self._wanted().brings(*part) and self._objects.get(part) is not None:
                 raise NotServedError(f"the mailbox does not serve {part.resource.plural}")
-            return
+            return None
         if not self._copies.is_known(part.resource) or not self._objects.is_known(part.resource):
-            return
+            return None
         obj, copy = self._objects.get(part), self._copies.get(part)
         if obj is not None and _was_born_there(part, obj) and self._wanted().brings(*part):
             await self._keep(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
+            if part.resource == ROOMS and self._holds(part.name):
+                sentence = f"{part} is not wanted any more and stays in the mailbox: it holds what goes to the edge"
+                self._report(part, "NotEmpty", sentence)
+                return STRANGERS
             await self._withdraw(part, collection, copy)
         else:
             self._troubles.clear(part, Direction.UP)
+        return None
 
     async def _keep(self, part: Part, collection: Collection, obj: Obj, copy: Obj | None) -> None:
         desired = for_mailbox(obj)
