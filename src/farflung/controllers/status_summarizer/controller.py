@@ -181,7 +181,9 @@ class StatusSummarizer:
         cluster = change.key.cluster
         told = NOTHING if change.new is None else told_by(change.new)
         self._look_at(self._summaries.on_told(cluster, told))
-        self._ages.queue.add(cluster)
+        again = self._note_age(cluster)  # at once, so that nobody writes something of which the age is not known
+        if again is not None:
+            self._ages.queue.add_after(cluster, again)
 
     def _on_location(self, change: Change[SeenLocation]) -> None:
         self._look_at(self._summaries.on_location(change.key.cluster, change.key.name))
@@ -219,6 +221,10 @@ class StatusSummarizer:
         return None
 
     async def _look_at_age(self, cluster: str, worker: int) -> float | None:
+        return self._note_age(cluster)
+
+    def _note_age(self, cluster: str) -> float | None:
+        """After how many seconds to look again."""
         verdict, again = stale(self._summaries.told(cluster), self._now(), self._stale_after)
         self._look_at(self._summaries.set_stale(cluster, verdict))
         return None if again is None else min(again, LONGEST_SLEEP)
