@@ -44,8 +44,8 @@ class Upsync:
         now: Callable[[], datetime],
         log: Logger,
     ) -> None:
-        """`copies`: all of the kinds in the mailbox; `objects`: all of them at the edge; `holds`: whether something in a
-        namespace goes to the edge."""
+        """`copies`: all of the kinds in the mailbox; `objects`: all of them at the edge; `holds`: whether something in
+        a namespace goes to the edge."""
         self.queue: WorkQueue[Part] | None = None
         self._mailbox = mailbox
         self._edge = edge
