@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
@@ -22,6 +22,9 @@ from farflung.informer.reflector import CLUSTER
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
+
 MARKED: Final = Selection(labels=COUNT)
 MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
 
@@ -38,7 +41,8 @@ class GivingBack:
         self._known = known
         self._everywhere = everywhere
         self._log = log
-        self._marked: dict[Part, set[str]] = {}  #: the clusters where it has annotations of ours
+        self._marked: dict[Part, set[str]] = {}  #: the clusters where it has marks of ours
+        self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
 
     def concerned(self, copy: Copy) -> set[Object]:
         """The objects whose status may be another one because of a copy."""
@@ -47,20 +51,22 @@ class GivingBack:
         return {Object(cluster, copy.part) for cluster in asking | self._marked.get(copy.part, set())}
 
     def asked_by(self, key: PlacementKey) -> set[Object]:
-        """The objects whose status a placement wants back."""
+        """The objects whose status a placement wants back, or may have wanted: it may lead nowhere, and then no copy
+        tells of its end."""
         selected = self._known.engine.selected(key)
-        return {Object(key.cluster, part) for part, how in selected.items() if _asks(how, part)}
+        asking = {part for part, how in selected.items() if _asks(how, part)}
+        return {Object(key.cluster, part) for part in asking | self._marked_in.get(key.cluster, set())}
 
     def is_concerned(self, cluster: str, part: Part, seen: Seen | None) -> bool:
         """Whether something is to be done about an object that was heard of."""
         if seen is not None and not seen.ours and is_marked(seen.document):
             self._marked.setdefault(part, set()).add(cluster)
+            self._marked_in.setdefault(cluster, set()).add(part)
             return True
         if cluster not in self._marked.get(part, ()):
             return False
-        self._marked[part].discard(cluster)
-        if not self._marked[part]:
-            del self._marked[part]
+        _discard(self._marked, part, cluster)
+        _discard(self._marked_in, cluster, part)
         return True
 
     async def find(self) -> set[Object]:
@@ -97,11 +103,9 @@ class GivingBack:
             following = step(one.part.kind, obj, asked)
             if following is None:
                 break
-            patch, subresource = _patch(obj, following)
+            patch, subresource, how = _patch(obj, following)
             try:
-                obj = await client.patch(
-                    collection, one.part.name, patch, one.part.namespace, subresource, how=PatchType.JSON
-                )
+                obj = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
             except NotFound:
                 break  # it is gone, or has no status of its own
             if following.status is not None:
@@ -131,23 +135,21 @@ def _asks(selected: Selected | None, part: Part) -> bool:
     return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
 
 
-def _patch(obj: Obj, following: Step) -> tuple[list[Obj], str]:
-    """Of this very object; and the subresource it is for."""
-    patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]}]
+def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
+    index[key].discard(value)
+    if not index[key]:
+        del index[key]
+
+
+def _patch(obj: Obj, following: Step) -> tuple[Any, str, PatchType]:
+    """Of this very object, and of nothing in it but what is ours, whatever became of the rest meanwhile; and the
+    subresource it is for."""
+    uid = obj["metadata"]["uid"]
     if following.status is not None:
-        return [*patch, {"op": "add", "path": "/status", "value": following.status}], "status"
-    patch += _marking(obj, "labels", COUNT, following.executing)
-    patch += _marking(obj, "annotations", RETURNED, following.returned)
-    return patch, ""
-
-
-def _marking(obj: Obj, section: str, name: str, value: str | None) -> Iterator[Obj]:
-    there, path = obj["metadata"].get(section), f"/metadata/{section}"
-    entry = f"{path}/{name.replace('/', '~1')}"
-    if value is None:
-        if name in (there or {}):
-            yield {"op": "remove", "path": entry}
-    elif there is None:
-        yield {"op": "add", "path": path, "value": {name: value}}
-    else:
-        yield {"op": "add", "path": entry, "value": value}
+        test = {"op": "test", "path": "/metadata/uid", "value": uid}
+        return [test, {"op": "add", "path": "/status", "value": following.status}], "status", PatchType.JSON
+    metadata: Obj = {"uid": uid}
+    for section, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
+        if value is not None or name in (obj["metadata"].get(section) or {}):
+            metadata[section] = {name: value}
+    return {"metadata": metadata}, "", PatchType.MERGE

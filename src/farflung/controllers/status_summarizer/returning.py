@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES
 from farflung.machinery.errors import Obj
 
 MARKS: Final = (COUNT, RETURNED)
-_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS})  #: their own servers say how they are
+_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
 
 
 class Returned(NamedTuple):
@@ -42,6 +43,11 @@ class Step(NamedTuple):
     status: Obj | None = None
 
 
+def is_given_back(kind: Kind) -> bool:
+    """Whether the status of such objects is ever ours, whatever marks somebody puts on them."""
+    return category(kind) is Category.EDGE and kind not in _NEVER
+
+
 def is_marked(document: bytes) -> bool:
     """Whether an object may have one of the marks."""
     return any(mark.encode() in document for mark in MARKS)
@@ -51,8 +57,8 @@ def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None
     """`asked`: None if nobody asks.  None: it is as it should be."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
-    only = None if asked is None or asked.clusters != 1 or kind in _NEVER else asked.only
-    if only is None and there[1] is not None and obj.get("status"):
+    only = None if asked is None or asked.clusters != 1 or not is_given_back(kind) else asked.only
+    if only is None and there[1] is not None and obj.get("status") and is_given_back(kind):
         return Step(status={})
     wanted = None if asked is None else str(asked.clusters), None if only is None else only.target
     if there != wanted:
