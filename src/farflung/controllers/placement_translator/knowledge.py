@@ -197,10 +197,11 @@ class Knowledge:
             del self.mailboxes[name], self._names[before]
             self._mind(before)
             works |= self._review(self.copies.forget_mailbox(name))
+        works |= {Copy(name, part) for part in self.engine.parts_at(name)}
         if cluster:
             self.mailboxes[name], self._names[cluster] = cluster, name
             self._mind(cluster)
-            works |= {Config(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
+            works.add(Config(name))
             for part, seen in self.world.parts(cluster).items():
                 works |= self._on_copy(name, part, None, seen)
         return works

@@ -1,0 +1,95 @@
+"""Summaries and returned statuses in situations that nobody wishes for."""
+
+from __future__ import annotations
+
+import pytest
+from fleet import EDGE
+from platform_harness import APIS
+from summarized import DEPLOYMENTS, Reported, ready, reported
+from translated import DEFINITIONS, NAMESPACES, PROD, WORKSPACES, definition, inside
+
+from farflung.client.transport import Request
+
+COUNT = "kubestellar.io/executing-count"
+RETURNED = "edge.kcp.io/status-returned-from"
+QUOTAS = inside("shop", "resourcequotas")
+
+
+async def counts(one: Reported, expected: str | None) -> bool:
+    return ((await one.source())["metadata"].get("labels") or {}).get(COUNT) == expected
+
+
+async def test_copies_are_missing_when_their_mailbox_is_gone() -> None:
+    async with reported("florin", wantSingletonReportedState=True) as one:
+        await one.report("florin", ready(1))
+        await one.world.fleet.crash()
+        await one.world.fleet.start(translator=True, summarizer=True)
+        await one.eventually(expected=1, reporting=1)
+        await one.world.fleet.eventually(lambda: counts(one, "1"), "the mark")
+        assert await one.world.fleet.do("DELETE", f"{WORKSPACES}/{one.world.names['florin']}")
+        await one.eventually(expected=1, reporting=0, missing=1)
+
+        async def is_cleared() -> bool:
+            return not (await one.source()).get("status")
+
+        await one.world.fleet.eventually(is_cleared, "the end of the status")
+
+
+async def test_a_placement_that_led_nowhere_leaves_no_mark_when_it_goes() -> None:
+    async with reported("florin") as one:
+        nowhere = {"matchLabels": {"no": "where"}}
+        await one.world.placement(0, "q", nowhere, namespaceSelector=PROD, wantSingletonReportedState=True)
+        await one.world.fleet.eventually(lambda: counts(one, "0"), "the mark")
+        await one.world.at_rest()
+        await one.world.delete(one.cluster, f"{EDGE}/edgeplacements/q")
+        await one.world.fleet.eventually(lambda: counts(one, None), "the end of the mark")
+
+
+@pytest.mark.parametrize(
+    "path", [f"{NAMESPACES}/shop", f"{APIS}/apibindings/kube", f"{DEFINITIONS}/widgets.example.org"]
+)
+async def test_no_mark_makes_the_status_ours_of_what_the_hub_itself_speaks_for(path: str) -> None:
+    async with reported("florin") as one:
+        await one.world.must_put(one.cluster, DEFINITIONS, definition("v1"))
+        await one.eventually(expected=1)
+        assert (await one.source(path))["status"]
+        await one.world.patch(one.cluster, path, {"metadata": {"annotations": {RETURNED: "florin"}}})
+
+        async def is_unmarked() -> bool:
+            return RETURNED not in ((await one.source(path))["metadata"].get("annotations") or {})
+
+        await one.world.fleet.eventually(is_unmarked, "the end of the mark")
+        assert 'what="status"' not in one.world.fleet.log.getvalue()
+
+
+async def test_the_use_of_a_quota_is_that_of_its_own_workspace() -> None:
+    async with reported("florin", wantSingletonReportedState=True) as one:
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q"},
+            "spec": {"hard": {"pods": "5"}},
+        }
+        await one.world.must_put(one.cluster, QUOTAS, quota)
+        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{QUOTAS}/q"), "the copy")
+        await one.report("florin", {"hard": {"pods": "5"}, "used": {"pods": "3"}}, f"{QUOTAS}/q")
+        await one.world.at_rest()
+        assert RETURNED not in ((await one.source(f"{QUOTAS}/q"))["metadata"].get("annotations") or {})
+
+
+async def test_a_label_that_comes_while_an_object_is_marked_stays() -> None:
+    async with reported("florin") as one:
+        await one.world.at_rest()
+        assert not (await one.source())["metadata"].get("labels")
+
+        async def label_first(request: Request) -> None:
+            if request.method == "PATCH" and request.target.startswith(f"/clusters/{one.cluster}{DEPLOYMENTS}/web"):
+                one.world.fleet.masters.gate = None
+                patch = {"metadata": {"labels": {"mine": "yes"}}}
+                assert await one.world.patch(one.cluster, f"{DEPLOYMENTS}/web", patch) is not None
+
+        one.world.fleet.masters.gate = label_first
+        patch = {"spec": {"wantSingletonReportedState": True}}
+        await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", patch)
+        await one.world.fleet.eventually(lambda: counts(one, "1"), "the mark")
+        assert (await one.source())["metadata"]["labels"]["mine"] == "yes"
