@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from farflung.client.errors import ClientError
+from farflung.controllers.placement_translator import knowledge
 from farflung.controllers.placement_translator.engine import Copy
-from farflung.controllers.placement_translator.knowledge import Knowledge, Status, Work
+from farflung.controllers.placement_translator.knowledge import Knowledge, Status
 from farflung.controllers.placement_translator.listening import Listening
 from farflung.controllers.placement_translator.reading import SeenLocation
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
@@ -22,7 +23,7 @@ from farflung.controllers.status_summarizer.giving_back import GivingBack, Objec
 from farflung.controllers.status_summarizer.summaries import SUMMARIES, CollectorKey, Summaries
 from farflung.controllers.status_summarizer.values import Subject
 from farflung.controllers.status_summarizer.writing import Existing, Writing, existing
-from farflung.informer.cache import Change
+from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.runtime.controller import Controller
 
@@ -35,7 +36,7 @@ LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be set meanwhile
 AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
 
 
-Key = Subject | Object | CollectorKey
+Work = Subject | Object | CollectorKey | Key  #: a Key: of a summary that should not be there
 
 
 class StatusSummarizer:
@@ -56,12 +57,12 @@ class StatusSummarizer:
         self._dirty: dict[Copy, None] = {}  #: copies to look at, the oldest first
         self._news = asyncio.Event()
         self._caught_up = False  #: all that was found at the start was looked at
-        self._written: dict[Key, float] = {}  #: when something was last written, or found to be as it should be
-        self._due: dict[Key, float] = {}  #: when it is written at the latest
+        self._written: dict[Work, float] = {}  #: when something was last written, or found to be as it should be
+        self._due: dict[Work, float] = {}  #: when it is written at the latest
         edge = listening.views.provider.view(listening.views.edge)
         self._existing = listening.informer(edge, SUMMARIES, existing, self._on_summary)
         self._collectors = listening.informer(edge, COLLECTORS, seen_collector, self._on_collector)
-        self.controller: Controller[Key] = Controller(
+        self.controller: Controller[Work] = Controller(
             NAME,
             self.reconcile,
             workers=workers,
@@ -138,7 +139,7 @@ class StatusSummarizer:
                 self._listening.trouble("cannot look for what was given back", error)
                 await self._listening.outside.sleep(self._listening.outside.backoff.delay(failures))
 
-    def _schedule(self, key: Key) -> None:
+    def _schedule(self, key: Work) -> None:
         """Soon, but not too often."""
         now = self._monotonic()
         last = self._written.get(key)
@@ -156,7 +157,7 @@ class StatusSummarizer:
         self._asking = Asking(self._collectors, views.edge_of, self._now, log)
         self._back = GivingBack(known, views.everywhere, log)
 
-    def hear(self, works: AbstractSet[Work], assumed: Copy | None) -> None:
+    def hear(self, works: AbstractSet[knowledge.Work], assumed: Copy | None) -> None:
         for work in works:
             if isinstance(work, Copy):
                 self._look_at([work])
@@ -197,14 +198,13 @@ class StatusSummarizer:
 
     def _on_summary(self, change: Change[Existing]) -> None:
         """Somebody else may have changed or deleted one, or it is about something that is no more."""
-        for one in (change.old, change.new):
-            subject = None if one is None else one.subject_in(change.key.cluster)
-            if subject is not None:
-                self._schedule(subject)
+        subject = self._summaries.called(change.key)
+        if subject is not None or change.new is not None:
+            self._schedule(subject or change.key)
 
     # --- doing ------------------------------------------------------------------------------------
 
-    async def reconcile(self, key: Key, worker: int) -> float | None:
+    async def reconcile(self, key: Work, worker: int) -> float | None:
         if isinstance(key, CollectorKey):
             await self._asking.say(key)
             return None
@@ -212,10 +212,14 @@ class StatusSummarizer:
             return SOON
         self._due.pop(key, None)
         self._written[key] = self._monotonic()
-        if isinstance(key, Subject):
-            there = await self._writing.write(key)
-        else:
-            there = await self._back.give(key)
+        there = False
+        match key:
+            case Subject():
+                there = await self._writing.write(key)
+            case Object():
+                there = await self._back.give(key)
+            case Key():
+                await self._writing.clear(key)
         if not there:
             self._written.pop(key, None)
         return None

@@ -6,7 +6,7 @@ told here.  Nothing is written: `summary` says what a summary should be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,7 @@ from farflung.controllers.status_summarizer.naming import (
 from farflung.controllers.status_summarizer.questions import Question
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.controllers.status_summarizer.values import Digest, Report, Row, Subject, Verdict
+from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 
 SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
@@ -42,6 +43,12 @@ class CollectorKey(NamedTuple):
     name: str
 
 
+def summary_key(subject: Subject) -> Key:
+    """Where the summary of an object is."""
+    placement, part = subject
+    return Key(placement.cluster, summary_namespace(part), summary_name(placement.name, part))
+
+
 @dataclass(slots=True)
 class _Summary:
     """`answerings`: what can be asked is asked of every copy."""
@@ -50,12 +57,16 @@ class _Summary:
     answerings: dict[str, Answering] = field(default_factory=dict)
 
 
+_NONE: Final[Mapping[Part, _Summary]] = {}
+
+
 class Summaries:
     def __init__(self, known: Knowledge) -> None:
         self._known = known
         self._builtin = frozenset(source.kind for source in known.offers.builtin())
         self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
         self._holders: dict[Part, set[PlacementKey]] = {}  #: of which placements there is a summary
+        self._called: dict[Key, Subject] = {}
         self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
         self._told: dict[str, Told] = {}  #: by cluster of mailboxes
         self._stale: dict[str, Verdict] = {}
@@ -63,10 +74,9 @@ class Summaries:
 
     # --- what there is ----------------------------------------------------------------------------
 
-    def subjects(self) -> Iterator[Subject]:
-        for key, parts in self._of.items():
-            for part in parts:
-                yield Subject(key, part)
+    def called(self, key: Key) -> Subject | None:
+        """What a summary of this name is about."""
+        return self._called.get(key)
 
     def summary(self, subject: Subject) -> Obj | None:
         """As it should be; None: there should be none."""
@@ -85,9 +95,10 @@ class Summaries:
             "name": subject.placement.name,
             "uid": placement.uid,
         }
+        _, namespace, name = summary_key(subject)
         metadata = {
-            "name": summary_name(subject.placement.name, subject.part),
-            "namespace": summary_namespace(subject.part),
+            "name": name,
+            "namespace": namespace,
             "labels": summary_labels(subject.placement.name, subject.part),
             "ownerReferences": [owner],
         }
@@ -155,8 +166,7 @@ class Summaries:
     def _put(
         self, key: PlacementKey, part: Part, mailbox: str, place: Place, digest: Digest | None, seen: Seen | None
     ) -> None:
-        summary = self._of.setdefault(key, {}).setdefault(part, _Summary())
-        self._holders.setdefault(part, set()).add(key)
+        summary = self._of.get(key, _NONE).get(part) or self._begin(Subject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
         refused = self._told.get(cluster, NOTHING).refused.get(part)
         stale = self._stale.get(cluster)
@@ -167,19 +177,30 @@ class Summaries:
             for answering in summary.answerings.values():
                 answering.put(mailbox, row)
 
+    def _begin(self, subject: Subject) -> _Summary:
+        key, part = subject
+        self._holders.setdefault(part, set()).add(key)
+        self._called[summary_key(subject)] = subject
+        summary = self._of.setdefault(key, {})[part] = _Summary()
+        return summary
+
     def _remove(self, key: PlacementKey, part: Part, mailbox: str) -> bool:
         summary = self._of[key][part]
         removed = summary.tally.remove(mailbox)
         for answering in summary.answerings.values():
             answering.remove(mailbox)
         if not len(summary.tally):
-            del self._of[key][part]
-            if not self._of[key]:
-                del self._of[key]
-            self._holders[part].discard(key)
-            if not self._holders[part]:
-                del self._holders[part]
+            self._end(Subject(key, part))
         return removed
+
+    def _end(self, subject: Subject) -> None:
+        key, part = subject
+        del self._of[key][part], self._called[summary_key(subject)]
+        if not self._of[key]:
+            del self._of[key]
+        self._holders[part].discard(key)
+        if not self._holders[part]:
+            del self._holders[part]
 
     # --- which objects are summarized -------------------------------------------------------------
 

@@ -12,10 +12,8 @@ from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.resource import Collection
 from farflung.controllers.placement_translator.listening import Views
 from farflung.controllers.placement_translator.telling import PLACEMENTS
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.world import PlacementKey
-from farflung.controllers.status_summarizer.naming import NAMESPACE, summary_name, summary_namespace
-from farflung.controllers.status_summarizer.summaries import SUMMARIES, Summaries
+from farflung.controllers.status_summarizer.naming import NAMESPACE, PLACEMENT_LABEL
+from farflung.controllers.status_summarizer.summaries import SUMMARIES, Summaries, summary_key
 from farflung.controllers.status_summarizer.values import Subject
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
@@ -25,26 +23,17 @@ from farflung.machinery.errors import Obj
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
-class _About(msgspec.Struct, frozen=True):
-    resource: str
-    name: str
-    group: str = ""
-    namespace: str = ""
-
-
 class _Owner(msgspec.Struct, frozen=True):
     kind: str = ""
-    name: str = ""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str = ""
+    labels: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
 
 
 class _Summary(msgspec.Struct, frozen=True):
     metadata: _Metadata
-    subject: _About
 
 
 _SUMMARY: Final = msgspec.json.Decoder(_Summary)
@@ -54,23 +43,13 @@ class Existing(msgspec.Struct, frozen=True):
     """A summary that is there."""
 
     document: bytes
-    placement: str = ""  #: empty: it is none of ours
-    part: Part | None = None
-
-    def subject_in(self, cluster: str) -> Subject | None:
-        return None if self.part is None else Subject(PlacementKey(cluster, self.placement), self.part)
+    ours: bool  #: whether it looks like one that we made, whatever others did to it
 
 
 def existing(document: bytes) -> Existing:
-    try:
-        found = _SUMMARY.decode(document)
-    except msgspec.ValidationError:
-        return Existing(document)
-    about = found.subject
-    owner = next((one for one in found.metadata.owner_references or () if one.kind == PLACEMENTS.kind), None)
-    if owner is None:
-        return Existing(document)
-    return Existing(document, owner.name, Part(Kind(about.group, about.resource), about.namespace, about.name))
+    metadata = _SUMMARY.decode(document).metadata
+    owned = any(one.kind == PLACEMENTS.kind for one in metadata.owner_references or ())
+    return Existing(document, owned or PLACEMENT_LABEL in (metadata.labels or ()))
 
 
 class Writing:
@@ -83,11 +62,7 @@ class Writing:
     async def write(self, subject: Subject) -> bool:
         """Whether there is one then."""
         wanted = self._summaries.summary(subject)
-        key = Key(
-            subject.placement.cluster,
-            summary_namespace(subject.part),
-            summary_name(subject.placement.name, subject.part),
-        )
+        key = summary_key(subject)
         found = self._there.cache.get(key)
         before: Obj | None = None if found is None else orjson.loads(found.document)
         if wanted is None:
@@ -100,6 +75,12 @@ class Writing:
             self._there.assume(await self._views.edge_of(key.cluster).update(SUMMARIES, after))
             self._log.info("Updated StatusSummary", v=4, summary=str(key))
         return True
+
+    async def clear(self, key: Key) -> None:
+        """Of what should not be there, whatever it says that it is about."""
+        found = self._there.cache.get(key)
+        if found is not None and found.ours and self._summaries.called(key) is None:
+            await self._delete(key, orjson.loads(found.document))
 
     async def _create(self, key: Key, wanted: Obj) -> None:
         view = self._views.edge_of(key.cluster)
