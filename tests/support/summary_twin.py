@@ -1,0 +1,337 @@
+"""What summaries should say, and objects of what came back, by nested loops over what the API says now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import orjson
+from fleet import EDGE
+from translated import NAMESPACES, PROJECTED, World
+
+from farflung.controllers.placement_translator.engine import Place
+from farflung.controllers.placement_translator.projecting import COUNT, RETURNED, projection_of
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.status_summarizer.collecting import Answering
+from farflung.controllers.status_summarizer.digest import digest_of
+from farflung.controllers.status_summarizer.naming import summary_labels, summary_name
+from farflung.controllers.status_summarizer.questions import InvalidQuestionError, Question, question_of
+from farflung.controllers.status_summarizer.values import Digest, Row
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+
+DEPLOYMENTS, WIDGETS = Kind("apps", "deployments"), Kind("example.org", "widgets")
+PATHS = {DEPLOYMENTS: "/apis/apps/v1/deployments", WIDGETS: "/apis/example.org/v1/widgets"}
+STALE_AFTER = timedelta(seconds=60)
+SUMMARIZE = "edge.kcp.io/summarize"
+HEARTBEAT = "f:lastSyncerHeartbeatTime"
+UNANSWERED = "there is no StatusCollector of this name, or its status says what is wrong with it"
+
+
+class Copy(NamedTuple):
+    """One destination of a part, and what is known of it."""
+
+    mailbox: str
+    place: Place
+    there: Obj | None  #: the copy, if there is one that was made for the placement
+    refused: tuple[str, str] | None  #: reason and message
+    stale: tuple[str, str, str] | None  #: and since when
+
+
+class How(NamedTuple):
+    """How a placement selects a part."""
+
+    collectors: tuple[str, ...] = ()
+    singleton: bool = False
+
+
+def labels_of(obj: Obj | None) -> Obj:
+    return ((obj or {}).get("metadata") or {}).get("labels") or {}
+
+
+def annotations_of(obj: Obj) -> Obj:
+    return obj["metadata"].get("annotations") or {}
+
+
+def is_there(obj: Obj | None) -> bool:
+    return obj is not None and "deletionTimestamp" not in obj["metadata"]
+
+
+def by_name(objects: list[Obj]) -> dict[str, Obj]:
+    return {obj["metadata"]["name"]: obj for obj in objects}
+
+
+class Twin:
+    """`placements`, `slices`, `collectors`: by cluster and name."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.parts: dict[str, dict[Part, Obj]] = {}
+        self.spaces: dict[str, dict[str, Obj]] = {}
+        self.placements: dict[str, dict[str, Obj]] = {}
+        self.slices: dict[str, list[Obj]] = {}
+        self.collectors: dict[str, dict[str, Obj]] = {}
+        self.summaries: dict[str, dict[tuple[str, str], Obj]] = {}
+        self.told: dict[str, Obj] = {}  #: by mailbox
+        self.locations: dict[str, Obj] = {}
+
+    async def read(self) -> Twin:
+        one = self.world
+        for cluster in [*one.workloads, *one.boxes.values()]:
+            self.parts[cluster] = {
+                Part(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
+                for kind, path in PATHS.items()
+                for obj in await one.items(cluster, path)
+            }
+        for cluster in one.workloads:
+            self.spaces[cluster] = by_name(await one.items(cluster, NAMESPACES))
+            self.placements[cluster] = by_name(await one.items(cluster, f"{EDGE}/edgeplacements"))
+            self.collectors[cluster] = by_name(await one.items(cluster, f"{EDGE}/statuscollectors"))
+            self.slices[cluster] = await one.items(cluster, f"{EDGE}/singleplacementslices")
+            self.summaries[cluster] = {
+                (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj
+                for obj in await one.items(cluster, f"{EDGE}/statussummaries")
+            }
+        for target, cluster in one.boxes.items():
+            found = await one.get(cluster, f"{EDGE}/syncerconfigs/the-one")
+            self.told[one.names[target]] = found or {"metadata": {}}
+        self.locations = by_name(await one.items(one.inventory, "/apis/scheduling.kcp.io/v1alpha1/locations"))
+        return self
+
+    # --- what goes where --------------------------------------------------------------------------
+
+    def selected(self, cluster: str, placement: Obj, part: Part) -> How | None:
+        """By the fields that histories use."""
+        obj = self.parts[cluster].get(part)
+        around = self.spaces[cluster].get(part.namespace)
+        if not is_there(obj) or not is_there(around):
+            return None
+        spec, found, collectors = placement["spec"], False, set()
+        if "namespaceSelector" in spec:
+            found = matches(spec["namespaceSelector"], around)
+        for clause in spec.get("downsync") or ():
+            names, selectors = clause.get("objectNames") or ["*"], clause.get("labelSelectors") or [{}]
+            if clause["apiGroup"] != part.kind.group or part.kind.resource not in clause["resources"]:
+                continue
+            if (names == ["*"] or part.name in names) and any(matches(one, obj) for one in selectors):
+                found = True
+                collectors |= set(clause.get("statusCollectors") or ())
+        return How(tuple(sorted(collectors)), bool(spec.get("wantSingletonReportedState"))) if found else None
+
+    def places(self, cluster: str, placement: Obj) -> dict[str, Place]:
+        """By mailbox."""
+        found: dict[str, Place] = {}
+        for one in self.slices[cluster]:
+            if all(owner["uid"] != placement["metadata"]["uid"] for owner in one["metadata"]["ownerReferences"]):
+                continue
+            for to in sorted(one.get("destinations") or (), key=lambda to: str(to["locationName"])):
+                place = Place(to["cluster"], to["locationName"], to["syncTargetName"])
+                found.setdefault(f"{to['cluster']}-mb-{to['syncTargetUID']}", place)
+        return found
+
+    def copies(self, cluster: str, placement: Obj, part: Part) -> list[Copy]:
+        """As they are listed."""
+        found = []
+        for mailbox, place in self.places(cluster, placement).items():
+            copy = self.parts[self.world.boxes[place.target]].get(part)
+            key = f"{cluster}|{placement['metadata']['name']}"
+            is_ours = copy is not None and is_there(copy) and labels_of(copy).get(PROJECTED) == "yes"
+            there = copy if copy is not None and is_ours and key in projection_of(copy).sources else None
+            found.append(Copy(mailbox, place, there, self.refused(mailbox, part), self.stale(mailbox)))
+        return sorted(found, key=lambda one: (one.place[:3], one.mailbox))
+
+    def refused(self, mailbox: str, part: Part) -> tuple[str, str] | None:
+        for one in reversed((self.told[mailbox].get("status") or {}).get("problems") or []):
+            about = Part(Kind(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"])
+            if about == part and one["direction"] == "down":
+                return one["reason"], one.get("message", "")
+        return None
+
+    def stale(self, mailbox: str) -> tuple[str, str, str] | None:
+        told = self.told[mailbox]
+        beats = [
+            times.parse(entry["time"])
+            for entry in told["metadata"].get("managedFields") or ()
+            if entry.get("subresource") == "status" and HEARTBEAT in str(entry["fieldsV1"])
+        ]
+        if not beats:
+            return None
+        if self.world.fleet.hub.now - max(beats) >= STALE_AFTER:
+            since = f"{max(beats):%Y-%m-%dT%H:%M:%SZ}"
+            return "NotHeard", f"its syncer was last heard of at {since}", since
+        for one in told["status"].get("conditions") or ():
+            if one["type"] == "EdgeReachable" and one["status"] == "False":
+                return "EdgeUnreachable", one["message"], one["lastTransitionTime"]
+        return None
+
+    # --- summaries --------------------------------------------------------------------------------
+
+    def expected(self, cluster: str) -> dict[tuple[str, str], Obj]:
+        found = {}
+        for name, placement in self.placements[cluster].items():
+            for part in self.parts[cluster] if is_there(placement) else ():
+                how = self.selected(cluster, placement, part)
+                copies = self.copies(cluster, placement, part)
+                if how is not None and copies and self.is_summarized(placement, part, copies):
+                    found[part.namespace, summary_name(name, part)] = self.summary(cluster, placement, part, how)
+        return found
+
+    def is_summarized(self, placement: Obj, part: Part, copies: list[Copy]) -> bool:
+        wish = annotations_of(placement).get(SUMMARIZE)
+        if wish is not None:
+            return str(part.kind) in wish.split(",")
+        return part.kind == DEPLOYMENTS or any(one.there and one.there.get("status") for one in copies)
+
+    def summary(self, cluster: str, placement: Obj, part: Part, how: How) -> Obj:
+        source, copies = self.parts[cluster][part], self.copies(cluster, placement, part)
+        digests = {one.mailbox: digest_of(part.kind, orjson.dumps(one.there)) for one in copies if one.there}
+        reporting = [digest for digest in digests.values() if digest.reporting]
+        broken = [entry for one in copies if (entry := broken_of(one, digests.get(one.mailbox))) is not None]
+        owner = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "EdgePlacement"}
+        labels = summary_labels(placement["metadata"]["name"], part)
+        body = {
+            "owners": [owner | {field: placement["metadata"][field] for field in ("name", "uid")}],
+            "labels": labels,
+            "subject": {
+                "group": part.kind.group,
+                "version": "v1",
+                "kind": source["kind"],
+                "resource": part.kind.resource,
+                "namespace": part.namespace,
+                "name": part.name,
+                "uid": source["metadata"]["uid"],
+            },
+            "destinations": {
+                "expected": len(copies),
+                "reporting": len(reporting),
+                "missing": sum(one.there is None for one in copies),
+                "stale": sum(one.stale is not None for one in copies),
+                "broken": len(broken),
+            },
+            "observedAt": max((digest.observed for digest in reporting), default=None) or None,
+            "aggregates": aggregates(reporting),
+            "conditions": histograms(digest.conditions for digest in reporting),
+            "values": histograms(digest.texts for digest in reporting),
+            "broken": broken,
+            "collected": [self.answer(cluster, name, part, copies, digests) for name in how.collectors],
+        }
+        return {field: value for field, value in body.items() if value}
+
+    def question(self, cluster: str, name: str) -> Question | None:
+        found = self.collectors[cluster].get(name)
+        try:
+            return None if found is None else question_of(found["spec"])
+        except InvalidQuestionError:
+            return None
+
+    def answer(self, cluster: str, name: str, part: Part, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
+        question = self.question(cluster, name)
+        if question is None:
+            return {"name": name, "errors": [{"message": UNANSWERED}]}
+        answering = Answering(name, question)
+        for one in copies:
+            answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))
+        return answering.answer()
+
+    def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> Row:
+        location = self.locations[copy.place.location]
+        source = {name: value for name, value in self.parts[cluster][part].items() if name != "status"}
+        returned = None if copy.there is None else copy.there.get("status")
+        propagation: Obj = {"stale": copy.stale is not None}
+        if digest is not None and digest.observed:
+            propagation["lastReturnedUpdateTimestamp"] = digest.observed
+        inventory = {
+            "name": copy.place.target,
+            "location": copy.place.location,
+            "cluster": copy.place.cluster,
+            "labels": labels_of(location),
+            "annotations": annotations_of(location),
+        }
+        given: dict[str, Any] = {
+            "inventory": inventory,
+            "obj": source,
+            "returned": {} if returned is None else {"status": returned},
+            "propagation": propagation,
+        }
+        return Row(copy.place, given)
+
+    # --- what came back ---------------------------------------------------------------------------
+
+    def returned(self, cluster: str, part: Part) -> tuple[str | None, str | None, Obj]:
+        """The count, the SyncTarget that it is from, and the status."""
+        asking = [
+            (f"{cluster}|{name}", placement)
+            for name, placement in self.placements[cluster].items()
+            if is_there(placement) and (how := self.selected(cluster, placement, part)) is not None and how.singleton
+        ]
+        if not asking:
+            return None, None, {}
+        copies = {one.mailbox: one for _, placement in asking for one in self.copies(cluster, placement, part)}
+        there = [one.there for _, placement in asking for one in self.copies(cluster, placement, part) if one.there]
+        status = there[0].get("status") if len(copies) == 1 and there else None
+        if not status:
+            return str(len(copies)), None, {}
+        [copy] = copies.values()
+        return "1", copy.place.target, status
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def wrong(self) -> str:
+        """The first thing that is not as it should be."""
+        for cluster in self.world.workloads:
+            there = {key: plain(obj) for key, obj in self.summaries[cluster].items()}
+            expected = self.expected(cluster)
+            for key in sorted(there.keys() | expected.keys()):
+                if there.get(key) != expected.get(key):
+                    return f"{key} in {cluster} is {there.get(key)} and not {expected.get(key)}"
+            for part, obj in self.parts[cluster].items():
+                found = labels_of(obj).get(COUNT), annotations_of(obj).get(RETURNED), obj.get("status") or {}
+                if is_there(obj) and found != self.returned(cluster, part):
+                    return f"{part} in {cluster} has {found} and not {self.returned(cluster, part)}"
+            for name, obj in self.collectors[cluster].items():
+                status = obj.get("status") or {}
+                valid = "False" if self.question(cluster, name) is None else "True"
+                said = [one["status"] for one in status.get("conditions") or ()]
+                if said != [valid] or status["observedGeneration"] != obj["metadata"]["generation"]:
+                    return f"of {name} in {cluster} is said {status}"
+        return ""
+
+
+def matches(selector: Obj, obj: Obj | None) -> bool:
+    return bool((selector.get("matchLabels") or {}).items() <= labels_of(obj).items())
+
+
+def broken_of(copy: Copy, digest: Digest | None) -> Obj | None:
+    if digest is None:
+        return None
+    verdict = copy.refused or digest.verdict or copy.stale
+    if verdict is None:
+        return None
+    words = dict(zip(("reason", "message", "since"), verdict, strict=False))
+    place = {"cluster": copy.place.cluster, "locationName": copy.place.location, "syncTargetName": copy.place.target}
+    return place | {name: text for name, text in words.items() if text}
+
+
+def aggregates(digests: list[Digest]) -> Obj:
+    found = {}
+    for path in {path for digest in digests for path in digest.numbers}:
+        numbers = [digest.numbers[path] for digest in digests if path in digest.numbers]
+        found[path] = {"count": len(numbers), "sum": sum(numbers), "min": min(numbers), "max": max(numbers)}
+    return found
+
+
+def histograms(some: Any) -> Obj:
+    counts = Counter((path, value) for one in some for path, value in one.items())
+    found: dict[str, dict[str, int]] = {}
+    for (path, value), count in counts.items():
+        found.setdefault(path, {})[value] = count
+    return found
+
+
+def plain(summary: Obj) -> Obj:
+    """With what of its metadata is ours."""
+    metadata = summary["metadata"]
+    content = {name: value for name, value in summary.items() if name not in ("apiVersion", "kind", "metadata")}
+    labels = {name: value for name, value in labels_of(summary).items() if name.startswith("edge.kcp.io/")}
+    return {"owners": metadata.get("ownerReferences"), "labels": labels, **content}
