@@ -16,6 +16,8 @@ from partition_world import World, separated
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
+from farflung.client.errors import NotFound
+from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
 from farflung.syncer.syncer import RELEASE
@@ -399,6 +401,31 @@ async def test_another_server_in_the_place_of_the_edge_ends_nothing(tmp_path: Pa
             assert part in world.copies()
         world.line("edge").be_true()
         await world.link.gone_at_edge(MAPS, "a", "shop")
+        await agreed(world)
+
+
+@pytest.mark.parametrize(("root", "part"), [("/apis", WEB), ("/api", A)])
+async def test_a_server_in_the_place_of_the_edge_that_knows_half_of_it_ends_nothing(
+    tmp_path: Path, root: str, part: Part
+) -> None:
+    async with at_rest(tmp_path) as world:
+        asked = 0
+
+        async def unknown(request: Request) -> None:
+            nonlocal asked
+            if request.target == root:
+                asked += 1
+                raise NotFound(404, "", "")
+
+        world.link.down.gate = unknown
+        await world.restart()
+        await world.withdraw(part)
+        await world.link.eventually(lambda: asked > 2, "questions")
+        assert part in world.objects()
+        assert part in world.copies()
+        world.link.down.gate = None
+        await world.link.eventually(lambda: part not in world.copies(), "its end")
+        assert part not in world.objects()
         await agreed(world)
 
 

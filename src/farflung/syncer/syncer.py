@@ -549,8 +549,8 @@ class Syncer:
         self._stale[side] = False
         try:
             served: Served = await discover(client)
-            if not served.groups:
-                raise Garbled("nothing is served there, as if it were not a Kubernetes API")
+            if {bool(group.name) for group in served.groups} != {True, False}:
+                raise Garbled("less is served there than every Kubernetes API has: /api, /apis or both are missing")
         except ClientError as error:
             self._stale[side] = True
             self._log.info("cannot ask what is served", v=2, side=side, error=str(error))
