@@ -93,3 +93,23 @@ async def test_a_label_that_comes_while_an_object_is_marked_stays() -> None:
         await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", patch)
         await one.world.fleet.eventually(lambda: counts(one, "1"), "the mark")
         assert (await one.source())["metadata"]["labels"]["mine"] == "yes"
+
+
+async def test_more_questions_than_there_is_room_for_are_told_so() -> None:
+    names = [f"q{number:03}" for number in range(200)]
+    wanted = {"apiGroup": "apps", "resources": ["deployments"], "objectNames": ["*"], "statusCollectors": names}
+    async with reported(downsync=[wanted]) as one:
+        columns = [{"name": str(number), "def": f"'{'x' * 1000}'"} for number in range(8)]
+        for name in names:
+            await one.ask(name, select=columns)
+
+        async def is_answered() -> bool:
+            return bool((await one.answer("q000") or {}).get("rows"))
+
+        await one.world.fleet.eventually(is_answered, "the answers")
+        await one.report("florin", ready(1))
+        found = await one.eventually(reporting=1)
+        said = {answer["name"]: answer for answer in found["collected"]}
+        assert [len(said[name]["rows"]) for name in names[:16]] == [2] * 16
+        assert all("no more than 16" in said[name]["errors"][0]["message"] for name in names[16:64])
+        assert len(said) == 64

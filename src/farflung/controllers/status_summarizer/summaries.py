@@ -36,6 +36,15 @@ from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 
 SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
+MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of them costs time for each copy
+MOST_TOLD: Final = 64  #: of which something is said, be it that they are too many
+LARGEST: Final = 1 << 21  #: bytes of all answers about an object: a hub takes no objects of more than 3 MiB
+
+UNKNOWN: Final = "there is no StatusCollector of this name, or its status says what is wrong with it"
+TOO_MANY: Final = (
+    f"no more than {MOST_QUESTIONS} StatusCollectors are applied to an object, the first ones by their names"
+)
+TOO_LARGE: Final = f"all answers about an object may not have more than {LARGEST} bytes"
 
 
 class CollectorKey(NamedTuple):
@@ -128,10 +137,16 @@ class Summaries:
 
     def _collected(self, subject: Subject, found: _Summary) -> list[Obj]:
         selected = self._known.engine.selected(subject.placement).get(subject.part)
-        answers = []
-        for name in selected.collectors if selected is not None else ():
+        answers, room = [], LARGEST
+        for place, name in enumerate(selected.collectors[:MOST_TOLD] if selected is not None else ()):
             answering = found.answerings.get(name)
-            answers.append(_unanswered(name) if answering is None else answering.answer())
+            if answering is not None:
+                answer = answering.answer()
+                size = len(orjson.dumps(answer))
+                answer, room = (answer, room - size) if size <= room else (_unanswered(name, TOO_LARGE), room)
+            else:
+                answer = _unanswered(name, UNKNOWN if place < MOST_QUESTIONS else TOO_MANY)
+            answers.append(answer)
         return answers
 
     # --- what changes -----------------------------------------------------------------------------
@@ -281,7 +296,7 @@ class Summaries:
     def _ask(self, summary: _Summary, key: PlacementKey, part: Part) -> None:
         """What the placement asks of it, and nothing else."""
         selected = self._known.engine.selected(key).get(part)
-        names = () if selected is None else selected.collectors
+        names = () if selected is None else selected.collectors[:MOST_QUESTIONS]
         asked = {name: self._questions.get(CollectorKey(key.cluster, name)) for name in names}
         for name in [one for one, answering in summary.answerings.items() if asked.get(one) != answering.question]:
             del summary.answerings[name]
@@ -321,6 +336,5 @@ def _described(source: Seen) -> Mapping[str, Any]:
     return obj
 
 
-def _unanswered(name: str) -> Obj:
-    message = "there is no StatusCollector of this name, or its status says what is wrong with it"
+def _unanswered(name: str, message: str) -> Obj:
     return {"name": name, "errors": [{"message": message}]}
