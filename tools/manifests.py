@@ -1,4 +1,5 @@
-"""Write what is in config/crds, config/exports and config/imports, from the kinds that `farflung.apis.edge` describes.
+"""Write what is in config/crds, config/exports and config/imports, from the kinds that `farflung.apis.edge` describes,
+and the same for the global scheduler in config/globalscheduler.
 
 tools/manifests.py                       write
 tools/manifests.py --check               say what differs, and fail if something does
@@ -10,15 +11,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
 
 from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.globalscheduler import v1 as globalscheduler
 
 CONFIG = Path(__file__).resolve().parent.parent / "config"
-FOLDERS = ("crds", "exports", "imports")
+FOLDERS = tuple(f"{above}{folder}" for above in ("", "globalscheduler/") for folder in ("crds", "exports", "imports"))
 PROVIDER = "root:espw"
+COMPUTE = "root:compute"
 
 
 class Dumper(yaml.SafeDumper):
@@ -34,15 +38,22 @@ def written(obj: Any) -> str:
 
 def manifests(provider: str) -> dict[str, str]:
     """Paths below config/, and what is in the files."""
+    found = described(edge, provider)
+    found |= {f"globalscheduler/{path}": obj for path, obj in described(globalscheduler, COMPUTE).items()}
+    return {path: written(obj) for path, obj in found.items()}
+
+
+def described(api: ModuleType, provider: str) -> dict[str, Any]:
+    """All about an API whose export is in the workspace `provider`, by path."""
     found: dict[str, Any] = {}
-    for kind in edge.KINDS.values():
+    for kind in api.KINDS.values():
         definition = kind.definition()
         del definition["status"]
         found[f"crds/{kind.group}_{kind.plural}.yaml"] = definition
         found[f"exports/apiresourceschema-{kind.qualified}.yaml"] = kind.resource_schema()
-    found[f"exports/apiexport-{edge.GROUP}.yaml"] = edge.api_export()
-    found[f"imports/apibinding-{edge.GROUP}.yaml"] = edge.api_binding(provider)
-    return {path: written(obj) for path, obj in found.items()}
+    found[f"exports/apiexport-{api.GROUP}.yaml"] = api.api_export()
+    found[f"imports/apibinding-{api.GROUP}.yaml"] = api.api_binding(provider)
+    return found
 
 
 def present() -> dict[str, str]:
@@ -51,7 +62,7 @@ def present() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the manifests of the edge API.")
+    parser = argparse.ArgumentParser(description="Write the manifests of the edge API and the global scheduler.")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail if something would change")
     parser.add_argument("--provider", default=PROVIDER, help="the workspace whose export is bound (%(default)s)")
     options = parser.parse_args()

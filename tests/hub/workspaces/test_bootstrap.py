@@ -138,13 +138,47 @@ async def test_compute_exports_kubernetes_to_everybody() -> None:
     export = hub.object(f"/apis.kcp.io/apiexports/{cluster}/kubernetes")
     assert export["metadata"]["annotations"]["kcp.io/path"] == "root:compute"
     assert export["status"]["virtualWorkspaces"] == [{"url": f"{URL}/services/apiexport/{cluster}/kubernetes"}]
-    assert len(hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/")) == 4
+    assert len(hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/")) == 6
     bindings = [
         hub.object(f"/apis.kcp.io/apibindings/{cluster}/{name}")
         for name in hub.names(f"/apis.kcp.io/apibindings/{cluster}/")
     ]
     assert len(bindings) == 5
     assert {binding["status"]["phase"] for binding in bindings} == {"Bound"}
+
+
+async def test_compute_exports_the_kinds_of_the_global_scheduler_too() -> None:
+    hub = await started()
+    cluster = hub.clusters.resolve("root:compute")
+    export = hub.object(f"/apis.kcp.io/apiexports/{cluster}/globalscheduler.com")
+    names = [name.partition(".")[2] for name in export["spec"]["latestResourceSchemas"]]
+    assert names == ["allocations.globalscheduler.com", "clusters.globalscheduler.com"]
+    assert export["status"]["identityHash"]
+
+
+async def test_a_hub_that_was_there_before_gets_the_export_at_its_next_start() -> None:
+    hub = await started()
+    cluster = hub.clusters.resolve("root:compute")
+    newer = [
+        f"/apis.kcp.io/apiexports/{cluster}/globalscheduler.com",
+        *(
+            f"/apis.kcp.io/apiresourceschemas/{cluster}/{name}"
+            for name in hub.names(f"/apis.kcp.io/apiresourceschemas/{cluster}/")
+            if name.endswith(".globalscheduler.com")
+        ),
+        *(
+            f"/rbac.authorization.k8s.io/{kind}/{cluster}/{name}"
+            for kind in ("clusterroles", "clusterrolebindings")
+            for name in ("compute:virtual-machines", "compute:bind-global-scheduler")
+        ),
+    ]
+    assert len(newer) == 7
+    for key in newer:
+        entry = hub.store.get(key)
+        assert entry is not None, key
+        await hub.store.delete(key, expect=entry.revision)
+    again = await started(hub.store, seed="again")
+    assert all(again.store.get(key) for key in newer)
 
 
 async def test_a_hub_that_is_not_bare_provides_the_edge_api() -> None:

@@ -1,7 +1,7 @@
 """What root:compute exports under the name `kubernetes`: four built-in kinds, as APIResourceSchemas.
 
 Their schemas are those of the built-in kinds in a structural form.  There is no defaulting, but for what a list's keys
-need: a Deployment that does not say how many replicas it wants has no such field.
+need: a Deployment that does not say how many replicas it wants has no such field.  A Pod may be a virtual machine.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 from farflung.apis import definitions
 from farflung.apis.described import Described
 from farflung.apis.fragments import anything, quantity
+from farflung.apis.globalscheduler import pods
 from farflung.machinery.errors import Obj
 
 EXPORT: Final = "kubernetes"
@@ -87,18 +88,26 @@ def _list(schema: Obj, items: Obj) -> Obj:
 
 def _kind(group: str, plural: str, definition: str, short_name: str, *categories: str, **rest: Any) -> Described:
     schema = structural(definition)
+    fields = {name: field for name, field in schema["properties"].items() if name in ("spec", "status")}
     return Described(
         group,
         plural,
         definition.rpartition(".")[2],
         schema["description"],
-        {name: field for name, field in schema["properties"].items() if name in ("spec", "status")},
+        pods.extended(fields, _virtual_machine()) if (group, plural) == ("", "pods") else fields,
         namespaced=True,
         short_names=(short_name,),
         categories=categories,
         version="v1",
         snapshot="v124",
         **rest,
+    )
+
+
+def _virtual_machine() -> Obj:
+    core = "io.k8s.api.core.v1."
+    return pods.virtual_machine(
+        structural(f"{core}ResourceRequirements"), structural(f"{core}VolumeMount"), structural(f"{core}VolumeDevice")
     )
 
 

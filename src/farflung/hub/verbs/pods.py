@@ -19,7 +19,8 @@ from farflung.hub.verbs import arrival, delete, respond
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.create import set_namespace
 from farflung.hub.verbs.delete import DeleteOptions, Preconditions
-from farflung.hub.verbs.update import ATTEMPTS, modified
+from farflung.hub.verbs.update import ATTEMPTS, count_generation, modified
+from farflung.machinery import names
 from farflung.machinery.errors import (
     ApiError,
     FieldError,
@@ -28,6 +29,7 @@ from farflung.machinery.errors import (
     conflict,
     go_quote,
     invalid,
+    invalid_value,
     not_supported,
     required,
 )
@@ -37,6 +39,7 @@ from farflung.store.base import Conflict, Entry
 SEVERAL_BUDGETS: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
+CLUSTER: Final = "Cluster"  #: what virtual machines are bound to
 SCALED: Final = {"ReplicaSet": "apps", "StatefulSet": "apps", "ReplicationController": ""}
 
 
@@ -89,18 +92,29 @@ def bind(call: Call) -> Awaitable[Answer]:
     options = write_options("CreateOptions", call.request.query)
     body = received(call, binding_shape(), options)
     check_name(call, "Binding", body.obj)
-    check_binding(body.obj)
+    check_binding(body.obj, clusters=call.resource.custom)
     admit(call, binding_shape(), body, options)
     return done(assign(call, body.obj, options), body.warnings)
 
 
-def check_binding(binding: Obj) -> None:
+def check_binding(binding: Obj, *, clusters: bool) -> None:
+    """`clusters`: whether pods may be virtual machines, which are bound to clusters."""
     target = binding.get("target") or {}
     errors: list[FieldError] = []
-    if target.get("kind", "Node") not in ("", "Node"):
-        errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if target.get("kind", "Node") not in (("", "Node", CLUSTER) if clusters else ("", "Node")):
+        errors.append(unknown_target(target))
     if not target.get("name"):
         errors.append(required("target.name"))
+    elif clusters and (wrong := names.dns_subdomain(target["name"])):
+        errors.append(invalid_value("target.name", target["name"], ",".join(wrong)))
+    refuse(binding, errors)
+
+
+def unknown_target(target: Obj) -> FieldError:
+    return not_supported("target.kind", target["kind"], ("Node", "<empty>"))
+
+
+def refuse(binding: Obj, errors: list[FieldError]) -> None:
     if errors:
         raise invalid("", "Binding", binding["metadata"].get("name", ""), errors)
 
@@ -108,11 +122,15 @@ def check_binding(binding: Obj) -> None:
 async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
     for _ in range(ATTEMPTS):
         entry = call.found()
-        pod = objects.decode(entry)
+        pod = call.kind.renewed(entry)
         check_assignable(pod, binding)
-        value = call.kind.encode(assigned(pod, binding, call.now()), before=len(entry.value))
+        new = assigned(pod, binding, call.now())
+        if call.resource.custom:
+            count_generation(call, new, objects.decode(entry))
+        value = call.kind.encode(new, before=len(entry.value))
         if options.dry_run:
             return
+        call.check_current()
         try:
             await call.store.put(entry.key, value, expect=entry.revision)
         except Conflict:
@@ -122,30 +140,41 @@ async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
 
 
 def check_assignable(pod: Obj, binding: Obj) -> None:
-    metadata, spec, wanted = pod["metadata"], pod.get("spec", {}), binding["metadata"]
+    metadata, spec, wanted = pod["metadata"], pod.get("spec") or {}, binding["metadata"]
     name = metadata["name"]
     for field in ("uid", "resourceVersion"):
         if wanted.get(field) and wanted[field] != metadata[field]:
             what = {"uid": "UID", "resourceVersion": "ResourceVersion"}[field]
             both = f"{what} in precondition: {wanted[field]}, {what} in object meta: {metadata[field]}"
             raise conflict("", "pods", name, f"Precondition failed: {both}")
+    if is_for_cluster(binding) and spec.get("virtualMachine") is None:
+        refuse(binding, [unknown_target(binding["target"])])
     if "deletionTimestamp" in metadata:
         raise conflict("", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if node := spec.get("nodeName"):
-        raise conflict("", "pods/binding", name, f"pod {name} is already assigned to node {go_quote(node)}")
+    for field, what in (("nodeName", "node"), ("clusterName", "cluster")):
+        if there := spec.get(field):
+            raise conflict("", "pods/binding", name, f"pod {name} is already assigned to {what} {go_quote(there)}")
     if spec.get("schedulingGates"):
         raise conflict("", "pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
+def is_for_cluster(binding: Obj) -> bool:
+    return bool(binding["target"].get("kind") == CLUSTER)
+
+
 def assigned(pod: Obj, binding: Obj, now: str) -> Obj:
     """Nobody comes to own a field by this, as nobody does upstream."""
-    pod["spec"]["nodeName"] = binding["target"]["name"]
+    spec = pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
+    if is_for_cluster(binding):
+        spec["clusterName"] = binding["target"]["name"]
     if noted := binding["metadata"].get("annotations"):
-        pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), **noted}
-    status = pod.setdefault("status", {})
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **noted}
+    status = pod["status"] = {**(pod.get("status") or {})}
+    known = status.get("conditions") or ()
+    conditions = [one for one in known if isinstance(one, dict) and one.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     status["conditions"] = [*conditions, scheduled]
+    status.setdefault("phase", "Pending")
     return pod
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.globalscheduler import v1 as globalscheduler
 from farflung.apis.kcp import compute, kinds
 from farflung.apis.resource import Resource
 from farflung.hub import objects
@@ -108,6 +109,9 @@ class Bootstrap:
         if cluster:
             await self._grant(cluster, compute_roles())
             await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
+            await self._export(
+                cluster, globalscheduler.GROUP, globalscheduler.resource_schemas, globalscheduler.api_export
+            )
 
     async def _provider(self) -> None:
         cluster = await self._workspace(PROVIDER, {}, {})

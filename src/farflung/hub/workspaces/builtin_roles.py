@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from farflung.apis.globalscheduler.v1 import GROUP as GLOBAL_SCHEDULER
 from farflung.apis.kcp.compute import EXPORT
 from farflung.hub.auth.user import AUTHENTICATED
 from farflung.hub.workspaces.maximal import PREFIX
@@ -57,15 +58,23 @@ def root_roles() -> list[tuple[Obj, Obj]]:
 
 
 def compute_roles() -> list[tuple[Obj, Obj]]:
-    """Everybody may bind the export, and do with its kinds what users of them do; Pods are only looked at."""
+    """Everybody may bind the exports, and do with their kinds what users of them do.  The status of Pods is only looked
+    at."""
     kinds = (("apps", "deployments"), ("", "services"), ("networking.k8s.io", "ingresses"))
     usual = [_rule(group, [plural], ["*"]) for group, plural in kinds]
     scale = _rule("apps", ["deployments/scale"], ["*"])
     status = [_rule(group, [f"{plural}/status"], READ) for group, plural in kinds]
     pods = _rule("", ["pods", "pods/status"], READ)
+    machines = (_rule("", ["pods"], ["*"]), _rule("", ["pods/binding"], ["create"]))
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
         _granted("compute:access", AUTHENTICATED, access),
-        _granted("compute:bind", AUTHENTICATED, _rule("apis.kcp.io", ["apiexports"], ["bind"], [EXPORT])),
+        _granted("compute:bind", AUTHENTICATED, _bind(EXPORT)),
         _granted("compute:maximal-permission-policy", PREFIX + AUTHENTICATED, *usual, scale, *status, pods),
+        _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, *machines),
+        _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBAL_SCHEDULER)),
     ]
+
+
+def _bind(export: str) -> Obj:
+    return _rule("apis.kcp.io", ["apiexports"], ["bind"], [export])

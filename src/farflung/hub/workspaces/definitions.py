@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from farflung.apis import custom
 from farflung.apis.builtin import BUILTIN
+from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.custom.definition import Definition
 from farflung.hub.kinds import Kind
@@ -23,6 +24,8 @@ Form = Literal["bound", "ending", "viewed"]
 
 #: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
+PODS: Final = ("", "pods")
+BINDING: Final = Subresource("binding", ("create",), "Binding", "", "v1")
 #: what a printer may trip over in an object that is not as Kubernetes has it
 UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
 
@@ -39,6 +42,7 @@ class BoundDefinition(Definition):
         self.identity = identity
         definition = as_definition(schema)
         resources = [dressed(one, identity, form) for one in custom.resources_of(definition)]
+        resources = [with_binding(one, definition) for one in resources]
         super().__init__(definition, settled, resources)
 
     @property
@@ -63,8 +67,26 @@ def dressed(resource: Resource, identity: str, form: Form) -> Resource:
     native = natives().get((resource.group, resource.version, resource.plural))
     if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
         return resource
-    cells = careful(native.cells, len(native.columns))
+    is_pod = (resource.group, resource.plural) == PODS
+    cells = careful(machine_cells if is_pod else native.cells, len(native.columns))
     return replace(resource, columns=native.columns, cells=cells, row_conditions=None)
+
+
+def with_binding(resource: Resource, definition: Obj) -> Resource:
+    """Pods get their nodes or clusters through a door of its own, if their schema is one that has room for that."""
+    if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
+        return resource
+    versions = definition["spec"]["versions"]
+    schema = next(one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == resource.version)
+    has_room = _type_at(schema, "spec", "nodeName") == "string" and _type_at(schema, "status", "conditions") == "array"
+    return replace(resource, subresources=(*resource.subresources, BINDING)) if has_room else resource
+
+
+def _type_at(schema: Obj, *path: str) -> str:
+    for name in path:
+        schema = (schema.get("properties") or {}).get(name) or {}
+    found: str = schema.get("type", "")
+    return found
 
 
 def careful(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
