@@ -39,7 +39,7 @@ class Server:
         _, made = await loop.create_connection(protocol, address.hostname, address.port, ssl=self._context)
         return made
 
-    def head(self, method: str, path: str, size: int = 0, accept: str = PLAIN) -> bytes:
+    def head(self, method: str, path: str, size: int = 0, accept: str = PLAIN, content: str = PLAIN) -> bytes:
         lines = (
             f"{method} {path} HTTP/1.1",
             f"Host: {urlsplit(self.url).netloc}",
@@ -47,7 +47,7 @@ class Server:
             f"Accept: {accept}",
             "User-Agent: bench/1",
         )
-        body = ("Content-Type: application/json", f"Content-Length: {size}") if size else ()
+        body = (f"Content-Type: {content}", f"Content-Length: {size}") if size else ()
         return "\r\n".join((*lines, *body, "", "")).encode()
 
 
@@ -83,9 +83,11 @@ class Connection(Reader):
     async def open(cls, server: Server) -> Connection:
         return await server.connect(lambda: cls(server))
 
-    async def request(self, method: str, path: str, body: bytes = b"", accept: str = PLAIN) -> tuple[int, bytes]:
+    async def request(
+        self, method: str, path: str, body: bytes = b"", accept: str = PLAIN, content: str = PLAIN
+    ) -> tuple[int, bytes]:
         self._answer = asyncio.get_running_loop().create_future()
-        self.transport.write(self._server.head(method, path, len(body), accept) + body)
+        self.transport.write(self._server.head(method, path, len(body), accept, content) + body)
         return await self._answer
 
     async def read(self, path: str, accept: str = PLAIN) -> bytes:
