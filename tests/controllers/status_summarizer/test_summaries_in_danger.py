@@ -6,13 +6,15 @@ import pytest
 from fleet import EDGE
 from platform_harness import APIS
 from summarized import DEPLOYMENTS, Reported, ready, reported
-from translated import DEFINITIONS, NAMESPACES, PROD, WORKSPACES, definition, inside
+from translated import DEFINITIONS, NAMESPACES, PROD, WORKSPACES, definition, inside, widget
 
+from farflung.client.errors import Unreachable
 from farflung.client.transport import Request
 
 COUNT = "kubestellar.io/executing-count"
 RETURNED = "edge.kcp.io/status-returned-from"
 QUOTAS = inside("shop", "resourcequotas")
+WIDGETS = inside("shop", "widgets", "example.org/v1")
 
 
 async def counts(one: Reported, expected: str | None) -> bool:
@@ -113,3 +115,29 @@ async def test_more_questions_than_there_is_room_for_are_told_so() -> None:
         assert [len(said[name]["rows"]) for name in names[:16]] == [2] * 16
         assert all("no more than 16" in said[name]["errors"][0]["message"] for name in names[16:64])
         assert len(said) == 64
+
+
+async def test_marks_go_although_another_kind_cannot_be_listed() -> None:
+    async with reported("florin") as one:
+        await one.world.delete(one.cluster, f"{EDGE}/edgeplacements/p")
+        await one.world.at_rest()
+        await one.world.fleet.crash()
+        for plural in ("gadgets", "widgets"):
+            one_of_two = definition("v1")
+            one_of_two["metadata"]["name"] = f"{plural}.example.org"
+            one_of_two["spec"]["names"] = {"plural": plural, "kind": plural.title()}
+            await one.world.must_put(one.cluster, DEFINITIONS, one_of_two)
+        marked = {**widget("w", 1, labels={COUNT: "1"}), "kind": "Widgets"}
+        await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, marked), "the widget")
+
+        async def hide(request: Request) -> None:
+            if "/gadgets" in request.target:
+                raise Unreachable("somebody broke it")
+
+        one.world.fleet.masters.gate = hide
+        await one.world.start()
+
+        async def is_unmarked() -> bool:
+            return not (await one.source(f"{WIDGETS}/w"))["metadata"].get("labels")
+
+        await one.world.fleet.eventually(is_unmarked, "the end of the mark")

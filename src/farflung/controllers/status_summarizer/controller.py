@@ -8,14 +8,14 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.client.errors import ClientError
+from farflung.client.errors import ClientError, NotFound
 from farflung.controllers.placement_translator import knowledge
 from farflung.controllers.placement_translator.engine import Copy
 from farflung.controllers.placement_translator.knowledge import Knowledge, Status
 from farflung.controllers.placement_translator.listening import Listening
 from farflung.controllers.placement_translator.reading import SeenLocation
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
-from farflung.controllers.placement_translator.values import Part
+from farflung.controllers.placement_translator.values import Part, Source
 from farflung.controllers.placement_translator.world import Seen
 from farflung.controllers.status_summarizer.asking import COLLECTORS, Asking, SeenCollector, seen_collector
 from farflung.controllers.status_summarizer.freshness import NOTHING, stale, told_by
@@ -34,6 +34,7 @@ PAUSE: Final = 1.0  #: seconds between two writes of the same
 LATEST: Final = 1.0  #: seconds for which a write waits for copies that are still to be looked at
 LONGEST_SLEEP: Final = 30.0  #: seconds; the clock may be set meanwhile
 AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
+TURN: Final = 0.02  #: seconds for which they are: questions about one of them may take some milliseconds each
 
 
 Work = Subject | Object | CollectorKey | Key  #: a Key: of a summary that should not be there
@@ -114,12 +115,15 @@ class StatusSummarizer:
         """Until cancelled.  However many there are, others get their turn."""
         while True:
             self._news.clear()
+            until = self._monotonic() + TURN
             for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
                 del self._dirty[copy]
                 for subject in self._summaries.look(copy):
                     self._schedule(subject)
                 for source in self._back.concerned(copy):
                     self._schedule(source)
+                if self._monotonic() > until:
+                    break
             if self._dirty:
                 await asyncio.sleep(0)
             else:
@@ -127,17 +131,26 @@ class StatusSummarizer:
                 await self._news.wait()
 
     async def _look_for_marks(self) -> None:
-        """What was given back, and whose placements went while nobody looked."""
-        failures = 0
-        while True:
-            try:
-                for one in await self._back.find():
-                    self._schedule(one)
-                return
-            except ClientError as error:
-                failures += 1
-                self._listening.trouble("cannot look for what was given back", error)
-                await self._listening.outside.sleep(self._listening.outside.backoff.delay(failures))
+        """What was given back, and whose placements went while nobody looked.  A kind that nobody can list keeps no
+        other waiting."""
+        outside, failures = self._listening.outside, 0
+        left = self._back.unheard()
+        while left := [source for source in left if not await self._look_for_marks_of(source)]:
+            failures += 1
+            await outside.sleep(outside.backoff.delay(failures))
+
+    async def _look_for_marks_of(self, source: Source) -> bool:
+        """Whether that succeeded."""
+        try:
+            found = await self._back.find(source)
+        except NotFound:
+            return True  # the kind is gone with all there was of it
+        except ClientError as error:
+            self._listening.trouble(f"cannot look for what was given back to {source.kind}", error)
+            return False
+        for one in found:
+            self._schedule(one)
+        return True
 
     def _schedule(self, key: Work) -> None:
         """Soon, but not too often."""

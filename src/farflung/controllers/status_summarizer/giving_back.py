@@ -69,19 +69,19 @@ class GivingBack:
         _discard(self._marked_in, cluster, part)
         return True
 
-    async def find(self) -> set[Object]:
-        """Those that have marks, in workspaces of which not everything is heard.  Raises ClientError."""
-        found: set[Object] = set()
-        for source in sorted(self._known.offers.everything() - self._heard()):
-            everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
-            for obj in await everywhere.list(source.collection(), MARKED):
-                metadata = obj["metadata"]
-                cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER, "")
-                found.add(Object(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
-        return found
+    def unheard(self) -> list[Source]:
+        """Kinds of which nothing is heard, in workspaces without placements."""
+        return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.sources))
 
-    def _heard(self) -> set[Source]:
-        return {*self._known.offers.builtin(), *self._known.sources}
+    async def find(self, source: Source) -> set[Object]:
+        """Those that have marks.  Raises ClientError."""
+        found: set[Object] = set()
+        everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
+        for obj in await everywhere.list(source.collection(), MARKED):
+            metadata = obj["metadata"]
+            cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER, "")
+            found.add(Object(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
+        return found
 
     async def give(self, one: Object) -> bool:
         """Whether somebody asks for it."""
