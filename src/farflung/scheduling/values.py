@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class SiteKey(NamedTuple):
@@ -30,6 +30,9 @@ class Geo(NamedTuple):
     area: str = ""
     province: str = ""
     city: str = ""
+
+
+ANYWHERE: Final = Geo()
 
 
 class Point(NamedTuple):
@@ -107,7 +110,7 @@ class LocalStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    geo: Geo = Geo()
+    geo: Geo = ANYWHERE
     regions: tuple[RegionWish, ...] = ()  #: any of them; empty: all
     operator: str = ""  #: of the network; empty: any
     site: str = ""  #: the name of the only one that will do, or its `region--zone`; empty: any
@@ -133,6 +136,7 @@ class Request:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     current: tuple[SiteKey, ...] = ()  #: where its replicas are already, for who likes it steady
+    numbered: bool = False  #: of an Allocation: what it holds has `<uid>/<number>` as uid, even the only replica
 
 
 # --- what there is --------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ class Capacity:
 class Site:
     key: SiteKey
     uid: str = ""
-    geo: Geo = Geo()
+    geo: Geo = ANYWHERE
     region: str = ""
     zone: str = ""
     operator: str = ""
@@ -192,14 +196,23 @@ class Site:
 # --- what is decided ------------------------------------------------------------------------------
 
 
+class SpotPool(NamedTuple):
+    """What spot machines of a flavor are taken from, apart from what others take."""
+
+    flavor: str
+    delay: bool  #: by the policy `delay`; otherwise `immediate`
+    hours: int = 0  #: of a block; 0: open-ended
+
+
 class Claim(NamedTuple):
-    """What one replica of a stack takes of its site."""
+    """What one replica of a stack takes of its site.  `claims.claim_of` computes it."""
 
     flavors: tuple[tuple[str, int], ...]  #: id → how many, sorted
     vcpus: int = 0
     memory: int = 0
     storage: tuple[tuple[str, int], ...] = ()
     eips: int = 0
+    spot: tuple[tuple[SpotPool, int], ...] = ()  #: which take neither flavors nor vcpus nor memory
 
 
 class Chosen(NamedTuple):

@@ -1,0 +1,322 @@
+"""Decides where replicas of stacks go, and keeps count of what they take.
+
+Requests that are alike share a *shape*: what they ask for and what they take.  For each shape there is a ranking of
+sites, in which only those are judged again that changed since: a reservation changes one site.  So a decision costs as
+much as what happened since the last one like it, not as much as there are sites.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+from farflung.scheduling.claims import need_of
+from farflung.scheduling.explanation import Explanation, Verdict, refusal_text
+from farflung.scheduling.filters import Asked
+from farflung.scheduling.judging import Judge, Measure
+from farflung.scheduling.ledger import Ledger
+from farflung.scheduling.places import Places
+from farflung.scheduling.policy import Policy
+from farflung.scheduling.ranking import Candidate, Ranking
+from farflung.scheduling.standing import Standing, order_of
+from farflung.scheduling.strategies import Bounds, by_region, divide, possible
+from farflung.scheduling.values import (
+    Capacity,
+    Chosen,
+    Decision,
+    Flavor,
+    LocalStrategy,
+    Request,
+    Reservation,
+    Site,
+    SiteKey,
+)
+
+MOST_REPLICAS: Final = 10_000  #: of one request
+MOST_JUDGEMENTS: Final = 1_000_000  #: that are remembered: of so many sites for so many shapes
+FEWEST_SHAPES: Final = 16
+MOST_SHAPES: Final = 512
+OTHERS: Final = "\0"  #: a tenant that no site names
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Not for several threads.  The order in which sites are put does not matter."""
+
+    def __init__(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> None:
+        self._policy = policy
+        self._catalogue = catalogue
+        self._scorers = {name for name, _ in policy.scorers}
+        self._ledger = Ledger()
+        self._standings: dict[SiteKey, Standing] = {}
+        self._version = 0
+        self._places = Places()
+        self._tenants: Counter[str] = Counter()  #: that sites name → how many do
+        self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()  #: by shape; what was used last is last
+        self._measures: OrderedDict[Hashable, Measure] = OrderedDict()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def put_site(self, site: Site) -> None:
+        """What is held there stays, also if the site was not known until now."""
+        before = self._standings.get(site.key)
+        if before is not None and before.site == site:
+            return
+        self._describe(before.site if before else None, site)
+        self._stand(site)
+
+    def remove_site(self, key: SiteKey) -> None:
+        """What is held there is held until it is released: the site may come back."""
+        if standing := self._standings.pop(key, None):
+            self._describe(standing.site, None)
+            self._note(key)
+
+    def site(self, key: SiteKey) -> Site | None:
+        standing = self._standings.get(key)
+        return standing.site if standing else None
+
+    def sites(self) -> Iterator[Site]:
+        return (standing.site for standing in self._standings.values())
+
+    def set_catalogue(self, catalogue: Mapping[str, Flavor]) -> None:
+        """For decisions from now on; what is held stays as it was counted."""
+        self._catalogue = catalogue
+        self._rankings.clear()
+        self._measures.clear()
+
+    def free(self, key: SiteKey) -> Capacity | None:
+        """What is left there, never less than nothing."""
+        standing = self._standings.get(key)
+        return standing.free() if standing else None
+
+    # --- what is held -----------------------------------------------------------------------------
+
+    def reserve(self, reservations: Iterable[Reservation]) -> None:
+        """Whatever there is room for: `decide` sees to that.  What a uid has held until now is released."""
+        touched = set()
+        for reservation in reservations:
+            before = self._ledger.reserve(reservation)
+            if before != reservation:
+                touched.add(reservation.site)
+                if before is not None:
+                    touched.add(before.site)
+        for key in touched:
+            self._restand(key)
+
+    def release(self, uid: str) -> Reservation | None:
+        reservation = self._ledger.release(uid)
+        if reservation is not None:
+            self._restand(reservation.site)
+        return reservation
+
+    def reservation(self, uid: str) -> Reservation | None:
+        return self._ledger.get(uid)
+
+    def reserved_at(self, key: SiteKey) -> Mapping[str, Reservation]:
+        return self._ledger.stacks(key)
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def decide(self, request: Request, *, excluded: frozenset[SiteKey] = frozenset()) -> Decision:
+        """Where all replicas go, or why they do not.  Nothing is reserved."""
+        if not 0 < request.replicas <= MOST_REPLICAS:
+            return Decision(sites=len(self._standings), message=f"there may be 1 to {MOST_REPLICAS} replicas")
+        ranking = self._ranking(request)
+        if shares := _shares(request, ranking, excluded):
+            chosen = (one for candidate, number in shares for one in _chosen(ranking.judge, candidate, number))
+            return Decision(tuple(chosen), sites=len(self._standings))
+        return self._refusal(request, ranking, excluded)
+
+    def reservations_of(self, request: Request, decision: Decision) -> list[Reservation]:
+        """What is to be reserved for it.  Replicas are numbered from 0."""
+        labels = tuple(sorted(request.labels.items()))
+        numbered = request.numbered or request.replicas > 1
+        return [
+            Reservation(
+                f"{request.uid}/{number}" if numbered else request.uid,
+                chosen.site,
+                chosen.claim,
+                request.tenant,
+                labels,
+            )
+            for number, chosen in enumerate(decision.chosen)
+        ]
+
+    def could_help(self, request: Request, before: Site | None, after: Site | None) -> bool:
+        """Whether a request that was refused may fit, now that a site is another one, or something was released there.
+
+        To be asked after the change was made here: then a site that has no room for one replica helps nobody.
+        """
+        if after is None or after.key not in self._standings:
+            return False
+        if ranking := self._rankings.get(self._shape(request)):
+            return ranking.candidate(after.key) is not None
+        standing = self._standings[after.key]
+        judge = Judge(self._policy, self._asked(request), self._cheapest())
+        return not judge.refusal(standing.site) and self._measure(request).of(standing).number > 0
+
+    def explain(self, request: Request) -> Explanation:
+        """The decision, and what there is to say of each site."""
+        judge = Judge(self._policy, self._asked(request), self._cheapest())
+        measure = self._measure(request)
+        verdicts = [_verdict(judge, measure, standing) for standing in self._in_order()]
+        fitting = [one for one in verdicts if not one.refusal]
+        ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
+        fitting.sort(key=lambda verdict: ranked[verdict.site])
+        refused = (one for one in verdicts if one.refusal)
+        return Explanation(self.decide(request), judge.weighed(), (*fitting, *refused))
+
+    # --- how it remembers -------------------------------------------------------------------------
+
+    def _stand(self, site: Site) -> None:
+        self._version += 1
+        self._standings[site.key] = Standing(site, self._ledger.usage(site.key), self._version)
+        self._note(site.key)
+
+    def _restand(self, key: SiteKey) -> None:
+        if standing := self._standings.get(key):
+            self._stand(standing.site)
+
+    def _note(self, key: SiteKey) -> None:
+        for ranking in self._rankings.values():
+            ranking.note(key)
+
+    def _describe(self, before: Site | None, after: Site | None) -> None:
+        cheapest = self._cheapest()
+        if before is not None:
+            self._places.remove(before)
+            for tenant in before.tenants:
+                self._tenants[tenant] -= 1
+                if not self._tenants[tenant]:
+                    del self._tenants[tenant]
+        if after is not None:
+            self._places.add(after)
+            self._tenants.update(after.tenants)
+        if cheapest != self._cheapest():
+            self._rankings.clear()
+
+    def _cheapest(self) -> float | None:
+        return self._places.cheapest if "Price" in self._scorers else None
+
+    def _in_order(self) -> list[Standing]:
+        return sorted(self._standings.values(), key=lambda standing: order_of(standing.site))
+
+    def _ranking(self, request: Request) -> Ranking:
+        return _remembered(self._rankings, self._shape(request), self._most_shapes(), lambda: self._rank(request))
+
+    def _rank(self, request: Request) -> Ranking:
+        judge = Judge(self._policy, self._asked(request), self._cheapest())
+        ranking = Ranking(judge, self._measure(request), self._standings)
+        keys = self._places.possible(request.selector, self._policy.filters)
+        ranking.note_all(self._standings if keys is None else keys)
+        return ranking
+
+    def _measure(self, request: Request) -> Measure:
+        several = request.replicas > 1
+        return _remembered(
+            self._measures,
+            (request.items, several),
+            self._most_shapes(),
+            lambda: Measure(need_of(request.items, self._catalogue), self._policy, several),
+        )
+
+    def _most_shapes(self) -> int:
+        return min(MOST_SHAPES, max(FEWEST_SHAPES, MOST_JUDGEMENTS // (len(self._standings) + 1)))
+
+    def _shape(self, request: Request) -> Hashable:
+        return request.items, request.selector, self._tenant(request), self._current(request), request.replicas > 1
+
+    def _asked(self, request: Request) -> Asked:
+        return Asked(request.selector, self._tenant(request), self._current(request))
+
+    def _tenant(self, request: Request) -> str:
+        """All tenants are alike that no site names, unless it matters whose stacks are there."""
+        matters = request.selector.affinity or request.selector.antiaffinity or request.tenant in self._tenants
+        return request.tenant if matters else OTHERS
+
+    def _current(self, request: Request) -> frozenset[SiteKey]:
+        return frozenset(request.current) if request.current and "Steady" in self._scorers else frozenset()
+
+    def _refusal(self, request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> Decision:
+        reasons = dict(ranking.reasons())
+        candidates = ranking.candidates()
+        fitting = [candidate for candidate in candidates if candidate.site.key not in excluded]
+        if len(fitting) < len(candidates):
+            reasons["excluded"] = len(candidates) - len(fitting)
+        number = max(
+            (possible(sites, request.replicas, _bounds(request)) for sites in _choices(request, fitting)), default=0
+        )
+        message = refusal_text(request, number, len(fitting), len(self._standings), reasons)
+        return Decision(reasons=reasons, sites=len(self._standings), message=message)
+
+
+def _remembered(known: OrderedDict[Hashable, T], key: Hashable, most: int, make: Callable[[], T]) -> T:
+    """What was not used for longest is forgotten."""
+    found = known.get(key)
+    if found is None:
+        found = known[key] = make()
+        while len(known) > most:
+            known.popitem(last=False)
+    else:
+        known.move_to_end(key)
+    return found
+
+
+def _shares(request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> list[tuple[Candidate, int]]:
+    """Nothing if not all replicas can be placed."""
+    candidates = ranking.candidates()
+    if _one_will_do(request):
+        for candidate in candidates:
+            if candidate.number >= request.replicas and candidate.site.key not in excluded:
+                return [(candidate, request.replicas)]
+    if request.replicas == 1:
+        return []
+    fitting = [candidate for candidate in candidates if candidate.site.key not in excluded]
+    for sites in _choices(request, fitting):
+        if shares := divide(request.selector.strategy, sites, request.replicas, _bounds(request)):
+            return [(fitting[place], number) for place, number in shares]
+    return []
+
+
+def _one_will_do(request: Request) -> bool:
+    """One site that takes all is the best."""
+    selector = request.selector
+    if selector.min_clusters > 1:
+        return False
+    centralized = selector.strategy is LocalStrategy.CENTRALIZE and not selector.region_alone
+    return request.replicas == 1 or centralized
+
+
+def _choices(request: Request, candidates: list[Candidate]) -> list[list[tuple[int, int]]]:
+    """Sites that may be taken together, by their places in the list; the best choice first."""
+    if request.selector.region_alone:
+        return by_region((place, one.site.region, one.number) for place, one in enumerate(candidates))
+    return [[(place, one.number) for place, one in enumerate(candidates)]]
+
+
+def _bounds(request: Request) -> Bounds:
+    return Bounds(request.selector.min_clusters, request.selector.max_clusters)
+
+
+def _chosen(judge: Judge, candidate: Candidate, number: int) -> Iterator[Chosen]:
+    score = round(judge.total(candidate.points), 3)
+    for portion in candidate.room.portions:
+        combination = portion.combination
+        for _ in range(min(number, portion.number)):
+            yield Chosen(candidate.site.key, combination.flavors, score, combination.claim)
+        number -= min(number, portion.number)
+
+
+def _verdict(judge: Judge, measure: Measure, standing: Standing) -> Verdict:
+    key = standing.site.key
+    if reason := judge.refusal(standing.site):
+        return Verdict(key, reason)
+    measured = measure.of(standing)
+    if not measured.number:
+        return Verdict(key, measured.room.refusal)
+    points = judge.describe(standing.site).points + measured.points + judge.points_of_stacks(standing.usage)
+    scores = judge.scores(standing, measured.room)
+    flavors = measured.room.portions[0].combination.flavors
+    return Verdict(key, "", measured.number, flavors, scores, round(judge.total(points), 3))

@@ -1,0 +1,99 @@
+"""What decides: filters in their order, scorers with their weights; read from files in the format of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from farflung.scheduling import filters, scorers
+
+HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
+FILTERS: Final = frozenset({*filters.CHOSEN, *filters.ALWAYS, *filters.ABOUT_ROOM})
+SCORERS: Final = frozenset({*scorers.OF_SITES, *scorers.OF_STACKS, *scorers.OF_ROOM})
+
+
+class PolicyError(ValueError):
+    """A policy that nobody can follow; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    filters: tuple[str, ...] = ()
+    scorers: tuple[tuple[str, int], ...] = ()  #: (name, weight)
+    spot_fake: bool = False  #: every spot request is taken as satisfiable, 1000 times at each site
+
+
+def default_policy() -> Policy:
+    """That of the original, and what people may ask for beside: it has no say where nobody asks."""
+    return Policy(
+        filters=(
+            "SiteAvailability",
+            "LocationAndOperator",
+            "regionandaz",
+            "Flavor",
+            "Volume",
+            "EipAvailability",
+            "ExclusiveSite",
+            "TaintToleration",
+            "ClusterAffinity",
+        ),
+        scorers=(
+            ("StackAffinity", 1),
+            ("Flavor", 1),
+            ("SiteResourcesLeastAllocated", 1),
+            ("TaintToleration", 1),
+            ("PreferredAffinity", 1),
+            ("Distance", 2),
+            ("Steady", 2),
+        ),
+    )
+
+
+def read_policy(text: str) -> Policy:
+    """`predicates` with a name each, `priorities` with a name and a weight each, as YAML or JSON.
+
+    Raises PolicyError for a plugin that is unknown or named twice, and for weights that make no sense.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise PolicyError(f"it is not YAML: {error}") from None
+    if not isinstance(content, Mapping):
+        raise PolicyError("it has neither predicates nor priorities")
+    chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates"))
+    weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities"))
+    _refuse_twice("predicates", chosen)
+    _refuse_twice("priorities", tuple(name for name, _ in weighed))
+    if sum(weight for _, weight in weighed) > HIGHEST_WEIGHT:
+        raise PolicyError("the weights of the priorities are too large")
+    return Policy(chosen, weighed)
+
+
+def _list(content: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    found = content.get(field) or []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise PolicyError(f"{field} is not a list of names")
+    return found
+
+
+def _name(plugin: Mapping[str, Any], known: Collection[str]) -> str:
+    name = plugin.get("name")
+    if not isinstance(name, str) or name not in known:
+        raise PolicyError(f"there is no plugin {name!r} here, only {', '.join(sorted(known))}")
+    return name
+
+
+def _weight(plugin: Mapping[str, Any]) -> int:
+    weight = plugin.get("weight", 0)
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
+        raise PolicyError(f"the weight of {plugin['name']} is {weight!r}, not a number from 0")
+    return weight or 1
+
+
+def _refuse_twice(field: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise PolicyError(f"{field} names {name} twice")

@@ -1,0 +1,117 @@
+"""All sites in the order in which they are good for requests that are alike.
+
+Nothing is judged twice: what changed since the last look is, and nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from farflung.scheduling.judging import Described, Judge, Measure
+from farflung.scheduling.room import Room
+from farflung.scheduling.standing import Order, Standing, order_of
+from farflung.scheduling.values import Site, SiteKey
+
+SORT_ANEW: Final = 8  #: when more than this part of all sites changed
+
+
+class Candidate(NamedTuple):
+    """A site that fits.  The best is the smallest: more points, then more room, then by name."""
+
+    minus_points: int
+    minus_number: int  #: of replicas that it can take
+    order: Order
+    site: Site
+    room: Room
+
+    @property
+    def points(self) -> int:
+        return -self.minus_points
+
+    @property
+    def number(self) -> int:
+        return -self.minus_number
+
+
+class Ranking:
+    def __init__(self, judge: Judge, measure: Measure, standings: Mapping[SiteKey, Standing]) -> None:
+        self.judge = judge
+        self._measure = measure
+        self._standings = standings
+        self._described: dict[SiteKey, Described] = {}
+        self._candidates: dict[SiteKey, Candidate] = {}
+        self._refused: dict[SiteKey, str] = {}
+        self._reasons: Counter[str] = Counter()
+        self._order: list[Candidate] = []
+        self._changed: set[SiteKey] = set()
+
+    def note(self, key: SiteKey) -> None:
+        """Something is another way there."""
+        self._changed.add(key)
+
+    def note_all(self, keys: Iterable[SiteKey]) -> None:
+        self._changed.update(keys)
+
+    def candidates(self) -> Sequence[Candidate]:
+        """All that fit, the best first."""
+        if self._changed:
+            self._look_again()
+        return self._order
+
+    def candidate(self, key: SiteKey) -> Candidate | None:
+        self.candidates()
+        return self._candidates.get(key)
+
+    def reasons(self) -> Mapping[str, int]:
+        """Why the others do not fit → how many.  This looks at every site."""
+        self._changed.update(key for key in self._standings if key not in self._described)
+        self.candidates()
+        return self._reasons
+
+    def _look_again(self) -> None:
+        anew = len(self._changed) * SORT_ANEW > len(self._order)
+        for key in self._changed:
+            before = self._candidates.pop(key, None)
+            if before is not None and not anew:
+                del self._order[bisect_left(self._order, before)]
+            self._refuse(key, "")
+            after = self._judge(key)
+            if after is not None:
+                self._candidates[key] = after
+                if not anew:
+                    insort(self._order, after)
+        if anew:
+            self._order = sorted(self._candidates.values())
+        self._changed.clear()
+
+    def _judge(self, key: SiteKey) -> Candidate | None:
+        standing = self._standings.get(key)
+        if standing is None:
+            self._described.pop(key, None)
+            self._measure.forget(key)
+            return None
+        described = self._described.get(key)
+        if described is None or described.site is not standing.site:
+            described = self._described[key] = self.judge.describe(standing.site)
+        if described.refusal:
+            self._refuse(key, described.refusal)
+            return None
+        measured = self._measure.of(standing)
+        if not measured.number:
+            self._refuse(key, measured.room.refusal)
+            return None
+        points = described.points + measured.points + self.judge.points_of_stacks(standing.usage)
+        return Candidate(-points, -measured.number, order_of(standing.site), standing.site, measured.room)
+
+    def _refuse(self, key: SiteKey, reason: str) -> None:
+        """Without a reason: it is not refused any longer."""
+        if before := self._refused.pop(key, ""):
+            self._reasons[before] -= 1
+            if not self._reasons[before]:
+                del self._reasons[before]
+        if reason:
+            self._refused[key] = reason
+            self._reasons[reason] += 1

@@ -1,0 +1,134 @@
+"""How many replicas of a stack a site has room for, and with which flavors.
+
+What a stack takes must be there: no policy turns this off.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from farflung.scheduling import spot
+from farflung.scheduling.claims import Combination, Need
+from farflung.scheduling.standing import Standing
+from farflung.scheduling.values import Claim, SpotPool
+
+LONGEST_NAME: Final = 63
+UNLIMITED: Final = 2**63 - 1
+
+
+class Portion(NamedTuple):
+    """Replicas that get the same flavors."""
+
+    combination: Combination
+    number: int
+
+
+class Room(NamedTuple):
+    portions: tuple[Portion, ...] = ()  #: the best liked first
+    refusal: str = ""  #: why there is no room, if there is none
+
+    @property
+    def number(self) -> int:
+        return sum(portion.number for portion in self.portions)
+
+
+def room_for(need: Need, standing: Standing, *, several: bool, fake_spot: bool = False) -> Room:
+    """Several: replicas for which the best liked flavors do not suffice may get others.  Otherwise all get the same."""
+    if not need.combinations:
+        return Room(refusal="no flavor is asked for")
+    most, refusal = _apart_from_flavors(need, standing)
+    if refusal:
+        return Room(refusal=_flavors_first(need, standing, fake_spot) or refusal)
+    portions: list[Portion] = []
+    refusals: list[str] = []
+    for combination in need.combinations:
+        number, refusal = _times(combination, standing, fake_spot)
+        if refusal:
+            refusals.append(refusal)
+            continue
+        portion = Portion(combination, min(number, most))
+        portions.append(portion)
+        most -= portion.number
+        if not several or not most:
+            break
+        standing = standing._replace(usage=standing.usage.plus(combination.claim, portion.number))
+    return Room(tuple(portions), "" if portions else _most_hopeful(refusals))
+
+
+def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:
+    """How many replicas can be had of storage and public addresses, or why not one."""
+    most = UNLIMITED
+    for kind, size in need.storage:
+        if kind not in standing.site.capacity.storage:
+            return 0, f"no storage type {shortened(kind)}"
+        most = min(most, standing.storage(kind) // size)
+        if not most:
+            return 0, f"out of {shortened(kind)}"
+    free = standing.eips()
+    if need.eips and free is not None:
+        most = min(most, free // need.eips)
+        if not most:
+            return 0, "out of public addresses"
+    return most, ""
+
+
+def _flavors_first(need: Need, standing: Standing, fake_spot: bool) -> str:
+    """Why it has no room for flavors, if it has none."""
+    refusals = []
+    for combination in need.combinations:
+        _, refusal = _times(combination, standing, fake_spot)
+        if not refusal:
+            return ""
+        refusals.append(refusal)
+    return _most_hopeful(refusals)
+
+
+def _most_hopeful(refusals: list[str]) -> str:
+    """What can be had another time says more than what is never offered."""
+    return next((one for one in refusals if not one.startswith("no ")), refusals[0])
+
+
+def _times(combination: Combination, standing: Standing, fake_spot: bool) -> tuple[int, str]:
+    """How many replicas can have these flavors, or why not one."""
+    claim = combination.claim
+    site = standing.site
+    most = UNLIMITED
+    for flavor, number in claim.flavors:
+        total = site.capacity.flavors.get(flavor)
+        if total is None:
+            return 0, f"no flavor {shortened(flavor)}"
+        most = min(most, (total - standing.usage.flavors.get(flavor, 0)) // number)
+        if most < 1:
+            return 0, f"out of {shortened(flavor)}"
+    for pool, number in claim.spot:
+        most = min(most, _spot_left(pool, standing, fake_spot) // number)
+        if not most:
+            return 0, f"out of spot {shortened(pool.flavor)}"
+    if claim.spot and combination.max_price and site.price is not None and site.price > combination.max_price:
+        return 0, f"dearer than {combination.max_price:g}"
+    return _within_totals(claim, standing, most)
+
+
+def _within_totals(claim: Claim, standing: Standing, most: int) -> tuple[int, str]:
+    if claim.vcpus:
+        free = standing.vcpus()
+        if free is not None:
+            most = min(most, free // claim.vcpus)
+            if not most:
+                return 0, "out of vcpus"
+    if claim.memory:
+        free = standing.memory()
+        if free is not None:
+            most = min(most, free // claim.memory)
+            if not most:
+                return 0, "out of memory"
+    return most, ""
+
+
+def _spot_left(pool: SpotPool, standing: Standing, fake_spot: bool) -> int:
+    offered = spot.FAKE if fake_spot else spot.offered(standing.site.capacity.spot, pool)
+    return max(0, offered - standing.usage.spot.get(pool, 0))
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"

@@ -1,0 +1,190 @@
+"""How well a site that fits does for a request: 0 to 100 by each scorer.
+
+Scorers of sites look at what a site is, scorers of room at what it has left, as if the new stack were there already.
+StackAffinity looks at the stacks that are there.  A scorer that has nothing to say of a request is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from farflung.scheduling.claims import Combination
+from farflung.scheduling.filters import Asked
+from farflung.scheduling.labels import selector_of, untolerated
+from farflung.scheduling.ledger import Usage
+from farflung.scheduling.standing import Standing
+from farflung.scheduling.values import Point, Site
+
+EARTH_RADIUS: Final = 6371.0  #: km
+HALFWAY: Final = 500.0  #: km at which a site is worth half of one that is there
+MEMORY, VCPUS, STORAGE, EIPS = 10, 10, 5, 1  #: weights of what is left
+
+OfSite: TypeAlias = Callable[[Site], float]
+OfStacks: TypeAlias = Callable[[Usage], float]
+OfRoom: TypeAlias = Callable[[Standing, Combination], float]
+
+
+# --- what a site is -------------------------------------------------------------------------------
+
+
+def price(asked: Asked, cheapest: float | None) -> OfSite | None:
+    """100 for the cheapest of all, 50 for one that is twice as dear, 0 if nobody has said."""
+    if cheapest is None:
+        return None
+
+    def score(site: Site) -> float:
+        if site.price is None or not math.isfinite(site.price):
+            return 0.0
+        return 100.0 if site.price <= 0 else 100.0 * max(0.0, cheapest) / site.price
+
+    return score
+
+
+def steady(asked: Asked, cheapest: float | None) -> OfSite | None:
+    """100 where a replica is already."""
+    if not asked.current:
+        return None
+    return lambda site: 100.0 if site.key in asked.current else 0.0
+
+
+def distance(asked: Asked, cheapest: float | None) -> OfSite | None:
+    """100 at the place that is asked for, 50 at 500 km, 33 at 1000 km; 0 if nobody knows where a site is."""
+    near = asked.selector.near
+    if near is None or not _is_place(near):
+        return None
+
+    def score(site: Site) -> float:
+        if site.point is None or not _is_place(site.point):
+            return 0.0
+        return 100.0 / (1.0 + kilometres(near, site.point) / HALFWAY)
+
+    return score
+
+
+def preferred_affinity(asked: Asked, cheapest: float | None) -> OfSite | None:
+    """The share of preferences that its labels meet, by weight."""
+    preferred = [(max(0, one.weight), selector_of(one.requirements)) for one in asked.selector.preferred]
+    total = sum(weight for weight, _ in preferred)
+    if not total:
+        return None
+    return lambda site: 100.0 * sum(weight for weight, one in preferred if one.matches(site.labels)) / total
+
+
+def taint_toleration(asked: Asked, cheapest: float | None) -> OfSite | None:
+    """100 without taints that say PreferNoSchedule and are not tolerated, 50 with one, 33 with two."""
+    tolerations = asked.selector.tolerations
+    effects = frozenset({"PreferNoSchedule"})
+    return lambda site: 100.0 / (1 + len(untolerated(site.taints, tolerations, effects))) if site.taints else 100.0
+
+
+def kilometres(one: Point, other: Point) -> float:
+    """Along a great circle, by the haversine formula."""
+    latitude, other_latitude = math.radians(one.latitude), math.radians(other.latitude)
+    half_chord = (
+        math.sin((other_latitude - latitude) / 2) ** 2
+        + math.cos(latitude)
+        * math.cos(other_latitude)
+        * math.sin(math.radians(other.longitude - one.longitude) / 2) ** 2
+    )
+    return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(1.0, half_chord)))
+
+
+def _is_place(point: Point) -> bool:
+    return abs(point.latitude) <= 90 and abs(point.longitude) <= 360
+
+
+# --- the stacks that are there --------------------------------------------------------------------
+
+
+def stack_affinity(asked: Asked) -> OfStacks:
+    """Half of it if a stack is there that meets the affinity, half of it if none is there that meets the antiaffinity.
+
+    Stacks of other tenants do not count: nobody learns of them.
+    """
+    wanted, unwanted = selector_of(asked.selector.affinity), selector_of(asked.selector.antiaffinity)
+    if not wanted and not unwanted:
+        return lambda usage: 50.0
+
+    def score(usage: Usage) -> float:
+        kin = [dict(labels) for tenant, labels in usage.kin if tenant == asked.tenant]
+        attracted = bool(wanted) and any(wanted.matches(labels) for labels in kin)
+        repelled = bool(unwanted) and any(unwanted.matches(labels) for labels in kin)
+        return 50.0 * attracted + 50.0 * (not repelled)
+
+    return score
+
+
+# --- what a site has left -------------------------------------------------------------------------
+
+
+def flavor(standing: Standing, combination: Combination) -> float:
+    return combination.liking
+
+
+def least_allocated(standing: Standing, combination: Combination) -> float:
+    """How much is left of memory, vcpus, storage and public addresses, by the weights 10, 10, 5 and 1.
+
+    What nobody has counted, or the stack does not take, is left out; for vcpus and memory the share of the flavor that
+    is left stands in.
+    """
+    weights = total = 0.0
+    for weight, left in _left(standing, combination):
+        weights += weight
+        total += weight * left
+    return 100.0 * total / weights if weights else 0.0
+
+
+def most_allocated(standing: Standing, combination: Combination) -> float:
+    return 100.0 - least_allocated(standing, combination)
+
+
+def volume(standing: Standing, combination: Combination) -> float:
+    """How much is left of all storage."""
+    used = sum(standing.usage.storage.values()) + sum(size for _, size in combination.claim.storage)
+    return 100.0 * _share(sum(standing.site.capacity.storage.values()), used)
+
+
+def _left(standing: Standing, combination: Combination) -> Iterator[tuple[int, float]]:
+    """(weight, the share that is left), of each that counts."""
+    claim, capacity, usage = combination.claim, standing.site.capacity, standing.usage
+    by_flavor = 0
+    if claim.memory and capacity.memory is not None:
+        yield MEMORY, _share(capacity.memory, standing.memory_used() + claim.memory)
+    else:
+        by_flavor += MEMORY
+    if claim.vcpus and capacity.vcpus is not None:
+        yield VCPUS, _share(capacity.vcpus, standing.vcpus_used() + claim.vcpus)
+    else:
+        by_flavor += VCPUS
+    if by_flavor and claim.flavors:
+        yield (
+            by_flavor,
+            min(_share(capacity.flavors.get(id, 0), usage.flavors.get(id, 0) + number) for id, number in claim.flavors),
+        )
+    if claim.storage:
+        total = sum(capacity.storage.get(kind, 0) for kind, _ in claim.storage)
+        yield STORAGE, _share(total, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
+    if claim.eips and capacity.eips is not None:
+        yield EIPS, _share(capacity.eips, usage.eips + claim.eips)
+
+
+def _share(total: int, used: int) -> float:
+    return (total - used) / total if 0 <= used < total else 0.0
+
+
+OF_SITES: Final[Mapping[str, Callable[[Asked, float | None], OfSite | None]]] = {
+    "Price": price,
+    "Steady": steady,
+    "Distance": distance,
+    "PreferredAffinity": preferred_affinity,
+    "TaintToleration": taint_toleration,
+}
+OF_STACKS: Final[Mapping[str, Callable[[Asked], OfStacks]]] = {"StackAffinity": stack_affinity}
+OF_ROOM: Final[Mapping[str, OfRoom]] = {
+    "Flavor": flavor,
+    "SiteResourcesLeastAllocated": least_allocated,
+    "SiteResourcesMostAllocated": most_allocated,
+    "Volume": volume,
+}

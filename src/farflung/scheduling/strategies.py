@@ -1,0 +1,147 @@
+"""How many replicas go where.
+
+All strategies are given how many replicas each site can take, the best site first, and place all replicas or none.
+They name no site that gets none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from farflung.scheduling.values import LocalStrategy
+
+K = TypeVar("K", bound=Hashable)
+Capacities: TypeAlias = Sequence[tuple[K, int]]  #: the best site first; all of them can take one
+Shares: TypeAlias = list[tuple[K, int]]  #: the best site first
+
+
+class Bounds(NamedTuple):
+    """Of the number of sites."""
+
+    least: int = 0
+    most: int = 0  #: 0: any
+
+    def most_of(self, sites: int, replicas: int) -> int:
+        return min(sites, replicas, self.most or replicas)
+
+
+ANY_NUMBER: Final = Bounds()
+
+
+def divide(strategy: LocalStrategy, sites: Capacities[K], replicas: int, bounds: Bounds = ANY_NUMBER) -> Shares[K]:
+    """Nothing if it cannot be done."""
+    most = bounds.most_of(len(sites), replicas)
+    if replicas < 1 or most < max(1, bounds.least) or possible(sites, replicas, bounds) < replicas:
+        return []
+    return STRATEGIES[strategy](sites, replicas, max(1, bounds.least), most)
+
+
+def possible(sites: Capacities[K], replicas: int, bounds: Bounds = ANY_NUMBER) -> int:
+    """How many of the replicas can be placed."""
+    most = bounds.most_of(len(sites), replicas)
+    if most < bounds.least:
+        return 0
+    return min(replicas, sum(sorted((capacity for _, capacity in sites), reverse=True)[:most]))
+
+
+def by_region(sites: Iterable[tuple[K, str, int]]) -> list[list[tuple[K, int]]]:
+    """The sites of each region, the region that can take most first; of those alike, the one with the best site."""
+    regions: dict[str, list[tuple[K, int]]] = {}
+    for key, region, capacity in sites:
+        regions.setdefault(region, []).append((key, capacity))
+    return sorted(regions.values(), key=lambda ones: -sum(capacity for _, capacity in ones))
+
+
+# --- the strategies -------------------------------------------------------------------------------
+
+
+def _centralize(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
+    """As few sites as can be, and of these the best ones, which are filled one after the other."""
+    largest = sorted((capacity for _, capacity in sites), reverse=True)
+    fewest = next(number for number, total in enumerate(accumulate(largest), 1) if total >= replicas)
+    shares = []
+    chosen = _best(sites, replicas, max(fewest, least))
+    for number, (key, capacity) in enumerate(chosen, 1):
+        share = min(capacity, replicas - (len(chosen) - number))
+        replicas -= share
+        shares.append((key, share))
+    return shares
+
+
+def _discrete(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
+    """In proportion to what they can take: the best ones that together come to all replicas, then those are shared
+    out by largest remainders, so that they always come to all."""
+    allowed = sites if most >= min(len(sites), replicas) else _best(sites, replicas, most)
+    total = sum(capacity for _, capacity in allowed)
+    chosen: list[tuple[K, int]] = []
+    covered = 0
+    for key, capacity in allowed:
+        if covered >= replicas and len(chosen) >= least:
+            break
+        covered += min(capacity, max(1, (2 * replicas * capacity + total) // (2 * total)))
+        chosen.append((key, capacity))
+    return _in_proportion(chosen, replicas)
+
+
+def _spread(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
+    """As evenly as can be over as many sites as can be; what is left over goes to the best ones."""
+    chosen = _best(sites, replicas, most)
+    places = sorted(range(len(chosen)), key=lambda place: (chosen[place][1], -place))
+    shares = dict.fromkeys(places, 0)
+    for number, place in enumerate(places):
+        shares[place] = min(chosen[place][1], replicas // (len(places) - number))
+        replicas -= shares[place]
+    return [(key, shares[place]) for place, (key, _) in enumerate(chosen)]
+
+
+STRATEGIES: Final[Mapping[LocalStrategy, Callable[[Capacities[K], int, int, int], Shares[K]]]] = {
+    LocalStrategy.CENTRALIZE: _centralize,
+    LocalStrategy.DISCRETE: _discrete,
+    LocalStrategy.SPREAD: _spread,
+}
+
+
+def _best(sites: Capacities[K], replicas: int, number: int) -> Shares[K]:
+    """So many sites that can take all replicas together: of all such sets, the one that has the best site; of these,
+    the one that has the best second one; and so on.
+
+    A site is passed over if even the largest of the others would not make up for it: then it never would.
+    """
+    rest = sorted((capacity for _, capacity in sites), reverse=True)
+    chosen: list[tuple[K, int]] = []
+    for key, capacity in sites:
+        others = number - len(chosen) - 1
+        if others < 0:
+            break
+        if capacity + _largest(rest, others, without=capacity) >= replicas:
+            chosen.append((key, capacity))
+            replicas -= capacity
+            rest.remove(capacity)
+    return chosen
+
+
+def _largest(capacities: list[int], number: int, *, without: int) -> int:
+    """The sum of so many of the largest ones, not counting one of them."""
+    if number and number <= len(capacities) and without >= capacities[number - 1]:
+        return sum(capacities[: number + 1]) - without
+    return sum(capacities[:number])
+
+
+def _in_proportion(sites: Capacities[K], replicas: int) -> Shares[K]:
+    """By largest remainders; who would get less than one gets one, and the others share what is left."""
+    one_each: set[K] = set()
+    while True:
+        larger = [(key, capacity) for key, capacity in sites if key not in one_each]
+        number = replicas - len(one_each)
+        total = sum(capacity for _, capacity in larger)
+        smaller = {key for key, capacity in larger if number * capacity < total}
+        if not smaller:
+            break
+        one_each |= smaller
+    shares = {key: number * capacity // total for key, capacity in larger}
+    by_remainder = sorted(larger, key=lambda site: -(number * site[1] % total))
+    for key, _ in by_remainder[: number - sum(shares.values())]:
+        shares[key] += 1
+    return [(key, shares.get(key, 1)) for key, _ in sites]
