@@ -141,3 +141,16 @@ async def test_marks_go_although_another_kind_cannot_be_listed() -> None:
             return not (await one.source(f"{WIDGETS}/w"))["metadata"].get("labels")
 
         await one.world.fleet.eventually(is_unmarked, "the end of the mark")
+
+
+async def test_what_a_syncer_cannot_bring_of_a_whole_kind_is_broken() -> None:
+    async with reported("florin") as one:
+        await one.eventually(expected=1, broken=0)
+        kind = {"group": "apps", "resource": "deployments", "namespace": "", "name": "*"}
+        await one.say(
+            "florin", problems=[{**kind, "direction": "down", "reason": "Forbidden", "message": "no", "tries": 1}]
+        )
+        [broken] = (await one.eventually(broken=1))["broken"]
+        assert (broken["reason"], broken["message"]) == ("Forbidden", "no")
+        await one.say("florin", problems=[])
+        await one.eventually(broken=0)

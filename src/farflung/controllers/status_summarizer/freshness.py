@@ -15,6 +15,7 @@ from farflung.controllers.status_summarizer.values import Verdict
 from farflung.controllers.status_summarizer.verdicts import moment, sentence, word
 from farflung.machinery import times
 
+ANY: Final = "*"  #: in the place of a name: all objects of a kind
 DOWN: Final = "down"  #: the direction of what does not get to its cluster
 FAILING: Final = "Failing"
 NOT_HEARD: Final = "NotHeard"
@@ -27,6 +28,10 @@ class Told(NamedTuple):
     beat: datetime | None = None  #: when, by the clock of the hub; None: nothing ever
     unreachable: Verdict | None = None  #: why it does not reach its cluster
     refused: Mapping[Part, Verdict] = {}  #: what it cannot bring there
+
+    def refusal(self, part: Part) -> Verdict | None:
+        """Why it cannot bring an object, or any of its kind."""
+        return self.refused.get(part) or self.refused.get(Part(part.kind, "", ANY))
 
 
 NOTHING: Final = Told()

@@ -20,7 +20,7 @@ from farflung.controllers.placement_translator.values import Part
 from farflung.controllers.placement_translator.world import PlacementKey, Seen
 from farflung.controllers.status_summarizer.collecting import Answering
 from farflung.controllers.status_summarizer.digest import digest_of
-from farflung.controllers.status_summarizer.freshness import NOTHING, Told
+from farflung.controllers.status_summarizer.freshness import ANY, NOTHING, Told
 from farflung.controllers.status_summarizer.naming import (
     ANNOTATION,
     Summarized,
@@ -183,7 +183,7 @@ class Summaries:
     ) -> None:
         summary = self._of.get(key, _NONE).get(part) or self._begin(Subject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
-        refused = self._told.get(cluster, NOTHING).refused.get(part)
+        refused = self._told.get(cluster, NOTHING).refusal(part)
         stale = self._stale.get(cluster)
         summary.tally.put(mailbox, Report(place, digest, refused, stale))
         self._ask(summary, key, part)
@@ -251,7 +251,10 @@ class Summaries:
         if mailbox is None:
             return set()
         parts = before.refused.keys() | told.refused.keys()
-        return {Copy(mailbox, part) for part in parts if before.refused.get(part) != told.refused.get(part)}
+        others = {part for part in parts if before.refused.get(part) != told.refused.get(part)}
+        kinds = {part.kind for part in others if part.name == ANY}
+        of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
+        return {Copy(mailbox, part) for part in others | of_kinds}
 
     def told(self, cluster: str) -> Told:
         return self._told.get(cluster, NOTHING)
