@@ -154,10 +154,12 @@ class StatusSummarizer:
 
     def _schedule(self, key: Work) -> None:
         """Soon, but not too often."""
+        if key in self._due:
+            return  # it is on its way
         now = self._monotonic()
         last = self._written.get(key)
         wait = max(SOON, 0.0 if last is None else last + self._pause - now)
-        self._due.setdefault(key, now + wait + LATEST)
+        self._due[key] = now + wait + LATEST
         self.controller.queue.add_after(key, wait)
 
     # --- hearing ----------------------------------------------------------------------------------
