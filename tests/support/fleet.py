@@ -21,6 +21,8 @@ from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
 from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
+from farflung.controllers.global_scheduler.controller import GlobalScheduler
+from farflung.controllers.global_scheduler.controller import Setting as GlobalSetting
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
@@ -85,6 +87,8 @@ class Fleet:
     manager: Manager | None = None
     translator: PlacementTranslator | None = None
     summarizer: StatusSummarizer | None = None
+    global_scheduler: GlobalScheduler | None = None
+    globals: dict[str, Any] = field(default_factory=dict)  #: what the global scheduler is told beside where things are
     limits: Limits = field(default_factory=Limits)
     verbosity: int = 3
 
@@ -103,7 +107,13 @@ class Fleet:
     # --- controllers ------------------------------------------------------------------------------
 
     async def start(
-        self, *, scheduler: bool = True, mailboxes: bool = False, translator: bool = False, summarizer: bool = False
+        self,
+        *,
+        scheduler: bool = True,
+        mailboxes: bool = False,
+        translator: bool = False,
+        summarizer: bool = False,
+        globals: bool = False,
     ) -> None:
         """Controllers that know nothing yet."""
         log = Logger(self.log, self.verbosity)
@@ -128,6 +138,20 @@ class Fleet:
             if summarizer:
                 self.summarizer = StatusSummarizer(listening, lambda: self.hub.now, pause=0.02)
             self._tasks.append(asyncio.create_task(listening.run()))
+        if globals:
+            self.global_scheduler = await self._global_scheduler(edge, workload, log)
+            self._tasks.append(asyncio.create_task(self.global_scheduler.run()))
+
+    async def _global_scheduler(self, edge: str, workload: str, log: Logger) -> GlobalScheduler:
+        espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
+        pods, clusters = [
+            (await find_view(compute, name, self.outside, log)).url for name in ("kubernetes", "globalscheduler.com")
+        ]
+        everywhere = Client(self.masters, "/clusters/*", "global-scheduler")
+        setting = GlobalSetting(
+            everywhere, espw, root, pods, clusters, workload, edge, lambda: self.hub.now, **self.globals
+        )
+        return GlobalScheduler(setting, self._recorder(everywhere, log), self.outside, log)
 
     def _listening(self, edge: str, scheduling: str, log: Logger) -> Listening:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
@@ -135,12 +159,12 @@ class Fleet:
         return Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.outside, log)
 
     def _translator(self, listening: Listening) -> PlacementTranslator:
-        suffixes = itertools.count()
-        everywhere = listening.views.everywhere
-        recorder = Recorder(
-            everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", listening.log
-        )
+        recorder = self._recorder(listening.views.everywhere, listening.log)
         return PlacementTranslator(listening, recorder, lambda: self.hub.now)
+
+    def _recorder(self, everywhere: Client, log: Logger) -> Recorder:
+        suffixes = itertools.count()
+        return Recorder(everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", log)
 
     async def crash(self) -> None:
         """At once, whatever they are doing."""

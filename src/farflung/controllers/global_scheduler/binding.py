@@ -1,0 +1,148 @@
+"""Write what was decided, and find out what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from farflung.client.errors import ClientError, NotFound, Refused, TooMany
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.world import POD, Placed, Seen, Subject, World
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Site, SiteKey
+
+PODS: Final = Collection("", "v1", "pods", "Pod")
+ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
+
+
+class Binder:
+    """`client_of`: the API of the workspace that a Pod or an Allocation is in; `delivers`: whether what is bound to a
+    site is brought there."""
+
+    def __init__(
+        self,
+        world: World,
+        pods: Informer[Seen],
+        allocations: Informer[Seen],
+        client_of: Callable[[Subject], Client],
+        delivers: Callable[[SiteKey], bool],
+        outside: Surroundings,
+        now: Callable[[], datetime],
+        log: Logger,
+    ) -> None:
+        self._world = world
+        self._informers = {True: pods, False: allocations}
+        self._client_of = client_of
+        self._delivers = delivers
+        self._outside = outside
+        self._now = now
+        self._log = log
+        self._knows_bindings = True  #: as far as the server has shown
+
+    def _informer(self, subject: Subject) -> Informer[Seen]:
+        return self._informers[subject.kind == POD]
+
+    async def bind(self, placed: Placed) -> bool:
+        """Whether it is done.  A failure after which nobody knows is tried again until somebody does: until then what
+        is reserved stays so, and nothing else is tried."""
+        failures, uid = 0, placed.request.uid
+        while self._world.is_under_way(uid):
+            try:
+                await self._write(placed)
+            except ClientError as error:
+                if not _is_final(error):
+                    failures += 1
+                    self._trouble(placed.subject, error)
+                    await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+                    continue
+                self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
+                await self.settle(placed.subject, uid)
+                return False
+            self._world.written(uid, self._outside.monotonic())
+            return True
+        return False
+
+    async def settle(self, subject: Subject, uid: str) -> None:
+        """Ask what became of it, until somebody answers: if it is bound, that is so; if not, it is tried again."""
+        failures = 0
+        while self._world.is_under_way(uid):
+            try:
+                found = await self.fetch(subject)
+            except ClientError as error:
+                if _is_final(error):
+                    break
+                failures += 1
+                self._trouble(subject, error)
+                await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+            else:
+                self._informer(subject).assume(found)
+                break
+        self._world.failed(uid, self._outside.monotonic())
+
+    async def fetch(self, subject: Subject) -> Obj:
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
+
+    async def unbind(self, subject: Subject, found: Obj) -> None:
+        """A Pod, if it is still as it was found."""
+        patch = statuses.unbound_pod(found)
+        client = self._client_of(subject)
+        self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def _write(self, placed: Placed) -> None:
+        if placed.subject.kind == POD:
+            await self._bind_pod(placed)
+        else:
+            await self._bind_allocation(placed)
+
+    async def _bind_pod(self, placed: Placed) -> None:
+        subject, chosen = placed.subject, placed.decision.chosen[0]
+        name, namespace = subject.key.name, subject.key.namespace
+        client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
+        labels = statuses.labels(chosen.site) if self._delivers(chosen.site) else {}
+        if self._knows_bindings:
+            if labels:
+                marked = {"metadata": {"uid": placed.seen.uid, "labels": labels}}
+                await client.patch(PODS, name, marked, namespace)
+            binding = statuses.binding(subject.key, placed.seen.uid, chosen, site)
+            try:
+                await client.create(PODS, binding, namespace, "binding")
+                return
+            except NotFound as error:
+                if error.names(name):
+                    raise
+                self._knows_bindings = False
+        patched = await client.patch(PODS, name, statuses.bound_pod(placed.seen, chosen, site, labels), namespace)
+        conditions = statuses.pod_conditions(placed.seen.status, "True", "", "", times.format_seconds(self._now()))
+        self._informer(subject).assume(patched)
+        await client.patch(PODS, name, {"status": {"conditions": conditions}}, namespace, "status")
+
+    async def _bind_allocation(self, placed: Placed) -> None:
+        subject = placed.subject
+        status = statuses.bound_allocation(placed, times.format_seconds(self._now()))
+        await self.write_status(subject, placed.seen, status)
+
+    async def write_status(self, subject: Subject, seen: Seen, status: Obj) -> None:
+        """Conflict if it is not any more what was seen."""
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": status}
+        client = self._client_of(subject)
+        written = await client.patch(collection, subject.key.name, patch, subject.key.namespace, "status")
+        self._informer(subject).assume(written)
+
+    def _trouble(self, subject: Subject, error: ClientError) -> None:
+        self._log.error(error, "cannot bind", key=str(subject.key))
+
+
+def _is_final(error: ClientError) -> bool:
+    """The server understood and said no: it is not done, and asking again would lead to nothing else."""
+    return isinstance(error, Refused) and error.status < 500 and not isinstance(error, TooMany)

@@ -1,0 +1,334 @@
+"""The global scheduler at work: who waits is decided about one by one, and bound many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from farflung.client.errors import ClientError
+from farflung.client.errors import Refused as RefusedByServer
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Binder
+from farflung.controllers.global_scheduler.clusters import CLUSTERS, Clusters
+from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
+from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
+from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.telling import Telling
+from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Placed, Refused, Seen, Subject, World
+from farflung.informer.cache import Change
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.runtime.controller import Controller
+from farflung.runtime.manager import Manager
+from farflung.runtime.recorder import Recorder
+from farflung.scheduling.engine import Engine
+from farflung.scheduling.policy import Policy, default_policy
+from farflung.scheduling.values import Flavor, Site, SiteKey
+
+T = TypeVar("T")
+
+NAME: Final = "global-scheduler"
+SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+TURN: Final = 0.004  #: seconds of deciding before others get their turn
+WAKING: Final = 0.05  #: seconds between two looks at who could be helped
+AT_ONCE: Final = 32  #: binds under way
+TELLING: Final = 8  #: workers that write why something is not placed
+FEW: Final = 64  #: as long as no more wait, an Event tells of each that is placed
+TICK: Final = 1.0  #: seconds between two looks at what has to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the scheduler finds and puts things."""
+
+    everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
+    provider: Client  #: any workspace, by the way to the edge API
+    root: Client  #: any workspace, by the way to what the root and root:compute export
+    pods_view: str  #: the URL of the view that shows Pods
+    scheduler_view: str  #: of the one that shows Clusters and Allocations
+    workload_view: str  #: of the one that shows SyncTargets
+    edge_view: str  #: of the one that shows EdgePlacements
+    now: Callable[[], datetime]
+    policy: Policy = field(default_factory=default_policy)
+    catalogue: Mapping[str, Flavor] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()  #: those that are not in the API
+    patience: Patience = field(default_factory=Patience)
+
+
+class GlobalScheduler:
+    def __init__(
+        self, setting: Setting, recorder: Recorder, outside: Surroundings, log: Logger, *, workers: int = AT_ONCE
+    ) -> None:
+        self._setting = setting
+        self._recorder = recorder
+        self._outside = outside
+        self._log = log
+        self._workers = workers
+        self._clients: dict[tuple[str, str], Client] = {}
+        self._news = asyncio.Event()
+        self._placed: asyncio.Queue[Placed] = asyncio.Queue(workers)
+        self._busy = 0  #: binds under way
+        self._woken = -WAKING
+        self._synced = False
+        self.results: Counter[str] = Counter()  #: decisions by what came of them
+        engine = Engine(setting.policy, setting.catalogue)
+        self.world = World(engine, setting.patience)
+        seeing = Seeing(setting.catalogue)
+        scheduling, root = setting.root.view(setting.scheduler_view), setting.root
+        self.pods = self._informer(root.view(setting.pods_view), PODS, seeing.pod)
+        self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
+        self._clusters = self._informer(scheduling, CLUSTERS, seen_cluster)
+        self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, seen_target)
+        self._placements = self._informer(setting.provider.view(setting.edge_view), PLACEMENTS, existing)
+        self.clusters = Clusters(
+            self.world,
+            self._clusters,
+            self._targets,
+            lambda cluster: self._client(setting.scheduler_view, cluster),
+            setting.everywhere.workspace,
+            outside,
+            setting.now,
+            log,
+            workers=TELLING,
+        )
+        self._binder = Binder(
+            self.world,
+            self.pods,
+            self.allocations,
+            self._client_of,
+            lambda site: self.clusters.target_of(site) is not None,
+            outside,
+            setting.now,
+            log,
+        )
+        self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
+        self._delivering = Delivering(
+            self.world,
+            self._placements,
+            lambda cluster: setting.provider.view(setting.edge_view, cluster),
+            self.clusters.target_of,
+            outside,
+            log,
+            workers=TELLING,
+        )
+        self._subscribe()
+        for site in setting.sites:
+            self.world.put_site(site, outside.monotonic())
+
+    def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
+        return Informer(client, collection, decode, self._outside, self._trouble)
+
+    def _subscribe(self) -> None:
+        self.pods.subscribe(lambda change: self._on_subject(Subject(POD, change.key), change))
+        self.allocations.subscribe(lambda change: self._on_subject(Subject(ALLOCATION, change.key), change))
+        self._clusters.subscribe(self._on_cluster)
+        self._targets.subscribe(self._on_target)
+        self._placements.subscribe(self._on_placement)
+
+    def _trouble(self, what: str, error: Exception) -> None:
+        self._log.error(error, what, controller=NAME)
+
+    def _client(self, view: str, cluster: str) -> Client:
+        found = self._clients.get((view, cluster))
+        if found is None:
+            found = self._clients[view, cluster] = self._setting.root.view(view, cluster)
+        return found
+
+    def _client_of(self, subject: Subject) -> Client:
+        """Whoever may do everything in a workspace writes to its Pods: the view of an export shows no Bindings."""
+        cluster = subject.key.cluster
+        if subject.kind == ALLOCATION:
+            return self._client(self._setting.scheduler_view, cluster)
+        found = self._clients.get(("", cluster))
+        if found is None:
+            found = self._clients["", cluster] = self._setting.everywhere.workspace(cluster)
+        return found
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def join(self, manager: Manager) -> None:
+        manager.adopt(self)
+
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        return [self._telling.controller, self.clusters.controller, self._delivering.controller]
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [self.pods, self.allocations, self._clusters, self._targets, self._placements]
+
+    @property
+    def synced(self) -> bool:
+        return all(informer.synced.is_set() for informer in self.informers)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be done now, as far as is known."""
+        counts = self.world.queue.counts()
+        deciding = counts.ready or counts.held or self.world.has_news or self._busy or not self._placed.empty()
+        return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._log.info("starting controller", controller=NAME)
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+            await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
+            for controller in self.controllers:
+                group.create_task(controller.run(), name=controller.name)
+            for number in range(self._workers):
+                group.create_task(self._bind(), name=f"{NAME} bind {number}")
+            group.create_task(self._recorder.run(), name=f"{NAME} events")
+            group.create_task(self._watch_over(), name=f"{NAME} failover")
+            group.create_task(self._decide(), name=NAME)
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def _on_subject(self, subject: Subject, change: Change[Seen]) -> None:
+        seen = change.new if change.new is not None and change.new.uid else None
+        self.world.hear(subject, seen, self._outside.monotonic())
+        if seen is None or not seen.asks:
+            self._telling.forget(subject)
+        elif seen.problem:
+            self._telling.say(subject, seen, statuses.INVALID, seen.problem)
+        self._news.set()
+
+    def _on_cluster(self, change: Change[Any]) -> None:
+        self.clusters.on_cluster(change)
+        self._news.set()
+
+    def _on_target(self, change: Change[Any]) -> None:
+        self.clusters.on_target(change)
+        self._news.set()
+
+    def _on_placement(self, change: Change[Existing]) -> None:
+        for one in (change.old, change.new):
+            if one is not None and one.owner:
+                self._delivering.hear(change.key, one)
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        """One after the other, until cancelled.  Nothing is asked of anybody meanwhile."""
+        monotonic = self._outside.monotonic
+        while True:
+            self._news.clear()
+            now = monotonic()
+            self._wake(now)
+            self._spread_word()
+            until = now + TURN
+            while now < until:
+                found = self.world.next(now)
+                if found is None:
+                    break
+                if isinstance(found, Placed):
+                    await self._placed.put(found)
+                else:
+                    self._refuse(found)
+                now = monotonic()
+            else:
+                await asyncio.sleep(0)
+                continue
+            await self._pause(monotonic())
+
+    def _wake(self, now: float) -> None:
+        if self.world.has_news and self._woken + WAKING <= now:
+            self._woken = now
+            self.world.wake(now)
+
+    def _spread_word(self) -> None:
+        touched, self.world.touched = self.world.touched, {}
+        for key in touched:
+            self.clusters.touch(key)
+            self._delivering.look_at(key)
+
+    async def _pause(self, now: float) -> None:
+        """Until something happens, or somebody's time has come."""
+        next_at = self.world.queue.next_at()
+        if self.world.has_news:
+            next_at = min(self._woken + WAKING, next_at if next_at is not None else self._woken + WAKING)
+        try:
+            async with asyncio.timeout(None if next_at is None else max(0.0, next_at - now)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _refuse(self, refused: Refused) -> None:
+        self.results["refused"] += 1
+        self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
+        if refused.seen.asks:
+            self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, refused.message)
+
+    # --- binding ----------------------------------------------------------------------------------
+
+    async def _bind(self) -> None:
+        while True:
+            placed = await self._placed.get()
+            self._busy += 1
+            try:
+                done = await self._binder.bind(placed)
+                self.results["bound" if done else "failed"] += 1
+                if done:
+                    self._tell(placed)
+            except Exception as error:  # a mistake of ours about one must not keep the others from being bound
+                self.results["failed"] += 1
+                self.world.failed(placed.request.uid, self._outside.monotonic())
+                self._trouble(f"cannot bind {placed.subject.key}", error)
+            finally:
+                self._busy -= 1
+                self._news.set()
+
+    def _tell(self, placed: Placed) -> None:
+        names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
+        self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
+        self._telling.forget(placed.subject)
+        if len(self.world.queue) <= FEW:
+            message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
+            self._telling.placed(placed.subject, placed.seen, message + ", ".join(names))
+
+    # --- leaving ----------------------------------------------------------------------------------
+
+    async def _watch_over(self) -> None:
+        """Move what has to leave a cluster, and ask for what should have been heard of; until cancelled."""
+        while True:
+            await asyncio.sleep(TICK)
+            now = self._outside.monotonic()
+            for subject in self.world.unheard(now):
+                seen = self.world.seen(subject)
+                if seen is not None:
+                    await self._binder.settle(subject, seen.uid)
+            if not self.world.has_unwell:
+                continue
+            for subject, site in self.world.leaving(now):
+                try:
+                    await self._move(subject, site)
+                except ClientError as error:
+                    self._trouble(f"cannot move {subject.key}", error)
+            self._news.set()
+
+    async def _move(self, subject: Subject, site: SiteKey) -> None:
+        """To another place, if there is one, or if the cluster is no more."""
+        vanished, now = self.world.engine.site(site) is None, self._outside.monotonic()
+        if subject.kind == ALLOCATION:
+            seen = self.world.seen(subject)
+            if seen is not None and seen.request is not None:
+                self.world.ask_again(seen.request, now)
+            return
+        try:
+            found = await self._binder.fetch(subject)
+            request = pod_request(found, subject.key.cluster)
+        except (RefusedByServer, InvalidRequestError):
+            return
+        if vanished or self.world.finds_another(request, site):
+            await self._binder.unbind(subject, found)
+            self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))

@@ -1,0 +1,167 @@
+"""Bring what is bound to a Cluster to the SyncTarget that stands for it: one EdgePlacement in each workspace that has
+something there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import orjson
+
+from farflung.client.errors import AlreadyExists, Conflict, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.world import POD, World
+from farflung.informer.cache import Key
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.runtime.controller import Controller
+from farflung.scheduling.values import SiteKey
+
+NAME: Final = "global-scheduler-delivering"
+PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
+PREFIX: Final = "global-scheduler-"
+OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation: the Cluster that an EdgePlacement of ours is about
+UNSERVED: Final = 60.0  #: seconds after which a workspace is asked again whether it has the edge API by now
+
+
+class Target(NamedTuple):
+    """A SyncTarget."""
+
+    cluster: str
+    name: str
+
+
+class Delivery(NamedTuple):
+    workspace: str  #: the logical cluster that has something there
+    site: SiteKey
+
+
+class Existing(NamedTuple):
+    uid: str
+    owner: str
+    spec: Obj
+
+
+def existing(document: bytes) -> Existing:
+    obj = orjson.loads(document)
+    metadata = obj["metadata"]
+    return Existing(metadata.get("uid", ""), (metadata.get("annotations") or {}).get(OWNER, ""), obj.get("spec") or {})
+
+
+def placement_name(site: SiteKey) -> str:
+    return f"{PREFIX}{site.name}"
+
+
+def placement(site: SiteKey, target: Target) -> Obj:
+    """What leads all that is bound to the site to that SyncTarget, and to no other."""
+    here = f"target.metadata.annotations['kcp.io/cluster'] == {_quoted(target.cluster)}"
+    spec = {
+        "locationSelectors": [{}],
+        "where": f"target.metadata.name == {_quoted(target.name)} && {here}",
+        "downsync": [
+            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.labels(site)}]}
+        ],
+    }
+    metadata = {"name": placement_name(site), "annotations": {OWNER: owner(site)}}
+    return {"apiVersion": PLACEMENTS.api_version, "kind": PLACEMENTS.kind, "metadata": metadata, "spec": spec}
+
+
+def owner(site: SiteKey) -> str:
+    return f"{site.cluster}|{site.namespace}/{site.name}"
+
+
+def _quoted(text: str) -> str:
+    """As a text of CEL."""
+    return orjson.dumps(text).decode()
+
+
+class Delivering:
+    def __init__(
+        self,
+        world: World,
+        placements: Informer[Existing],
+        view: Callable[[str], Client],
+        target_of: Callable[[SiteKey], Target | None],
+        outside: Surroundings,
+        log: Logger,
+        *,
+        workers: int,
+    ) -> None:
+        """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site."""
+        self._world = world
+        self._placements = placements
+        self._view = view
+        self._target_of = target_of
+        self._log = log
+        self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
+        self.controller: Controller[Delivery] = Controller(
+            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        )
+
+    def look_at(self, site: SiteKey) -> None:
+        """Something came or went there, or it has another SyncTarget."""
+        known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
+        if self._target_of(site) is None and not known:
+            return
+        wanted = {Delivery(subject.key.cluster, site) for subject in self._world.holders(site) if subject.kind == POD}
+        for delivery in sorted(wanted | known):
+            self.controller.queue.add(delivery)
+        self._known.setdefault(placement_name(site), set()).update(wanted)
+
+    def hear(self, key: Key, found: Existing) -> None:
+        """One of ours is there, or was: it may not be wanted, or was changed by somebody."""
+        cluster, _, rest = found.owner.partition("|")
+        namespace, _, name = rest.rpartition("/")
+        site = SiteKey(cluster, namespace, name)
+        if found.owner and key.name == placement_name(site):
+            delivery = Delivery(key.cluster, site)
+            self._known.setdefault(key.name, set()).add(delivery)
+            self.controller.queue.add(delivery)
+
+    async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
+        name, target = placement_name(delivery.site), self._target_of(delivery.site)
+        there = self._placements.cache.get(Key(delivery.workspace, "", name))
+        ours = there is not None and there.owner == owner(delivery.site)
+        if target is None or not self._is_wanted(delivery):
+            if there is not None and ours:
+                await self._remove(delivery, name, there.uid)
+            self._known.get(name, set()).discard(delivery)
+            return None
+        wanted = placement(delivery.site, target)
+        if there is None:
+            return await self._create(delivery, wanted)
+        if not ours:
+            self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
+            return UNSERVED
+        if any(there.spec.get(field) != value for field, value in wanted["spec"].items()):
+            patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
+            self._placements.assume(await self._view(delivery.workspace).patch(PLACEMENTS, name, patch))
+        return None
+
+    def _is_wanted(self, delivery: Delivery) -> bool:
+        holders = self._world.holders(delivery.site)
+        return any(one.kind == POD and one.key.cluster == delivery.workspace for one in holders)
+
+    async def _create(self, delivery: Delivery, wanted: Obj) -> float | None:
+        try:
+            self._placements.assume(await self._view(delivery.workspace).create(PLACEMENTS, wanted))
+        except AlreadyExists:
+            return 1.0  # it is still to be heard of
+        except NotFound:
+            self._log.info(
+                "workspace does not have the edge API, so nothing is delivered", v=1, workspace=delivery.workspace
+            )
+            return UNSERVED
+        return None
+
+    async def _remove(self, delivery: Delivery, name: str, uid: str) -> None:
+        key = Key(delivery.workspace, "", name)
+        version = self._placements.cache.version(key)
+        with contextlib.suppress(NotFound, Conflict):
+            await self._view(delivery.workspace).delete(PLACEMENTS, name, uid=uid)
+        self._placements.forget(key, version)

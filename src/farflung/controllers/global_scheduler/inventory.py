@@ -1,0 +1,214 @@
+"""What there is: Clusters, the SyncTargets that stand for some of them, and what is said of a Cluster.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+
+from farflung.controllers.global_scheduler.failover import NO_EXECUTE
+from farflung.controllers.global_scheduler.reading import site_of
+from farflung.controllers.global_scheduler.world import Usage
+from farflung.machinery import quantity, times
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Health, Site
+
+CLUSTER: Final = "kcp.io/cluster"
+READY: Final = "Ready"
+MEBIBYTE: Final = 1 << 20
+WELL: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
+
+
+class TargetRef(NamedTuple):
+    workspace: str  #: a path or a logical cluster; empty: that of the Cluster
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCluster:
+    site: Site  #: as the Cluster says
+    version: str
+    generation: int
+    target: TargetRef | None  #: the SyncTarget that stands for it
+    status: Obj
+
+
+def seen_cluster(document: bytes) -> SeenCluster:
+    """ValueError if it makes no sense."""
+    obj = orjson.loads(document)
+    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    status = obj.get("status")
+    cluster = (metadata.get("annotations") or {}).get(CLUSTER, "")
+    generation = metadata.get("generation")
+    return SeenCluster(
+        site_of(obj, cluster),
+        str(metadata.get("resourceVersion", "")),
+        generation if isinstance(generation, int) else 0,
+        _reference(spec.get("synctarget")),
+        status if isinstance(status, dict) else {},
+    )
+
+
+def _reference(said: object) -> TargetRef | None:
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or not said["name"]:
+        return None
+    workspace = said.get("workspace")
+    return TargetRef(workspace if isinstance(workspace, str) else "", said["name"])
+
+
+# --- SyncTargets ----------------------------------------------------------------------------------
+
+
+class SeenTarget(msgspec.Struct, frozen=True):
+    uid: str
+    ready: str  #: True, False or Unknown; empty: nobody has said
+    vcpus: int | None
+    memory: int | None  #: MiB
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: Any = None
+    allocatable: Any = None
+    capacity: Any = None
+
+
+class _Target(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_target: Final = msgspec.json.Decoder(_Target)
+
+
+def seen_target(document: bytes) -> SeenTarget:
+    target = _target.decode(document)
+    ready = condition_of({"conditions": target.status.conditions}, READY).get("status")
+    amounts = target.status.allocatable or target.status.capacity
+    vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
+    return SeenTarget(
+        target.metadata.uid,
+        ready if isinstance(ready, str) else "",
+        vcpus,
+        None if memory is None else memory // MEBIBYTE,
+    )
+
+
+def _amount(amounts: object, name: str) -> int | None:
+    """Whole ones; what is nearly one is none."""
+    said = amounts.get(name) if isinstance(amounts, dict) else None
+    if not isinstance(said, str | int):
+        return None
+    try:
+        return max(0, quantity.parse(str(said)).nanos // 10**9)
+    except quantity.QuantityError:
+        return None
+
+
+def site_with(cluster: SeenCluster, target: SeenTarget | None) -> Site:
+    """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said."""
+    site = cluster.site
+    if cluster.target is None:
+        return site
+    if target is None:
+        return replace(site, health=Health.OFFLINE)
+    capacity = site.capacity
+    if capacity.vcpus is None and target.vcpus is not None:
+        capacity = replace(capacity, vcpus=target.vcpus)
+    if capacity.memory is None and target.memory is not None:
+        capacity = replace(capacity, memory=target.memory)
+    return replace(site, health=_health(target), capacity=capacity)
+
+
+def _health(target: SeenTarget) -> Health:
+    if target.ready in ("False", "Unknown"):
+        return Health.UNREACHABLE
+    return Health.READY if target.ready == "True" else Health.UNKNOWN
+
+
+# --- what is said of it ---------------------------------------------------------------------------
+
+
+def condition_of(status: Obj, type: str) -> Obj:
+    conditions = status.get("conditions")
+    found = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    return next((one for one in found if one.get("type") == type), {})
+
+
+def unwell_for(cluster: SeenCluster, site: Site, now: datetime) -> float:
+    """Seconds for which it is known to be so already."""
+    said: list[object] = [taint.since for taint in site.taints if taint.effect == NO_EXECUTE and taint.since]
+    ready = condition_of(cluster.status, READY)
+    if site.health not in WELL and ready.get("status") == "False":
+        said.append(ready.get("lastTransitionTime"))
+    return max((age for one in said if (age := _age(one, now)) is not None), default=0.0)
+
+
+def _age(moment: object, now: datetime) -> float | None:
+    if not isinstance(moment, str):
+        return None
+    try:
+        return (now - times.parse(moment)).total_seconds()
+    except times.TimeError:
+        return None
+
+
+def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime) -> Obj:
+    """What is to be written of it; empty: it says so already."""
+    before = cluster.status
+    phase = site.health.value
+    wanted: Obj = {
+        "stacks": usage.stacks,
+        "used": _used(usage),
+        "observedGeneration": cluster.generation,
+    }
+    if cluster.target is not None or not before.get("phase"):
+        wanted["phase"] = phase
+    changed = {name: value for name, value in wanted.items() if before.get(name) != value}
+    if "used" in changed:
+        changed["used"] = _replacing(before.get("used"), wanted["used"])
+    conditions = _conditions(before, site, now)
+    if conditions != before.get("conditions"):
+        changed["conditions"] = conditions
+    return changed
+
+
+def _used(usage: Usage) -> Obj:
+    return {
+        "flavors": dict(usage.flavors),
+        "vcpus": usage.vcpus,
+        "memory": usage.memory,
+        "storage": dict(usage.storage),
+        "eips": usage.eips,
+    }
+
+
+def _replacing(before: object, wanted: Obj) -> Obj:
+    """As a merge patch, which keeps what it does not name."""
+    found = dict(wanted)
+    for name in ("flavors", "storage"):
+        old = before.get(name) if isinstance(before, dict) else None
+        found[name] = {**dict.fromkeys(old if isinstance(old, dict) else {}, None), **wanted[name]}
+    return found
+
+
+def _conditions(before: Obj, site: Site, now: datetime) -> list[Obj]:
+    said = before.get("conditions")
+    others = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
+    old = condition_of(before, READY)
+    new: Obj = {"type": READY, "status": status, "reason": site.health.value}
+    new["lastTransitionTime"] = (
+        old["lastTransitionTime"]
+        if old.get("status") == status and old.get("lastTransitionTime")
+        else times.format_seconds(now)
+    )
+    if old and all(old.get(name) == value for name, value in new.items()):
+        return others
+    return [*(one for one in others if one.get("type") != READY), new]

@@ -1,0 +1,152 @@
+"""What objects say that matters to who places virtual machines, out of the bytes that they come in.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import orjson
+
+from farflung.controllers.global_scheduler import reading
+from farflung.controllers.global_scheduler.reading import (
+    InvalidRequestError,
+    allocation_request,
+    pod_request,
+    reservation_of_pod,
+    reservations_of_allocation,
+)
+from farflung.controllers.global_scheduler.world import Seen
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Flavor, Request, Toleration
+
+CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
+OURS: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
+LONGEST_PROBLEM: Final = 1024  #: characters
+NULL: Final = msgspec.Raw(b"null")
+NOTHING: Final = Seen("", "")  #: what is none of ours
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Toleration(msgspec.Struct, rename="camel", gc=False):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel", gc=False):
+    virtual_machine: msgspec.Raw = NULL
+    node_name: str = ""
+    cluster_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: list[msgspec.Raw] | None = None
+    tolerations: list[_Toleration] | None = None
+
+
+class _Phase(msgspec.Struct, gc=False):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_pod: Final = msgspec.json.Decoder(_Pod)
+_phase: Final = msgspec.json.Decoder(_Phase)
+
+
+class Seeing:
+    """`catalogue`: the flavors there are."""
+
+    def __init__(self, catalogue: Mapping[str, Flavor]) -> None:
+        self._catalogue = catalogue
+
+    def pod(self, document: bytes) -> Seen:
+        pod = _pod.decode(document)
+        metadata, spec = pod.metadata, pod.spec
+        if spec.virtual_machine == NULL:
+            return NOTHING
+        bound_to = spec.node_name or spec.cluster_name
+        ended = _phase.decode(pod.status).phase in reading.ENDED
+        if ended or (metadata.deletion_timestamp is not None and not bound_to):
+            return Seen(metadata.uid, metadata.resource_version)
+        if bound_to:
+            return self._bound(document, metadata, spec, bound_to)
+        if spec.scheduler_name not in OURS or spec.scheduling_gates:
+            return Seen(metadata.uid, metadata.resource_version)
+        request, problem = _understood(pod_request, orjson.loads(document), _cluster(metadata))
+        return Seen(
+            metadata.uid,
+            metadata.resource_version,
+            metadata.generation,
+            request,
+            problem,
+            asks=True,
+            tolerations=_tolerations(spec),
+            status=bytes(pod.status),
+        )
+
+    def _bound(self, document: bytes, metadata: _Metadata, spec: _PodSpec, bound_to: str) -> Seen:
+        held = reservation_of_pod(orjson.loads(document), _cluster(metadata), self._catalogue)
+        ours = (metadata.annotations or {}).get(reading.CLUSTER, "").endswith(f"/{bound_to}")
+        return Seen(
+            metadata.uid,
+            metadata.resource_version,
+            held=() if held is None else (held,),
+            guest_of="" if ours else bound_to,
+            tolerations=_tolerations(spec),
+        )
+
+    def allocation(self, document: bytes) -> Seen:
+        obj = orjson.loads(document)
+        metadata = msgspec.convert(obj.get("metadata"), _Metadata)
+        cluster = _cluster(metadata)
+        status = obj.get("status")
+        status = status if isinstance(status, dict) else {}
+        held = tuple(reservations_of_allocation(obj, cluster, self._catalogue))
+        if status.get("phase") == "Failed":
+            return Seen(metadata.uid, metadata.resource_version)
+        request, problem = _understood(allocation_request, obj, cluster)
+        settled = bool(held) and status.get("observedGeneration") == metadata.generation
+        return Seen(
+            metadata.uid,
+            metadata.resource_version,
+            metadata.generation,
+            request,
+            problem,
+            asks=not settled and metadata.deletion_timestamp is None,
+            held=held,
+            tolerations=() if request is None else request.selector.tolerations,
+            status=orjson.dumps(status),
+        )
+
+
+def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> tuple[Request | None, str]:
+    try:
+        return read(obj, cluster), ""
+    except InvalidRequestError as error:
+        return None, "; ".join(map(str, error.errors))[:LONGEST_PROBLEM]
+
+
+def _cluster(metadata: _Metadata) -> str:
+    return (metadata.annotations or {}).get(CLUSTER, "")
+
+
+def _tolerations(spec: _PodSpec) -> tuple[Toleration, ...]:
+    return tuple(
+        [
+            Toleration(one.key, one.operator, one.value, one.effect, one.toleration_seconds)
+            for one in spec.tolerations or ()
+        ]
+    )

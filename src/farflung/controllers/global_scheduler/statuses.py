@@ -1,0 +1,139 @@
+"""What is written when something is placed or not: Bindings, conditions, and the status of Allocations.  Pure."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+import orjson
+
+from farflung.controllers.global_scheduler.inventory import condition_of
+from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP
+from farflung.controllers.global_scheduler.world import Placed, Seen
+from farflung.informer.cache import Key
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Chosen, Site, SiteKey
+
+SITE: Final = f"{GROUP}/site-id"
+SCORE: Final = f"{GROUP}/score"
+SCHEDULED: Final = "PodScheduled"
+BOUND: Final = "Bound"
+NOT_SCHEDULED: Final = "NotScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+INVALID: Final = "Invalid"
+LONGEST_LABEL: Final = 63  #: characters
+
+
+def notes(chosen: Chosen, site: Site) -> dict[str, str]:
+    """Of a Pod that is bound to a site."""
+    key = chosen.site
+    return {
+        CLUSTER: f"{key.cluster}|{key.namespace}/{key.name}",
+        FLAVOR: chosen.flavors[0],
+        SITE: f"{site.region}--{site.zone}",
+        SCORE: f"{chosen.score:.2f}",
+    }
+
+
+def binding(key: Key, uid: str, chosen: Chosen, site: Site) -> Obj:
+    """Of a Pod to a Cluster."""
+    target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
+    if chosen.site.namespace:
+        target["namespace"] = chosen.site.namespace
+    metadata = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": uid,
+        "annotations": notes(chosen, site),
+    }
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+def labels(site: SiteKey) -> dict[str, str]:
+    """By which what is bound there is selected."""
+    if len(site.name) <= LONGEST_LABEL:
+        return {CLUSTER: site.name}
+    return {CLUSTER: f"{site.name[:40].rstrip('.-')}-{sha256(site.name.encode()).hexdigest()[:16]}"}
+
+
+def bound_pod(seen: Seen, chosen: Chosen, site: Site, labels: dict[str, str]) -> Obj:
+    """The same as a merge patch, for servers that know no Bindings."""
+    metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": notes(chosen, site)}
+    if labels:
+        metadata["labels"] = labels
+    return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
+
+
+def unbound_pod(obj: Obj) -> Obj:
+    """As a merge patch: it is nowhere, as it was before."""
+    metadata = {
+        "uid": obj["metadata"]["uid"],
+        "resourceVersion": obj["metadata"]["resourceVersion"],
+        "annotations": dict.fromkeys((CLUSTER, FLAVOR, SITE, SCORE)),
+        "labels": {CLUSTER: None},
+    }
+    return {"metadata": metadata, "spec": {"nodeName": None, "clusterName": None}}
+
+
+def says(status: bytes, reason: str, message: str, type: str = SCHEDULED) -> bool:
+    """Whether a status says already that something is not placed, and why."""
+    found = condition_of(_status(status), type)
+    return (found.get("status"), found.get("reason"), found.get("message")) == ("False", reason, message)
+
+
+def _status(document: bytes) -> Obj:
+    status = orjson.loads(document)
+    return status if isinstance(status, dict) else {}
+
+
+def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now: str) -> list[Obj]:
+    """All conditions of a Pod, with that one."""
+    before = _status(status)
+    return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
+
+
+def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:
+    said = before.get("conditions")
+    others = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    old = next((one for one in others if one.get("type") == condition["type"]), {})
+    since = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
+    new = {**{name: value for name, value in condition.items() if value}, "lastTransitionTime": since or now}
+    return [*(one for one in others if one.get("type") != condition["type"]), new]
+
+
+# --- Allocations ----------------------------------------------------------------------------------
+
+PLACED: Final = "Scheduled"  #: the condition of an Allocation
+
+
+def placement(replica: int, chosen: Chosen) -> Obj:
+    key = chosen.site
+    return {
+        "replica": replica,
+        "cluster": {"workspace": key.cluster, "namespace": key.namespace, "name": key.name},
+        "flavors": list(chosen.flavors),
+        "score": round(chosen.score, 2),
+    }
+
+
+def bound_allocation(placed: Placed, now: str) -> Obj:
+    """Its status: every replica has its Cluster."""
+    generation = placed.seen.generation
+    placements = [placement(number, chosen) for number, chosen in enumerate(placed.decision.chosen)]
+    condition = {"type": PLACED, "status": "True", "reason": BOUND, "observedGeneration": generation}
+    return {
+        "phase": BOUND,
+        "cluster_names": [one.site.name for one in placed.decision.chosen],
+        "placements": placements,
+        "conditions": _with(_status(placed.seen.status), condition, now),
+        "observedGeneration": generation,
+    }
+
+
+def refused_allocation(seen: Seen, reason: str, message: str, now: str) -> Obj:
+    """Its status.  What is placed stays where it is."""
+    condition = {"type": PLACED, "status": "False", "reason": reason, "message": message}
+    status: Obj = {"conditions": _with(_status(seen.status), condition, now)}
+    if not seen.held:
+        status["phase"] = NOT_SCHEDULED
+    return status

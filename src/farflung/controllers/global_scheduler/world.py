@@ -1,0 +1,360 @@
+"""Who asks, who holds what, and what is decided next.  Pure: `now` is an argument, in monotonic seconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
+
+from farflung.controllers.global_scheduler import failover
+from farflung.controllers.global_scheduler.failover import Budget, Patience
+from farflung.informer.cache import Key
+from farflung.scheduling.engine import Engine
+from farflung.scheduling.queue import Queue, shape_of
+from farflung.scheduling.values import Claim, Decision, Request, Reservation, Site, SiteKey, Toleration
+
+POD: Final = "Pod"
+ALLOCATION: Final = "Allocation"
+PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
+HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
+
+
+class Subject(NamedTuple):
+    """A Pod or an Allocation."""
+
+    kind: str
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """As much of it as matters."""
+
+    uid: str
+    version: str
+    generation: int = 0
+    request: Request | None = None  #: what it asks for; None: nothing, or nobody can understand it
+    problem: str = ""  #: why nobody can understand it
+    asks: bool = False  #: it wants a decision
+    held: tuple[Reservation, ...] = ()  #: what it has
+    guest_of: str = ""  #: somebody else bound it to the cluster of this name
+    tolerations: tuple[Toleration, ...] = ()
+    status: bytes = b"{}"  #: as JSON, if it asks
+
+
+class Placed(NamedTuple):
+    """All of it is reserved."""
+
+    subject: Subject
+    seen: Seen
+    request: Request
+    decision: Decision
+
+
+class Refused(NamedTuple):
+    subject: Subject
+    seen: Seen
+    message: str
+
+
+class Usage(NamedTuple):
+    """What is held at a site."""
+
+    stacks: int
+    flavors: tuple[tuple[str, int], ...]
+    vcpus: int
+    memory: int
+    storage: tuple[tuple[str, int], ...]
+    eips: int
+
+
+class World:
+    def __init__(self, engine: Engine, patience: Patience) -> None:
+        self.engine = engine
+        self.queue = Queue()
+        self._patience = patience
+        self._budget = Budget(patience)
+        self._known: dict[Subject, Seen] = {}
+        self._subjects: dict[str, Subject] = {}  #: by uid
+        self._held: dict[str, tuple[Reservation, ...]] = {}  #: by uid of the subject
+        self._holders: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects
+        self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
+        self._named: dict[str, set[SiteKey]] = {}  #: sites by name
+        self._guests: dict[str, set[Subject]] = {}  #: by the name of the cluster that they were bound to
+        self._unwell: dict[SiteKey, float] = {}  #: since when
+        self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
+        self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
+        self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
+
+    # --- sites ------------------------------------------------------------------------------------
+
+    def put_site(self, site: Site, now: float, *, age: float = 0.0) -> None:
+        """`age`: for how long it has been unwell already, if it is."""
+        before = self.engine.site(site.key)
+        if before == site:
+            return
+        self.engine.put_site(site)
+        self._changed(site.key, before)
+        if failover.is_unwell(site):
+            since = self._unwell.get(site.key, inf)
+            self._unwell[site.key] = min(since, now - max(0.0, age)) if before is not None else now - max(0.0, age)
+        else:
+            self._unwell.pop(site.key, None)
+        if before is None:
+            self._named.setdefault(site.key.name, set()).add(site.key)
+            self.engine.reserve(self._held_at(site.key))
+            self._reconsider_guests(site.key.name, now)
+
+    def remove_site(self, key: SiteKey, now: float) -> None:
+        before = self.engine.site(key)
+        if before is None:
+            return
+        self.engine.remove_site(key)
+        self._changed(key, before)
+        self._unwell[key] = now
+        self._named[key.name].discard(key)
+        self._reconsider_guests(key.name, now)
+        self._forget_if_empty(key)
+
+    def _held_at(self, key: SiteKey) -> Iterator[Reservation]:
+        return (one for uid in self._holders.get(key, ()) for one in self._held[uid] if one.site == key)
+
+    def _forget_if_empty(self, key: SiteKey) -> None:
+        if self.engine.site(key) is None and not self._holders.get(key):
+            self._unwell.pop(key, None)
+
+    def _changed(self, key: SiteKey, before: Site | None) -> None:
+        self._changes.setdefault(key, before)
+        self.touched[key] = None
+
+    # --- who asks and who has ---------------------------------------------------------------------
+
+    def seen(self, subject: Subject) -> Seen | None:
+        return self._known.get(subject)
+
+    def holds(self, uid: str) -> tuple[Reservation, ...]:
+        return self._held.get(uid, ())
+
+    def subject_of(self, uid: str) -> Subject | None:
+        return self._subjects.get(uid)
+
+    def holders(self, key: SiteKey) -> list[Subject]:
+        return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
+
+    def hear(self, subject: Subject, seen: Seen | None, now: float) -> None:
+        before = self._known.get(subject)
+        if before is not None and (seen is None or seen.uid != before.uid):
+            self._forget(subject, before)
+        if seen is None:
+            return
+        if before is not None and before.guest_of and before.guest_of != seen.guest_of:
+            self._guests[before.guest_of].discard(subject)
+        self._known[subject] = seen
+        self._subjects[seen.uid] = subject
+        if seen.guest_of:
+            self._guests.setdefault(seen.guest_of, set()).add(subject)
+        self._look_at(subject, seen, now)
+
+    def _forget(self, subject: Subject, seen: Seen) -> None:
+        del self._known[subject]
+        if seen.guest_of:
+            self._guests[seen.guest_of].discard(subject)
+        self._subjects.pop(seen.uid, None)
+        self._under_way.pop(seen.uid, None)
+        self._tried.pop(seen.uid, None)
+        self.queue.remove(seen.uid)
+        self._hold(seen.uid, ())
+
+    def _look_at(self, subject: Subject, seen: Seen, now: float) -> None:
+        held = self._resolved(subject, seen)
+        asks = seen.asks and seen.request is not None
+        if seen.uid in self._under_way:
+            if asks and not self._is_news(subject, seen.uid, held):
+                if seen.uid in self.queue and seen.request is not None:
+                    self.queue.update(seen.request, now)
+                return
+            del self._under_way[seen.uid]
+        self._hold(seen.uid, held)
+        if asks and seen.request is not None:
+            self.queue.update(seen.request, now)
+        else:
+            self.queue.remove(seen.uid)
+
+    def _is_news(self, subject: Subject, uid: str, held: tuple[Reservation, ...]) -> bool:
+        """Whether what was heard is not from before that which is under way."""
+        return bool(held) and (subject.kind == POD or set(held) == set(self._held.get(uid, ())))
+
+    def _resolved(self, subject: Subject, seen: Seen) -> tuple[Reservation, ...]:
+        """Somebody else says only the name of a cluster: one of the same workspace is meant, or the only one."""
+        if not seen.guest_of:
+            return seen.held
+        named = self._named.get(seen.guest_of, set())
+        near = sorted(key for key in named if key.cluster == subject.key.cluster) or sorted(named)
+        if len(near) != 1:
+            return ()
+        return tuple([one._replace(site=near[0]) for one in seen.held])
+
+    def _reconsider_guests(self, name: str, now: float) -> None:
+        for subject in sorted(self._guests.get(name, ())):
+            self._look_at(subject, self._known[subject], now)
+
+    def _hold(self, uid: str, held: tuple[Reservation, ...]) -> None:
+        before = self._held.get(uid, ())
+        if before == held:
+            return
+        kept = {one.uid: one for one in held}
+        for one in before:
+            new = kept.get(one.uid)
+            if new is None:
+                self.engine.release(one.uid)
+            if new is None or (new.site, new.claim) != (one.site, one.claim):
+                self._changed(one.site, self.engine.site(one.site))
+            self._holders[one.site].pop(uid, None)
+        self.engine.reserve(held)
+        for one in held:
+            self._holders.setdefault(one.site, {})[uid] = None
+            self.touched[one.site] = None
+        if held:
+            self._held[uid] = held
+        else:
+            self._held.pop(uid, None)
+        for one in before:
+            self._forget_if_empty(one.site)
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    def wake(self, now: float) -> None:
+        """Those for whom something happened that can help."""
+        changes, self._changes = self._changes, {}
+        if not changes:
+            return
+        pairs = [(before, self.engine.site(key)) for key, before in sorted(changes.items())]
+        could_help = self.engine.could_help
+        self.queue.wake(now, lambda request: any(could_help(request, before, after) for before, after in pairs))
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._changes)
+
+    def next(self, now: float) -> Placed | Refused | None:
+        """What is placed is reserved, and counts as under way until somebody says what became of it."""
+        while True:
+            request = self.queue.pop(now)
+            if request is None:
+                return None
+            subject = self._subjects.get(request.uid)
+            if subject is not None:
+                return self._decide(subject, self._known[subject], request, now)
+            self.queue.remove(request.uid)
+
+    def _decide(self, subject: Subject, seen: Seen, request: Request, now: float) -> Placed | Refused:
+        before = self._held.get(request.uid, ())
+        for one in before:
+            self.engine.release(one.uid)
+        decision = self.engine.decide(request)
+        if not decision.is_placed:
+            self.engine.reserve(before)
+            self.queue.refuse(request.uid, now)
+            if not seen.asks:
+                self.queue.remove(request.uid)  # it has a place, and a better one is looked for again anyway
+            return Refused(subject, seen, decision.message)
+        self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)))
+        self.engine.reserve(self._held[request.uid])
+        self._under_way[request.uid] = inf
+        return Placed(subject, seen, request, decision)
+
+    def is_under_way(self, uid: str) -> bool:
+        return uid in self._under_way
+
+    def written(self, uid: str, now: float) -> None:
+        """It is done, and will be heard of."""
+        self.queue.remove(uid)
+        if uid in self._under_way:
+            self._under_way[uid] = now
+
+    def failed(self, uid: str, now: float) -> None:
+        """It is not done, and will not be: what was reserved for it is free, and it is tried again later."""
+        subject = self._subjects.get(uid)
+        if self._under_way.pop(uid, None) is None or subject is None:
+            return
+        seen = self._known[subject]
+        self.queue.refuse(uid, now)
+        if seen.request is not None:
+            shape = shape_of(seen.request)
+            self.queue.wake(now, lambda request: shape_of(request) == shape)
+        self._look_at(subject, seen, now)
+
+    def unheard(self, now: float) -> list[Subject]:
+        """Those that were written long ago, and nobody heard of it."""
+        late = [uid for uid, since in self._under_way.items() if since + HEARD_BY < now]
+        return [self._subjects[uid] for uid in late]
+
+    # --- leaving ----------------------------------------------------------------------------------
+
+    @property
+    def has_unwell(self) -> bool:
+        return any(self._holders.get(key) for key in self._unwell)
+
+    def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
+        """Those that have to leave a site now and may, the longest overdue first."""
+        sites = {site.key for site in self.engine.sites()} | self._unwell.keys()
+        self._budget.refill(now, len(self._held))
+        if failover.is_held(len(self._unwell), len(sites), self._patience):
+            return []
+        due: list[tuple[float, Subject, SiteKey]] = []
+        for key, since in self._unwell.items():
+            for uid in self._holders.get(key, ()):
+                subject = self._subjects[uid]
+                when = since + self._grace(key, self._known[subject])
+                if when <= now and self._may_leave(uid, self._known[subject], now):
+                    due.append((when, subject, key))
+        found: list[tuple[Subject, SiteKey]] = []
+        for _, subject, key in sorted(due):
+            if not self._budget.take():
+                break
+            self._tried[self._known[subject].uid] = now
+            found.append((subject, key))
+        return found
+
+    def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
+        return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
+
+    def _grace(self, key: SiteKey, seen: Seen) -> float:
+        site = self.engine.site(key)
+        if site is None:
+            return self._patience.vanished
+        return failover.grace(site, seen.tolerations, self._patience.tolerated)
+
+    def finds_another(self, request: Request, site: SiteKey) -> bool:
+        """Whether it can be placed without that site.  Nothing is reserved."""
+        before = self._held.get(request.uid, ())
+        for one in before:
+            self.engine.release(one.uid)
+        placed = self.engine.decide(request, excluded=frozenset({site})).is_placed
+        self.engine.reserve(before)
+        return placed
+
+    def ask_again(self, request: Request, now: float) -> None:
+        """It is decided anew, whatever it has."""
+        self.queue.update(request, now)
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def usage(self, key: SiteKey) -> Usage:
+        return _sum([one.claim for one in self._held_at(key)])
+
+
+def _sum(claims: Iterable[Claim]) -> Usage:
+    flavors: Counter[str] = Counter()
+    storage: Counter[str] = Counter()
+    stacks = vcpus = memory = eips = 0
+    for claim in claims:
+        stacks += 1
+        vcpus += claim.vcpus
+        memory += claim.memory
+        eips += claim.eips
+        flavors.update(dict(claim.flavors))
+        storage.update(dict(claim.storage))
+    return Usage(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)
