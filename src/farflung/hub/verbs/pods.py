@@ -124,7 +124,7 @@ async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
         entry = call.found()
         pod = call.kind.renewed(entry)
         check_assignable(pod, binding)
-        new = assigned(pod, binding, call.now())
+        new = assigned(pod, binding, scheduled(call))
         if call.resource.custom:
             count_generation(call, new, objects.decode(entry))
         value = call.kind.encode(new, before=len(entry.value))
@@ -162,7 +162,13 @@ def is_for_cluster(binding: Obj) -> bool:
     return bool(binding["target"].get("kind") == CLUSTER)
 
 
-def assigned(pod: Obj, binding: Obj, now: str) -> Obj:
+def scheduled(call: Call) -> Obj:
+    """The condition of a pod that is assigned.  What is null has no place in a custom resource."""
+    probed = {} if call.resource.custom else {"lastProbeTime": None}
+    return {"type": "PodScheduled", "status": "True", **probed, "lastTransitionTime": call.now()}
+
+
+def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:
     """Nobody comes to own a field by this, as nobody does upstream."""
     spec = pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
     if is_for_cluster(binding):
@@ -171,9 +177,8 @@ def assigned(pod: Obj, binding: Obj, now: str) -> Obj:
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **noted}
     status = pod["status"] = {**(pod.get("status") or {})}
     known = status.get("conditions") or ()
-    conditions = [one for one in known if isinstance(one, dict) and one.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    status["conditions"] = [*conditions, scheduled]
+    others = [one for one in known if isinstance(one, dict) and one.get("type") != condition["type"]]
+    status["conditions"] = [*others, condition]
     status.setdefault("phase", "Pending")
     return pod
 
