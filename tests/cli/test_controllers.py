@@ -110,7 +110,7 @@ def test_a_kubeconfig_without_a_way_to_all_workspaces_is_said_in_one_sentence(tm
     )
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"farflung {command}: there is no context 'system:admin' in {config}: the placement translator has to see all "
+        f"farflung {command}: there is no context 'system:admin' in {config}: this controller has to see all "
         "workspaces at once, and a context of somebody who may, as that of a hub's admin.kubeconfig, is given with "
         "--allclusters-context\n"
     )
@@ -130,7 +130,7 @@ def test_the_way_to_all_workspaces_is_that_of_the_kubeconfig_unless_something_el
     }
     usual = settings_of("farflung controllers", ALL, options)
     assert usual.everywhere == Where(kubeconfig="a", context="system:admin")
-    assert [usual.workers_of(one) for one in ALL] == [4, 4, 16]
+    assert [usual.workers_of(one) for one in ALL] == [4, 4, 16, 8, 32]
     assert usual.limits == (20, 3)
     other = settings_of("farflung controllers", ALL, options | {"allclusters_context": "x", "concurrency": 2})
     assert other.everywhere == Where(kubeconfig="a", context="x")

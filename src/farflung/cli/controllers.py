@@ -17,6 +17,8 @@ from typing import Any, Final
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from farflung.cli import global_scheduler
+from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
 from farflung.cli.outside import surroundings
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
@@ -44,11 +46,12 @@ SCHEDULER: Final = "scheduler"
 MAILBOXES: Final = "mailbox-controller"
 TRANSLATOR: Final = "placement-translator"
 SUMMARIZER: Final = "status-summarizer"
-ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER)
-SEEING_ALL: Final = frozenset({TRANSLATOR, SUMMARIZER})  #: those that have to see all workspaces at once
+GLOBAL: Final = "global-scheduler"
+ALL: Final = (SCHEDULER, MAILBOXES, TRANSLATOR, SUMMARIZER, GLOBAL)
+SEEING_ALL: Final = frozenset({TRANSLATOR, SUMMARIZER, GLOBAL})  #: those that have to see all workspaces at once
 PROVIDER: Final = "root:espw"
 EVERYWHERE: Final = "system:admin"  #: the context of who may see all workspaces at once
-WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8}
+WORKERS: Final = {SCHEDULER: 4, MAILBOXES: 4, TRANSLATOR: 16, SUMMARIZER: 8, GLOBAL: 32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,11 @@ class Where:
     context: str = ""
     user: str = ""
     cluster: str = ""
+    server: str = ""  #: the address, if not that of the kubeconfig
 
     def access(self) -> Access:
-        return load(self.kubeconfig or None, context=self.context, cluster=self.cluster, user=self.user)
+        found = load(self.kubeconfig or None, context=self.context, cluster=self.cluster, user=self.user)
+        return replace(found, server=self.server) if self.server else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +86,36 @@ class Settings:
     with_parent: bool = False  #: ends when standard input does
     limits: Limits = field(default_factory=Limits)  #: of what goes at once
     stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
+    configured: Configuration = field(default_factory=Configuration)  #: of the global scheduler
 
     def workers_of(self, controller: str) -> int:
         return self.workers or WORKERS[controller]
 
 
 def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any]) -> Settings:
-    """`options`: as the command line has them.  A way to the server by another name counts if nothing else is said."""
+    """`options`: as the command line has them.  A way to the server by another name counts if nothing else is said.
+    Raises ConfigurationError."""
 
     def way(name: str) -> Where:
         return Where(*(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster")))
 
-    provider = replace(way("espw"), **_said(kubeconfig=options["kubeconfig"], context=options["context"]))
+    configured = configuration(options.get("conf") or "", options.get("policy_file") or "")
+    kubeconfig, server = options["kubeconfig"] or configured.kubeconfig, configured.master
+    told = _said(kubeconfig=kubeconfig, context=options["context"], server=server)
+    provider = replace(way("espw"), **told)
     root = way("root") if way("root") != Where() else way("inventory")
     everywhere = None
     if not SEEING_ALL.isdisjoint(what):
         other = way("allclusters")
-        kubeconfig = other.kubeconfig or options["kubeconfig"]
-        everywhere = replace(other, kubeconfig=kubeconfig, context=other.context or EVERYWHERE)
+        context = other.context or EVERYWHERE
+        everywhere = replace(other, kubeconfig=other.kubeconfig or kubeconfig, context=context, server=server)
     return Settings(
         what=what,
         command=command,
         where=provider,
-        root=None if root == Where() else replace(root, **_said(kubeconfig=root.kubeconfig or options["kubeconfig"])),
+        root=None
+        if root == Where()
+        else replace(root, **_said(kubeconfig=root.kubeconfig or kubeconfig, server=server)),
         everywhere=everywhere,
         provider=options["provider"],
         name=options.get("name", "edge-scheduler"),
@@ -115,6 +127,7 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         with_parent=options.get("with_parent", False),
         limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
         stale_after=options.get("stale_after", STALE_AFTER),
+        configured=configured,
     )
 
 
@@ -124,10 +137,16 @@ def _said(**values: str) -> dict[str, str]:
 
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
-    try:
+    with mendable(settings.command):
         uvloop.run(_run(settings))
-    except (KubeconfigError, OSError) as error:
-        print(f"{settings.command}: {error}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def mendable(command: str) -> Iterator[None]:
+    try:
+        yield
+    except (KubeconfigError, ConfigurationError, OSError) as error:
+        print(f"{command}: {error}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -263,7 +282,7 @@ async def _join(
         return (await find_view(servers.root, export, outside, log)).url if used else ""
 
     locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR, SUMMARIZER)
-    targets = await view(WORKLOAD, SCHEDULER, MAILBOXES)
+    targets = await view(WORKLOAD, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.provider or edge.path or PROVIDER
     if SCHEDULER in settings.what:
         scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
@@ -271,7 +290,11 @@ async def _join(
     if MAILBOXES in settings.what:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
         MailboxController(mailboxes, outside, log, workers=settings.workers_of(MAILBOXES)).join(manager)
-    if servers.everywhere is not None:
+    if GLOBAL in settings.what and servers.everywhere is not None:
+        ways = Ways(servers.provider, servers.root, servers.everywhere, edge.url, targets)
+        workers = settings.workers_of(GLOBAL)
+        global_scheduler.join(ways, settings.configured, manager, outside, log, workers=workers)
+    if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = Listening(views, settings.limits, outside, log)
         if TRANSLATOR in settings.what:

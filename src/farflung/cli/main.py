@@ -207,7 +207,8 @@ def controlling_options(
     verbosity: int, workers: int | None = 4
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What every controller has to be told."""
-    each = "" if workers else " of each controller; by default 4, 16 of the placement translator, 8 of the summarizer"
+    usual = "4, 16 of the placement translator, 8 of the summarizer, 32 of the global scheduler"
+    each = "" if workers else f" of each controller; by default {usual}"
     options = (
         click.option(
             "--kubeconfig",
@@ -334,16 +335,61 @@ def status_summarizer(**options: Any) -> None:
     run(settings_of("farflung status-summarizer", (SUMMARIZER,), options))
 
 
+CONFIGURING = (
+    click.option(
+        "--conf",
+        metavar="DIR",
+        envvar="CONFIG_BASE",
+        default="",
+        help="A directory with conf.yaml, and with flavors, sites and a policy beside it; CONFIG_BASE names it, too.",
+    ),
+    click.option(
+        "--policy-file",
+        metavar="FILE",
+        default="",
+        help="Which predicates and priorities decide; by default what conf.yaml names, or all of them.",
+    ),
+)
+
+
+@main.command("global-scheduler")
+@controlling_options(verbosity=1, workers=32)
+@CONFIGURING[0]
+@CONFIGURING[1]
+@ways("espw", "root", "allclusters")
+def run_global_scheduler(**options: Any) -> None:
+    """Run the global scheduler, until SIGTERM or ^C.
+
+    It binds Pods that are virtual machines, and Allocations, to Clusters.  Of several only one works at a time, and
+    another follows when it ends.  `farflung start` runs it, too.
+    """
+    from farflung.cli.controllers import GLOBAL, mendable, run, settings_of
+    from farflung.cli.start import PROVIDER
+
+    command = "farflung global-scheduler"
+    with mendable(command):
+        told = {**options, "provider": options["provider"] or PROVIDER, "leader_elect": False}  # it does so anyway
+        settings = settings_of(command, (GLOBAL,), told)
+    run(settings)
+
+
 @main.command(short_help="Run all controllers in one process.")
 @controlling_options(verbosity=1, workers=None)
 @translating_options
 @STALE_AFTER
+@CONFIGURING[0]
+@CONFIGURING[1]
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def controllers(**options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
-    from farflung.cli.controllers import ALL, run, settings_of
+    from farflung.cli.controllers import ALL, mendable, run, settings_of
+    from farflung.cli.global_scheduler import has_configuration
 
-    run(settings_of("farflung controllers", ALL, options))
+    if not has_configuration(options["conf"]):
+        options["conf"] = ""  # other programs have a CONFIG_BASE, too
+    with mendable("farflung controllers"):
+        settings = settings_of("farflung controllers", ALL, options)
+    run(settings)
 
 
 def asking_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -41,6 +41,7 @@ class Manager:
         self._informers: list[Informer[Any]] = []
         self._controllers: list[Controller[Any]] = []
         self._independent: list[Independent] = []
+        self._shown: list[Collector] = []
         self._running = False
         self._told_from = 3
 
@@ -52,6 +53,10 @@ class Manager:
 
     def adopt(self, one: Independent) -> None:
         self._independent.append(one)
+
+    def show(self, figures: Collector) -> None:
+        """Something has figures of its own."""
+        self._shown.append(figures)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -86,6 +91,10 @@ class Manager:
     def informers(self) -> list[Informer[Any]]:
         return [*self._informers, *(informer for one in self._independent for informer in one.informers)]
 
+    @property
+    def shown(self) -> list[Metric]:
+        return [metric for figures in self._shown for metric in figures.collect()]
+
     def figures(self) -> Collector:
         """For a registry of Prometheus."""
         return _Figures(self)
@@ -113,4 +122,4 @@ class _Figures(Collector):
         for plural, alike in sorted(by_resource.items()):
             cached.add_metric([plural], sum(len(informer.cache) for informer in alike))
             troubles.add_metric([plural], sum(informer.troubles for informer in alike))
-        return [queued, looked, cached, troubles]
+        return [queued, looked, cached, troubles, *self._manager.shown]
