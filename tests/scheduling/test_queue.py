@@ -227,20 +227,67 @@ def test_one_can_be_removed_wherever_it_is(wakes: bool) -> None:
 # --- shapes -----------------------------------------------------------------------------------------
 
 
-def test_those_who_ask_for_the_same_are_asked_about_once() -> None:
-    queue = queue_of(*(wish(f"vm-{number}", flavor=f"f{number % 3}", priority=number) for number in range(300)))
+def queue_with_many_who_wait() -> Queue:
+    """A hundred of each of three flavors, whose pauses are over."""
+    queue = queue_of(*(wish(f"vm-{number:03}", flavor=f"f{number % 3}") for number in range(300)))
     for uid in popped(queue, 0):
         queue.refuse(uid, 0)
+    return queue
+
+
+def test_those_who_ask_for_the_same_are_asked_about_once() -> None:
+    queue = queue_with_many_who_wait()
     asked: list[str] = []
 
     def could(request: Request) -> bool:
         asked.append(request.items[0].flavors[0].id)
-        return request.items[0].flavors[0].id == "f1"
+        return False
 
     queue.wake(30, could)
     assert sorted(asked) == ["f0", "f1", "f2"]
-    assert queue.counts() == Counts(ready=100, pausing=0, waiting=200, held=0)
-    assert set(popped(queue, 30)) == {f"vm-{number}" for number in range(1, 300, 3)}
+    assert queue.counts() == Counts(ready=0, pausing=0, waiting=300, held=0)
+
+
+def test_while_nobody_is_refused_the_next_one_like_it_follows() -> None:
+    queue = queue_with_many_who_wait()
+    queue.wake(30, of_flavor("f1"))
+    assert popped(queue, 30) == [f"vm-{number:03}" for number in range(1, 300, 3)]
+
+
+def test_when_one_is_refused_those_like_it_are_not_tried() -> None:
+    queue = queue_with_many_who_wait()
+    queue.wake(30, of_flavor("f1"))
+    assert queue.pop(30) == wish("vm-001", flavor="f1")
+    queue.remove("vm-001")  # it is placed
+    assert queue.pop(30) == wish("vm-004", flavor="f1")
+    queue.refuse("vm-004", 30)
+    assert queue.pop(30) is None
+    assert queue.next_at() == 60
+
+
+def test_the_first_of_those_who_wait_is_the_most_important_one() -> None:
+    queue = queue_of(wish("a"), wish("b", priority=1), wish("c"))
+    for uid in popped(queue, 0):
+        queue.refuse(uid, 0)
+    queue.wake(30, anything)
+    assert popped(queue, 30) == ["b", "a", "c"]
+
+
+def test_one_that_is_removed_before_it_tried_leaves_that_to_the_next_one() -> None:
+    queue = queue_of(wish("a"), wish("b"))
+    for uid in popped(queue, 0):
+        queue.refuse(uid, 0)
+    queue.wake(30, anything)
+    queue.remove("a")
+    assert popped(queue, 30) == ["b"]
+
+
+def test_one_that_failed_for_another_reason_than_room_tries_again_after_its_pause() -> None:
+    queue = queue_of(wish("a"))
+    popped(queue, 0)
+    queue.refuse("a", 0, retry=True)
+    assert queue.next_at() == 1
+    assert popped(queue, 1) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -18,13 +18,13 @@ FIRST_PAUSE: Final = 1.0  #: seconds after the first refusal; twice as many afte
 LONGEST_PAUSE: Final = 10.0
 LEFTOVER: Final = 60.0  #: seconds after which one is tried again although nothing happened that could help it
 
-K = TypeVar("K", bound=tuple[float, ...])
+N = TypeVar("N", bound=Hashable)
 
 
 class Counts(NamedTuple):
     ready: int  #: to be handed out now
-    pausing: int  #: until a moment that is known
-    waiting: int  #: for something to happen
+    pausing: int  #: until a moment that is near: those who try for others like them
+    waiting: int  #: for something to happen, or for others
     held: int  #: handed out
 
 
@@ -45,15 +45,20 @@ class Queue:
 
     A request is held from `pop` until it is refused or removed, and handed out again only after that.  One that is
     refused waits until something happens that could help it, or a minute, and pauses in any case: longer each time,
-    until it changes.  An operation takes O(log n), and `wake` asks once for each shape of those who wait.
+    until it changes.  Of those who wait and have the same shape the first one tries, and the next one follows if it is
+    not refused before the next `pop`: where it finds no room there is none for those behind it.
+
+    So an operation takes O(log n), and `wake` as many questions as there are shapes, however many wait.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._ready: _Ordered[tuple[float, float, float]] = _Ordered()  #: by priority, time and number
-        self._later: _Ordered[tuple[float, float]] = _Ordered()  #: who pauses or waits, by their time
-        self._waiting: dict[Hashable, dict[str, None]] = {}  #: by shape
+        self._ready: _Ordered[str] = _Ordered()  #: by priority and age
         self._held: dict[str, None] = {}
+        self._groups: dict[Hashable, _Group] = {}  #: who waits, by shape
+        self._leftover: _Ordered[str] = _Ordered()  #: who waits, by when they have waited long enough
+        self._woken: _Ordered[_Group] = _Ordered()  #: whose first one tries again, by when its pause is over
+        self._last: Hashable = None  #: the shape of the last one that was handed out, unless it was refused
         self._number = 0
 
     def __len__(self) -> int:
@@ -64,20 +69,21 @@ class Queue:
         return uid in self._entries
 
     def counts(self) -> Counts:
-        waiting = sum(map(len, self._waiting.values()))
-        return Counts(len(self._ready), len(self._later) - waiting, waiting, len(self._held))
+        pausing = len(self._woken)
+        return Counts(len(self._ready), pausing, len(self._leftover) - pausing, len(self._held))
 
     def waiting(self) -> list[Request]:
-        """Those for whom something has to happen, in the order in which they were added."""
-        entries = [self._entries[uid] for group in self._waiting.values() for uid in group]
+        """Those that were refused and are not handed out yet, in the order in which they were added."""
+        entries = [self._entries[uid] for uid in self._leftover.names()]
         return [entry.request for entry in sorted(entries, key=lambda entry: entry.number)]
 
     def next_at(self) -> float | None:
         """When `pop` has something to hand out if nothing else happens; long ago if it has it already; None: never."""
-        if self._ready.first():
+        self._follow()
+        if len(self._ready):
             return -math.inf
-        first = self._later.first()
-        return first[0][0] if first else None
+        moments = [first[0][0] for first in (self._leftover.first(), self._woken.first()) if first]
+        return min(moments, default=None)
 
     def add(self, request: Request, now: float) -> None:
         """One that is known is updated."""
@@ -98,8 +104,10 @@ class Queue:
         entry = self._entries.pop(uid, None)
         if entry is not None:
             self._leave(entry)
+            self._give_way(entry)
 
     def pop(self, now: float) -> Request | None:
+        self._follow()
         self._ripen(now)
         first = self._ready.first()
         if first is None:
@@ -109,10 +117,14 @@ class Queue:
         self._held[entry.request.uid] = None
         entry.place = _Place.HELD
         entry.news = _News.NONE
+        self._last = entry.shape()
         return entry.request
 
-    def refuse(self, uid: str, now: float) -> None:
-        """It is not placed.  Means nothing for one that is not held, as it was removed in the meantime."""
+    def refuse(self, uid: str, now: float, *, retry: bool = False) -> None:
+        """It is not placed.  Means nothing for one that is not held, as it was removed in the meantime.
+
+        `retry`: not for lack of room, so it need not wait for anything but the end of its pause.
+        """
         if uid not in self._held:
             return
         entry = self._entries[uid]
@@ -122,10 +134,7 @@ class Queue:
             return
         entry.refusals += 1
         entry.pauses_until = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(entry.refusals - 1, 16))
-        if entry.news is _News.HELPFUL:
-            self._put_off(entry)
-        else:
-            self._make_wait(entry, now)
+        self._make_wait(entry, now, hopeful=retry or entry.news is _News.HELPFUL)
 
     def wake(self, now: float, could: Callable[[Request], bool]) -> None:
         """Something happened, and for `could(request)` it may have made room.
@@ -134,11 +143,10 @@ class Queue:
         counts when they are refused.
         """
         answers: dict[Hashable, bool] = {}
-        for shape, group in list(self._waiting.items()):
-            answers[shape] = could(self._entries[next(iter(group))].request)
+        for shape, group in self._groups.items():
+            answers[shape] = could(self._first(group).request)
             if answers[shape]:
-                for uid in list(group):
-                    self._try_again(self._entries[uid], now)
+                self._wake(group)
         for uid in self._held:
             entry = self._entries[uid]
             shape = entry.shape()
@@ -146,14 +154,64 @@ class Queue:
                 answers[shape] = could(entry.request)
             if answers[shape] and entry.news is _News.NONE:
                 entry.news = _News.HELPFUL
+        self._ripen(now)
 
-    # --- places ---------------------------------------------------------------------------------
+    # --- those who wait ---------------------------------------------------------------------------
+
+    def _make_wait(self, entry: _Entry, now: float, *, hopeful: bool) -> None:
+        entry.place = _Place.WAITING
+        shape = entry.shape()
+        if (group := self._groups.get(shape)) is None:
+            self._number += 1
+            group = self._groups[shape] = _Group(shape, self._number)
+        entry.group = group
+        group.members.put(entry.request.uid, entry.order())
+        self._leftover.put(entry.request.uid, (now + LEFTOVER, entry.number))
+        if hopeful:
+            self._wake(group)
+            return
+        self._woken.discard(group)
+        if self._last == shape:
+            self._last = None
+
+    def _first(self, group: _Group) -> _Entry:
+        first = group.members.first()
+        assert first is not None
+        return self._entries[first[1]]
+
+    def _wake(self, group: _Group) -> None:
+        self._woken.put(group, (self._first(group).pauses_until, group.number))
+
+    def _follow(self) -> None:
+        """The last one was not refused, so there may be room for the next one like it."""
+        shape, self._last = self._last, None
+        if shape is not None and (group := self._groups.get(shape)):
+            self._wake(group)
+
+    def _give_way(self, entry: _Entry) -> None:
+        """It was to find out whether there is room for those like it, and does not."""
+        if entry.place is _Place.READY and entry.refusals and (group := self._groups.get(entry.shape())):
+            self._wake(group)
+
+    def _ripen(self, now: float) -> None:
+        while (late := self._leftover.first()) and late[0][0] <= now:
+            self._try_again(self._entries[late[1]])
+        while (woken := self._woken.first()) and woken[0][0] <= now:
+            self._woken.discard(woken[1])
+            self._try_again(self._first(woken[1]))
+
+    def _try_again(self, entry: _Entry) -> None:
+        self._leave(entry)
+        self._make_ready(entry)
+
+    # --- places -----------------------------------------------------------------------------------
 
     def _change(self, entry: _Entry, request: Request) -> None:
         if request == entry.request:
             return
         if entry.place is not _Place.HELD:
             self._leave(entry)
+            self._give_way(entry)
         entry.request = request
         entry.known_shape = None
         entry.refusals = 0
@@ -162,31 +220,9 @@ class Queue:
         else:
             self._make_ready(entry)
 
-    def _ripen(self, now: float) -> None:
-        while (first := self._later.first()) and first[0][0] <= now:
-            entry = self._entries[first[1]]
-            self._leave(entry)
-            self._make_ready(entry)
-
-    def _try_again(self, entry: _Entry, now: float) -> None:
-        self._leave(entry)
-        if entry.pauses_until <= now:
-            self._make_ready(entry)
-        else:
-            self._put_off(entry)
-
     def _make_ready(self, entry: _Entry) -> None:
         entry.place = _Place.READY
-        self._ready.put(entry.request.uid, (-entry.request.priority, entry.added, entry.number))
-
-    def _put_off(self, entry: _Entry) -> None:
-        entry.place = _Place.PAUSING
-        self._later.put(entry.request.uid, (entry.pauses_until, entry.number))
-
-    def _make_wait(self, entry: _Entry, now: float) -> None:
-        entry.place = _Place.WAITING
-        self._waiting.setdefault(entry.shape(), {})[entry.request.uid] = None
-        self._later.put(entry.request.uid, (now + LEFTOVER, entry.number))
+        self._ready.put(entry.request.uid, entry.order())
 
     def _leave(self, entry: _Entry) -> None:
         """The place where it is, for another one or for good."""
@@ -196,21 +232,24 @@ class Queue:
                 self._ready.discard(uid)
             case _Place.HELD:
                 del self._held[uid]
-            case _Place.PAUSING:
-                self._later.discard(uid)
             case _Place.WAITING:
-                self._later.discard(uid)
-                group = self._waiting[entry.shape()]
-                del group[uid]
-                if not group:
-                    del self._waiting[entry.shape()]
+                self._leftover.discard(uid)
+                assert entry.group is not None
+                self._leave_group(uid, entry.group)
+
+    def _leave_group(self, uid: str, group: _Group) -> None:
+        group.members.discard(uid)
+        if not len(group.members):
+            self._woken.discard(group)
+            del self._groups[group.shape]
+        elif group in self._woken:
+            self._wake(group)  # another one may be the first now
 
 
 class _Place(Enum):
     READY = 0
     HELD = 1
-    PAUSING = 2  #: it has to be tried again, but not yet
-    WAITING = 3  #: for something to happen
+    WAITING = 2
 
 
 class _News(Enum):
@@ -230,7 +269,11 @@ class _Entry:
     news: _News = _News.NONE
     refusals: int = 0
     pauses_until: float = -math.inf
+    group: _Group | None = None  #: where it waits, if it does
     known_shape: Hashable = None
+
+    def order(self) -> tuple[float, ...]:
+        return -self.request.priority, self.added, self.number
 
     def shape(self) -> Hashable:
         if self.known_shape is None:
@@ -238,30 +281,54 @@ class _Entry:
         return self.known_shape
 
 
-class _Ordered(Generic[K]):
-    """Names with keys, the smallest first.  What is discarded stays in the heap until it comes up or is most of it."""
+class _Group:
+    """Those of one shape who wait; there is one at least."""
+
+    def __init__(self, shape: Hashable, number: int) -> None:
+        self.shape = shape
+        self.number = number
+        self.members: _Ordered[str] = _Ordered()
+
+
+class _Ordered(Generic[N]):
+    """Names with keys that differ, the smallest first.
+
+    What is discarded stays in the heap until it comes up, or until most of the heap is like that.
+    """
 
     def __init__(self) -> None:
-        self._keys: dict[str, K] = {}
-        self._heap: list[tuple[K, str]] = []
+        self._keys: dict[N, tuple[float, ...]] = {}
+        self._heap: list[tuple[tuple[float, ...], N]] = []
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def put(self, name: str, key: K) -> None:
+    def __contains__(self, name: N) -> bool:
+        return name in self._keys
+
+    def names(self) -> Iterable[N]:
+        return self._keys
+
+    def put(self, name: N, key: tuple[float, ...]) -> None:
+        if self._keys.get(name) == key:
+            return
         self._keys[name] = key
         heapq.heappush(self._heap, (key, name))
+        self._tidy()
 
-    def discard(self, name: str) -> None:
-        del self._keys[name]
-        if len(self._heap) > 2 * len(self._keys) + 64:
-            self._heap = [(key, name) for name, key in self._keys.items()]
-            heapq.heapify(self._heap)
+    def discard(self, name: N) -> None:
+        if self._keys.pop(name, None) is not None:
+            self._tidy()
 
-    def first(self) -> tuple[K, str] | None:
+    def first(self) -> tuple[tuple[float, ...], N] | None:
         while self._heap:
             key, name = self._heap[0]
             if self._keys.get(name) == key:
                 return key, name
             heapq.heappop(self._heap)
         return None
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._keys) + 64:
+            self._heap = [(key, name) for name, key in self._keys.items()]
+            heapq.heapify(self._heap)
