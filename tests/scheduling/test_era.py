@@ -63,7 +63,7 @@ def names(*places: dict[str, Any]) -> list[str]:
 
 
 def test_settings_have_the_defaults_of_the_original() -> None:
-    assert read_settings(POLICY) == Settings("policy.yaml", spot_fake=False, qos_weight=0.5, interval=60.0)
+    assert read_settings(POLICY) == Settings("policy.yaml", spot_fake=False, qos_weight=0.5)
 
 
 def test_settings_are_read_and_others_ignored() -> None:
@@ -84,7 +84,6 @@ def test_settings_are_read_and_others_ignored() -> None:
         kubeconfig="/var/run/kubernetes/admin.kubeconfig",
         spot_fake=True,
         qos_weight=0.25,
-        interval=5.0,
     )
 
 
@@ -96,8 +95,6 @@ def test_settings_are_read_and_others_ignored() -> None:
         ("scheduler_policy_file: [1]", "conf.yaml: scheduler_policy_file must be a printable text"),
         (POLICY + "spot_fake: perhaps", "conf.yaml: spot_fake must be true or false, not 'perhaps'."),
         (POLICY + "qos_weight: -1", "conf.yaml: qos_weight must be a number from 0 to 1e+12, not -1."),
-        (POLICY + "flavor_interval: soon", "conf.yaml: flavor_interval must be a number"),
-        (POLICY + "flavor_interval: 0", "conf.yaml: flavor_interval must be a number from 1 to"),
         (POLICY + "master: {}", "conf.yaml: master must be"),
     ],
 )

@@ -177,15 +177,15 @@ class Entry:
             raise self.wrong(key, f"a whole number from {least} to {MOST}", value)
         return value
 
-    def number(self, key: str, *, default: float, least: float = 0, most: float = MOST) -> float:
+    def number(self, key: str, *, default: float, most: float = MOST) -> float:
         """Any number, or a text that has one; an empty text is none."""
         value = self.fields.get(key)
         if value is None or value == "":
             return default
         if isinstance(value, str) and DECIMAL.fullmatch(value):
             value = float(value)
-        if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
-            raise self.wrong(key, f"a number from {least:g} to {most:g}", value)
+        if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= most:
+            raise self.wrong(key, f"a number from 0 to {most:g}", value)
         return float(value)
 
     def flag(self, key: str) -> bool:

@@ -38,16 +38,6 @@ VOLUME_POOLS: Final = "volume_pools.json"
 #: what `read_base` looks at
 FILES: Final = (CONF, FLAVOR_CONFIG, FLAVORS, SITE_INFOS, SITE_RESOURCES, EIP_POOLS, VOLUME_TYPES, VOLUME_POOLS)
 
-#: keys of conf.yaml: seconds between two readings of a file, as the original has them if it is not told otherwise
-INTERVALS: Final = {
-    "volumetype_interval": 600.0,
-    "siteinfo_interval": 600.0,
-    "flavor_interval": 600.0,
-    "eippool_interval": 60.0,
-    "volumepool_interval": 60.0,
-    "common_hypervisor_interval": 86400.0,
-}
-
 MOST_RATIO: Final = 10_000.0
 EXCLUSIVE: Final = "exclusive_domains"  #: the attribute with the only tenants of a site
 
@@ -66,7 +56,6 @@ class Settings:
     kubeconfig: str = ""
     spot_fake: bool = False  #: every wish for spot machines can be met
     qos_weight: float = 0.5
-    interval: float = 60.0  #: seconds after which the files may have changed: the shortest of the file's intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +90,6 @@ def read_settings(text: str) -> Settings:
         kubeconfig=document.text("kubeconfig"),
         spot_fake=document.flag("spot_fake"),
         qos_weight=document.number("qos_weight", default=0.5),
-        interval=min(document.number(key, least=1, default=default) for key, default in INTERVALS.items()),
     )
 
 
