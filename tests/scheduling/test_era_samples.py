@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from farflung.scheduling.engine import Engine
 from farflung.scheduling.era import FILES, Base, read_base
 from farflung.scheduling.policy import read_policy
-from farflung.scheduling.values import Flavor, Health, Site
+from farflung.scheduling.values import Flavor, FlavorWish, Health, Item, RegionWish, Request, Selector, Site
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
@@ -60,6 +61,19 @@ def test_only_az1_has_what_the_first_example_asks_for(base: Base) -> None:
 
     assert [site.key.name for site in base.sites] == ["az1", "az2", "az3"]
     assert [site.key.name for site in base.sites if fits(site)] == ["az1"]
+
+
+def test_az1_takes_as_many_of_them_as_it_has_addresses(base: Base) -> None:
+    engine = Engine(read_policy((CONF / base.settings.policy_file).read_text()), base.flavors)
+    for site in base.sites:
+        engine.put_site(site)
+    item = Item("vm001", (FlavorWish("c6.large.2"),), eip=True)
+    requests = [Request(f"vm-{number}", (item,), Selector(regions=(RegionWish("region1"),))) for number in range(18)]
+    for request in requests[:17]:
+        decision = engine.decide(request)
+        assert [chosen.site.name for chosen in decision.chosen] == ["az1"]
+        engine.reserve(engine.reservations_of(request, decision))
+    assert engine.decide(requests[17]).reasons == {"wrong region": 2, "out of public addresses": 1}
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, str(CONF)), ({"CONFIG_BASE": "/elsewhere"}, "/elsewhere")])
