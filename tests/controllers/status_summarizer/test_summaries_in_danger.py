@@ -10,11 +10,13 @@ from translated import DEFINITIONS, NAMESPACES, PROD, WORKSPACES, definition, in
 
 from farflung.client.errors import Unreachable
 from farflung.client.transport import Request
+from farflung.machinery.errors import Obj
 
 COUNT = "kubestellar.io/executing-count"
 RETURNED = "edge.kcp.io/status-returned-from"
 QUOTAS = inside("shop", "resourcequotas")
 WIDGETS = inside("shop", "widgets", "example.org/v1")
+SOMETHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 async def counts(one: Reported, expected: str | None) -> bool:
@@ -154,3 +156,25 @@ async def test_what_a_syncer_cannot_bring_of_a_whole_kind_is_broken() -> None:
         assert (broken["reason"], broken["message"]) == ("Forbidden", "no")
         await one.say("florin", problems=[])
         await one.eventually(broken=0)
+
+
+async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
+    async with reported("florin", wantSingletonReportedState=True) as one:
+        strict: Obj = definition("v1")
+        phase = {"type": "object", "required": ["phase"], "properties": {"phase": {"type": "string"}}}
+        schema = {"type": "object", "properties": {"spec": SOMETHING, "status": phase}}
+        strict["spec"]["versions"][0] |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
+        await one.world.must_put(one.cluster, DEFINITIONS, strict)
+        await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, widget("w", 1)), "the widget")
+        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{WIDGETS}/w"), "its copy")
+        status = {"status": {"phase": "Turning"}}
+        assert await one.world.patch(one.world.boxes["florin"], f"{WIDGETS}/w/status", status) is not None
+
+        async def has(expected: Obj | None) -> bool:
+            found = await one.source(f"{WIDGETS}/w")
+            marked = RETURNED in (found["metadata"].get("annotations") or {})
+            return (found.get("status") or None) == expected and marked == (expected is not None)
+
+        await one.world.fleet.eventually(lambda: has(status["status"]), "the status")
+        await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", {"spec": {"wantSingletonReportedState": False}})
+        await one.world.fleet.eventually(lambda: has(None), "the end of the status")

@@ -147,7 +147,9 @@ def _patch(obj: Obj, following: Step) -> tuple[Any, str, PatchType]:
     uid = obj["metadata"]["uid"]
     if following.status is not None:
         test = {"op": "test", "path": "/metadata/uid", "value": uid}
-        return [test, {"op": "add", "path": "/status", "value": following.status}], "status", PatchType.JSON
+        put = {"op": "add", "path": "/status", "value": following.status}
+        gone = {"op": "remove", "path": "/status"}  # some kinds have no status that is empty
+        return [test, put if following.status else gone], "status", PatchType.JSON
     metadata: Obj = {"uid": uid}
     for section, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
         if value is not None or name in (obj["metadata"].get(section) or {}):
