@@ -118,10 +118,7 @@ class StatusSummarizer:
             until = self._monotonic() + TURN
             for copy in [copy for copy, _ in zip(self._dirty, range(AT_ONCE), strict=False)]:
                 del self._dirty[copy]
-                for subject in self._summaries.look(copy):
-                    self._schedule(subject)
-                for source in self._back.concerned(copy):
-                    self._schedule(source)
+                self._look(copy)
                 if self._monotonic() > until:
                     break
             if self._dirty:
@@ -129,6 +126,16 @@ class StatusSummarizer:
             else:
                 self._caught_up = True
                 await self._news.wait()
+
+    def _look(self, copy: Copy) -> None:
+        try:
+            concerned: list[Work] = [*self._summaries.look(copy), *self._back.concerned(copy)]
+        except Exception as error:  # a mistake of ours about one copy must not keep the others from being looked at
+            where = f"{copy.part} in {copy.mailbox}"
+            self._listening.trouble(f"cannot look at {where}", RuntimeError(type(error).__name__))
+            return
+        for one in concerned:
+            self._schedule(one)
 
     async def _look_for_marks(self) -> None:
         """What was given back, and whose placements went while nobody looked.  A kind that nobody can list keeps no
