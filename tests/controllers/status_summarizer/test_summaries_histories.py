@@ -10,7 +10,8 @@ from fleet import EDGE, FAULTS
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from platform_harness import APIS
-from summarized import KUBE, ready
+from summarized import DEPLOYMENTS as COPIES
+from summarized import KUBE, ready, reported
 from summary_twin import DEPLOYMENTS, SUMMARIZE, WIDGETS, Twin
 from translated import (
     DEFINITIONS,
@@ -351,3 +352,23 @@ async def compare(steps: list[Step]) -> None:
             await one.fleet.start(**{**CONTROLLERS, "mailboxes": False})
             await one.fleet.eventually(lambda: one.idle, "rest")
         assert await history.wrong() == ""
+
+
+async def test_what_a_copy_reports_makes_nobody_look_at_what_was_put_there() -> None:
+    async with reported("florin") as one:
+        await one.report("florin", ready(1))
+        await one.eventually(reporting=1)
+        await one.world.at_rest()
+        translator = one.world.fleet.translator
+        assert translator is not None
+        before = translator.controller.tally.successes
+        await one.report("florin", ready(0))
+        await one.eventually(broken=1)
+        await one.world.at_rest()
+        assert translator.controller.tally.successes == before
+        theirs = {"spec": deployment("web", "theirs")["spec"]}
+        await one.world.patch(one.world.boxes["florin"], f"{COPIES}/web", theirs)
+        await one.world.at_rest()
+        assert translator.controller.tally.successes > before
+        copy = await one.world.copy("florin", f"{COPIES}/web")
+        assert copy is not None and "theirs" not in str(copy["spec"])

@@ -84,7 +84,8 @@ class Attendant(Protocol):
         """Whatever was known before does not count: this is what is known from now on."""
 
     def hear(self, works: AbstractSet[Work], assumed: Copy | None) -> None:
-        """What is to be looked at.  `assumed`: what we did ourselves just now, if it is that which is heard."""
+        """What is to be looked at.  `assumed`: one that is as it was put there, because we did so just now, or because
+        only its status is another."""
 
     async def work(self) -> None:
         """Everything was heard of.  Until cancelled."""
@@ -234,9 +235,11 @@ class Listening:
     # --- hearing ----------------------------------------------------------------------------------
 
     def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
+        before = self.known.world.get(cluster, part)
         works = self.known.on_object(cluster, part, after)
-        assumed = Copy(self.known.mailbox_of(cluster) or "", part) if self.feeds.is_assuming else None
-        self._tell(works, assumed)
+        copy = Copy(self.known.mailbox_of(cluster) or "", part)
+        reports = before is not None and after is not None and before.says_the_same(after) and works == {copy}
+        self._tell(works, copy if reports or self.feeds.is_assuming else None)
         for heard in self._witnesses:
             heard(cluster, part, after)
         if part.kind in (BINDINGS, DEFINITIONS) and self._started:

@@ -55,6 +55,7 @@ def seen_object(kind: Kind, api_version: str, document: bytes) -> Seen:
         uid=metadata.uid,
         generation=metadata.generation,
         labels=metadata.labels or NO_LABELS,
+        annotated=hash(tuple(annotations.items())),
         alive=metadata.deletion_timestamp is None,
         system=not ours and may_be_system(kind) and is_system(kind, orjson.loads(document)),
         ours=ours,

@@ -31,12 +31,24 @@ class Seen(msgspec.Struct, frozen=True):
     uid: str = ""
     generation: int = 0
     labels: Mapping[str, str] = NO_LABELS
+    annotated: int = 0  #: a hash of its annotations
     alive: bool = True  #: nobody has deleted it
     system: bool = False  #: every cluster has its own, and it goes nowhere
     ours: bool = False  #: it is a copy that a translator made
     placements: frozenset[PlacementKey] = frozenset()  #: for which it was made
     customizer: str = ""  #: the one it names, as `namespace/name`
     expands: bool = False  #: whether parameters in it are replaced
+
+    def says_the_same(self, other: Seen) -> bool:
+        """Whether nothing but what is reported of it can be another.  Unknown of kinds without generations."""
+        return (
+            0 < self.generation == other.generation
+            and self.uid == other.uid
+            and self.alive == other.alive
+            and self.api_version == other.api_version
+            and self.annotated == other.annotated
+            and self.labels == other.labels
+        )
 
 
 class World:
