@@ -7,6 +7,7 @@ path, and read as if it were not there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ MOST_ERRORS: Final = 100
 MOST_DIGITS: Final = 40  #: of a number that is a text
 
 
+@lru_cache(1024)
 def plain(name: str) -> str:
     """A field's name without its spelling."""
     bare = name.replace("_", "").lower()
@@ -35,16 +37,28 @@ class Problems:
 class Part:
     """One object within an object."""
 
+    __slots__ = ("_also", "_fields", "_problems", "path")
+
     def __init__(self, value: Any, path: str, problems: Problems) -> None:
         self.path = path
         self._problems = problems
-        self._fields: dict[str, list[tuple[str, Any]]] = {}
-        if value is not None and not isinstance(value, dict):
+        self._fields: dict[str, tuple[str, Any]] = {}  #: plain name → as it is spelled, and what it is
+        self._also: dict[str, list[tuple[str, Any]]] = {}  #: in other spellings
+        if value is None:
+            return
+        if type(value) is not dict:
             problems.note(path, "must be an object")
             return
-        for name, one in sorted((value or {}).items()):
+        for name, one in value.items():
             if one is not None:
-                self._fields.setdefault(plain(name), []).append((name, one))
+                self._add(plain(name), name, one)
+
+    def _add(self, known: str, name: str, value: Any) -> None:
+        if known in self._fields:
+            first, *others = sorted([self._fields[known], *self._also.get(known, ()), (name, value)], key=_spelled)
+            self._fields[known], self._also[known] = first, others
+        else:
+            self._fields[known] = (name, value)
 
     def has(self, name: str) -> bool:
         return name in self._fields
@@ -53,10 +67,11 @@ class Part:
         self._problems.note(self._at(name), why)
 
     def _at(self, name: str) -> str:
-        return f"{self.path}.{self._fields[name][0][0] if name in self._fields else name}"
+        return f"{self.path}.{self._fields[name][0] if name in self._fields else name}"
 
     def _value(self, name: str) -> Any:
-        return self._fields[name][0][1] if name in self._fields else None
+        found = self._fields.get(name)
+        return None if found is None else found[1]
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -112,7 +127,10 @@ class Part:
     # --- what is within -----------------------------------------------------------------------------
 
     def part(self, name: str) -> Part:
-        return Part(self._value(name), self._at(name), self._problems)
+        found = self._fields.get(name)
+        if found is None:
+            return Part(None, f"{self.path}.{name}", self._problems)
+        return Part(found[1], f"{self.path}.{found[0]}", self._problems)
 
     def parts(self, name: str, most: int) -> Iterator[Part]:
         for path, value in self._entries(name, most):
@@ -158,7 +176,9 @@ class Part:
 
     def _entries(self, name: str, most: int) -> Iterator[tuple[str, Any]]:
         """Of all fields that are this one in some spelling."""
-        for spelled, value in self._fields.get(name, ()):
+        if name not in self._fields:
+            return
+        for spelled, value in (self._fields[name], *self._also.get(name, ())):
             path = f"{self.path}.{spelled}"
             if not isinstance(value, list):
                 self._problems.note(path, "must be a list")
@@ -167,6 +187,10 @@ class Part:
             else:
                 for at, one in enumerate(value):
                     yield f"{path}[{at}]", one
+
+
+def _spelled(field: tuple[str, Any]) -> str:
+    return field[0]
 
 
 def _number_in(text: str) -> float | None:

@@ -51,7 +51,7 @@ def machine(name: str, machine: Part, number: int) -> Item:
     flavors = []
     for one in machine.parts("flavors", MOST_FLAVORS):
         if flavor := one.text("flavorid"):
-            flavors.append(FlavorWish(flavor, _spot(one.part("spot"))))
+            flavors.append(FlavorWish(flavor, _spot(one.part("spot")) if one.has("spot") else None))
         elif not one.has("flavorid"):
             one.note("flavorid", "is missing")
     if not flavors:
