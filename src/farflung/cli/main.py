@@ -506,6 +506,77 @@ def explain_placement(
     click.echo(explain.printed(answer, output, detailed=bool(location)))
 
 
+def machine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Which object of the global scheduler, and what that one was told."""
+    for option in reversed(ABOUT_MACHINES):
+        command = option(command)
+    return command
+
+
+ABOUT_MACHINES = (
+    click.option("--namespace", "-n", default="default", show_default=True, metavar="NAME", help="The object's."),
+    click.option(
+        "--limit",
+        type=click.IntRange(0),
+        default=20,
+        show_default=True,
+        metavar="NUMBER",
+        help="How many Clusters to list, the best first; 0 lists all.",
+    ),
+    *CONFIGURING,
+    *finding_options("object")[:-1],  # the provider of placements does not matter
+    ASKING[-1],
+)
+
+
+def scheduler_configuration(context: click.Context) -> Any:
+    """What the global scheduler was told by files.  Other programs have a CONFIG_BASE, too."""
+    from farflung.cli.global_scheduler import ConfigurationError, configuration, has_configuration
+
+    conf, policy_file = context.params["conf"], context.params["policy_file"]
+    from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
+    try:
+        return configuration("" if from_environment and not has_configuration(conf) else conf, policy_file)
+    except ConfigurationError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def explain_machine(context: click.Context, kind: str, name: str, options: dict[str, Any]) -> None:
+    from farflung.cli import explain_machines, machine_text
+    from farflung.cli.connection import Asking, ask
+
+    configured, namespace = scheduler_configuration(context), options["namespace"]
+    asking = Asking(options["kubeconfig"], options["context"], options["workspace"])
+    answer = ask(asking, lambda hub: explain_machines.explain(hub, kind, name, namespace, configured))
+    click.echo(machine_text.printed(answer, options["output"], limit=options["limit"]))
+
+
+@explain.command("pod", short_help="Say to which Cluster a virtual machine goes, and why to no other.")
+@click.argument("name")
+@machine_options
+@click.pass_context
+def explain_pod(click_context: click.Context, /, name: str, **options: Any) -> None:
+    """Say to which Cluster the global scheduler binds the Pod NAME, which is a virtual machine: of each Cluster whether
+    it fits, or why not, and how good it is.
+
+    It also says whether that agrees with what the Pod says; the scheduler may be behind.
+    """
+    explain_machine(click_context, "Pod", name, options)
+
+
+@explain.command("allocation", short_help="Say to which Clusters the replicas of a stack go, and why to no others.")
+@click.argument("name")
+@machine_options
+@click.pass_context
+def explain_allocation(click_context: click.Context, /, name: str, **options: Any) -> None:
+    """Say to which Clusters the global scheduler binds the replicas of the Allocation NAME: of each Cluster whether it
+    fits, or why not, how many replicas it has room for, and how good it is.
+
+    It also says whether that agrees with what the Allocation says; the scheduler may be behind.
+    """
+    explain_machine(click_context, "Allocation", name, options)
+
+
 @main.command("list-upsynced", short_help="List what edges made and placements bring back.")
 @click.argument("kind")
 @click.option(

@@ -66,10 +66,13 @@ async def read(root: Client) -> Inventory:
     return Inventory(locations, await everywhere(root, SYNC_TARGETS, decide.parse_target))
 
 
-async def everywhere(exporting: Client, collection: Collection, parse: Callable[[bytes], T]) -> tuple[T, ...]:
-    """The objects of all workspaces, through the view of the export that is called like their group.  `exporting`: of
-    the workspace that has it.  Raises HiddenError to those who may not see them."""
-    view = exporting.view(await _view_of(exporting, collection))
+async def everywhere(
+    exporting: Client, collection: Collection, parse: Callable[[bytes], T], *, export: str = ""
+) -> tuple[T, ...]:
+    """The objects of all workspaces, through the view of an export, which is called like their group unless `export`
+    says otherwise.  `exporting`: of the workspace that has it.  Raises HiddenError to those who may not see them."""
+    name = export or collection.group
+    view = exporting.view(await _view_of(exporting, collection, name))
     for attempt in range(ATTEMPTS):
         try:
             return tuple(
@@ -79,28 +82,29 @@ async def everywhere(exporting: Client, collection: Collection, parse: Callable[
             if attempt == ATTEMPTS - 1:
                 raise
         except Forbidden as error:
-            raise _hidden(exporting, collection, "list", "apiexports/content", error) from None
+            raise _hidden(exporting, collection, name, "list", "apiexports/content", error) from None
         except msgspec.MsgspecError as error:
             raise Garbled(f"a {collection.kind} that is none: {error}") from None
     raise AssertionError("unreachable")
 
 
-async def _view_of(exporting: Client, collection: Collection) -> str:
-    name = collection.group
+async def _view_of(exporting: Client, collection: Collection, name: str) -> str:
     try:
         url, missing = url_of(await exporting.get(API_EXPORTS, name))
     except NotFound:
         missing = f"there is no APIExport {name} in the workspace {_name(exporting)}"
         raise HiddenError(f"{missing}, which shows {_plural(collection)} of all workspaces") from None
     except Forbidden as error:
-        raise _hidden(exporting, collection, "get", "apiexports", error) from None
+        raise _hidden(exporting, collection, name, "get", "apiexports", error) from None
     if not url:
         raise HiddenError(f"the APIExport {name} in the workspace {_name(exporting)} has no view yet: {missing}")
     return url
 
 
-def _hidden(exporting: Client, collection: Collection, verb: str, resource: str, error: Forbidden) -> HiddenError:
-    right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {collection.group}'
+def _hidden(
+    exporting: Client, collection: Collection, name: str, verb: str, resource: str, error: Forbidden
+) -> HiddenError:
+    right = f'the verb "{verb}" on {resource} of apis.kcp.io, for the name {name}'
     return HiddenError(
         f"you may not see {_plural(collection)} of all workspaces: what is missing is {right}, in the workspace "
         f"{_name(exporting)}",

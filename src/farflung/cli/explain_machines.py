@@ -1,0 +1,150 @@
+"""`farflung explain pod` and `farflung explain allocation`: to which Cluster a virtual machine, or each replica of a
+stack, would be bound, why to no other, and whether that agrees with what the object says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import click
+import orjson
+
+from farflung.cli.connection import Hub, workspace_name
+from farflung.cli.global_scheduler import COMPUTE, Configuration
+from farflung.cli.machine_values import asked, found_of, placement_of
+from farflung.cli.machine_world import KINDS, Known, kind_of, read
+from farflung.client.errors import NotFound
+from farflung.controllers.global_scheduler.inventory import condition_of
+from farflung.controllers.global_scheduler.reading import ENDED
+from farflung.controllers.global_scheduler.seeing import OURS
+from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED, SCORE
+from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject
+from farflung.informer.cache import Key
+from farflung.informer.reflector import CLUSTER
+from farflung.machinery.errors import Obj
+from farflung.scheduling.explanation import Explanation, Verdict
+from farflung.scheduling.values import Decision, Request, Reservation
+
+BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
+
+
+async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Configuration) -> Obj:
+    """All that can be said, as it is printed for programs.  `kind`: POD or ALLOCATION."""
+    document = await _object(hub, kind, name, namespace)
+    if kind == POD and not kind_of({**document, "apiVersion": "v1", "kind": POD}):
+        raise click.ClickException(
+            f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler leaves it alone"
+        )
+    known = await read(hub, configured)
+    cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER, ""))
+    subject = Subject(kind, Key(cluster, namespace, name))
+    seen = known.seen(kind, orjson.dumps(document))
+    known.world.hear(subject, seen, 0.0)
+    held = known.world.holds(seen.uid)
+    known.world.hear(subject, None, 0.0)  # it would not stand in its own way
+    head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
+    request, problem = _request(document, kind, known, seen)
+    if request is None:
+        now = _now(document, kind, seen, held, None)
+        return {"object": head, "problem": problem, "clusters": [], "now": now}
+    explanation = known.world.engine.explain(request)
+    return {
+        "object": head,
+        "asks": asked(request),
+        "weights": dict(explanation.weights),
+        "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
+        "decision": found_of(explanation.decision),
+        "now": _now(document, kind, seen, held, explanation.decision),
+    }
+
+
+async def _object(hub: Hub, kind: str, name: str, namespace: str) -> Obj:
+    try:
+        return await hub.workspace.get(KINDS[kind], name, namespace)
+    except NotFound as error:
+        if not error.details:
+            raise click.ClickException(
+                f"the workspace {workspace_name(hub)} does not have {kind}s: in that workspace, "
+                f"`kubectl kcp bind apiexport {BINDINGS[kind]}` binds them"
+            ) from None
+    raise click.ClickException(f"there is no {kind} {namespace}/{name} in the workspace {workspace_name(hub)}")
+
+
+def _request(document: Obj, kind: str, known: Known, seen: Seen) -> tuple[Request | None, str]:
+    """What it would ask for if it had no place.  One that is bound is read as if it were not."""
+    if kind == ALLOCATION:
+        return seen.request, seen.problem
+    spec = {name: value for name, value in document["spec"].items() if name not in ("nodeName", "clusterName")}
+    spec |= {"schedulerName": "", "schedulingGates": None}
+    metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
+    anew = known.seen(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": {}}))
+    return anew.request, anew.problem
+
+
+def _cluster(known: Known, explanation: Explanation, verdict: Verdict) -> Obj:
+    site = known.world.engine.site(verdict.site)
+    assert site is not None
+    head = {
+        "workspace": verdict.site.cluster,
+        "namespace": verdict.site.namespace,
+        "name": verdict.site.name,
+        "region": site.region,
+        "zone": site.zone,
+        "fits": not verdict.refusal,
+    }
+    if verdict.refusal:
+        return {**head, "reason": verdict.refusal}
+    return {
+        **head,
+        "replicas": sum(chosen.site == verdict.site for chosen in explanation.decision.chosen),
+        "room": verdict.number,
+        "flavors": list(verdict.flavors),
+        "score": verdict.total,
+        "scores": {name: round(score, 3) for name, score in verdict.scores.items()},
+    }
+
+
+# --- what it says now -----------------------------------------------------------------------------
+
+
+def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], decision: Decision | None) -> Obj:
+    """What the API says, and whether that is what the scheduler would say: `agrees`, or None if it has no say."""
+    status = document.get("status")
+    condition = condition_of(status if isinstance(status, dict) else {}, SCHEDULED if kind == POD else PLACED)
+    placements = [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
+    found: Obj = {"bound": placements, "condition": condition}
+    if kind == POD:
+        found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
+    if why := _left_alone(document, kind):
+        return {**found, "leftAlone": why, "agrees": None}
+    if seen.problem:
+        return {**found, "agrees": _says(condition, "Invalid", seen.problem)}
+    if decision is None:
+        return {**found, "agrees": None}
+    if not seen.asks:
+        would = sorted((one.site for one in decision.chosen), key=str)
+        return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
+    agrees = not decision.is_placed and _says(condition, "Unschedulable", decision.message)
+    return {**found, "waits": True, "agrees": agrees}
+
+
+def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:
+    said = (condition.get("status"), condition.get("reason"), condition.get("message"))
+    return said == ("False", reason, message)
+
+
+def _left_alone(document: Obj, kind: str) -> str:
+    """Why the scheduler does nothing about it; empty if it does."""
+    metadata, spec = document["metadata"], document["spec"]
+    status = document.get("status") or {}
+    phase = status.get("phase") if isinstance(status, dict) else ""
+    if metadata.get("deletionTimestamp"):
+        return "it is being deleted"
+    if phase in ENDED:
+        return f"it has ended: {phase}"
+    if kind == POD and not (spec.get("nodeName") or spec.get("clusterName")):
+        if spec.get("schedulingGates"):
+            return "it has spec.schedulingGates"
+        if spec.get("schedulerName") not in (None, *OURS):
+            return f"its spec.schedulerName is {spec['schedulerName']}"
+    return ""

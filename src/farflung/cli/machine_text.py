@@ -1,0 +1,189 @@
+"""What virtual machines ask for and where they go, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from farflung.cli.printing import NONE, TABLE, count, machine_readable, table
+from farflung.machinery.errors import Obj
+
+BEHIND: Final = "the global scheduler is behind, or does not run"
+NAMED: Final = 10  #: Clusters that are named in one line
+STAYS: Final = "what is bound stays where it is while its Cluster is well"
+
+
+def printed(answer: Obj, output: str, *, limit: int) -> str:
+    """`limit`: how many Clusters are listed at most; 0: all."""
+    if output != TABLE:
+        return machine_readable(answer, output)
+    head = answer["object"]
+    title = f"{head['kind']} {head['namespace']}/{head['name']} in {head['workspace']}"
+    if problem := answer.get("problem"):
+        return f"{title} cannot be understood: {problem}\n{_now(answer, {})}"
+    names = names_of(answer["clusters"])
+    parts = [f"{title} asks for", table([f"  {name}:", text] for name, text in _asked(answer["asks"]))]
+    parts[0:2] = ["\n".join(parts)]
+    shown = answer["clusters"][: limit or None]
+    if shown:
+        parts.append(table(_rows(shown, names)))
+    if left := answer["clusters"][len(shown) :]:
+        parts.append(f"{count(len(left), 'Cluster')} more: {_counted(left)}. `--limit 0` lists all.")
+    if scores := [one for one in shown if one["fits"]]:
+        parts.append(table(_scores(scores, answer["weights"], names)))
+    parts.append("\n".join([*decided(answer["decision"], names), _now(answer, names)]))
+    return "\n\n".join(parts)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def names_of(clusters: Iterable[Obj]) -> dict[tuple[str, str, str], str]:
+    """What Clusters are called: as shortly as one can tell them from the others."""
+    keys = [_key(one) for one in clusters]
+    by_name, within = Counter(key[2] for key in keys), Counter(key[1:] for key in keys)
+    return {
+        key: key[2] if by_name[key[2]] == 1 else _within(key) if within[key[1:]] == 1 else f"{key[0]}|{_within(key)}"
+        for key in keys
+    }
+
+
+def _key(one: Obj) -> tuple[str, str, str]:
+    return one["workspace"], one["namespace"], one["name"]
+
+
+def _within(key: tuple[str, str, str]) -> str:
+    return "/".join(filter(None, key[1:]))
+
+
+def _name(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
+    return names.get(_key(one)) or _within(_key(one))
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+def _asked(asks: Obj) -> Iterator[tuple[str, str]]:
+    for item in asks["items"]:
+        yield "machines", _item(item)
+    if asks["replicas"] > 1:
+        yield "replicas", str(asks["replicas"])
+    yield "where", "; ".join(_where(asks["where"])) or "anywhere"
+    yield "how", ", ".join(_how(asks["how"]))
+    if asks["priority"]:
+        yield "priority", str(asks["priority"])
+
+
+def _item(item: Obj) -> str:
+    parts = [f"{item['number']} of {' or '.join(item['flavors'])}"]
+    if spot := item.get("spot"):
+        parts.append(f"{' and '.join(spot)} as spot")
+    parts += [f"{size} GiB of {kind}" for kind, size in item.get("storage", {}).items()]
+    if item.get("publicAddress"):
+        parts.append("a public address")
+    return f"{item['name']}: {', '.join(parts)}"
+
+
+def _where(where: Obj) -> Iterator[str]:
+    if regions := where.get("regions"):
+        yield "region " + " or ".join(_region(one) for one in regions)
+    yield from (f"{name} {value}" for name, value in where.get("geo", {}).items())
+    yield from (f"{name} {where[name]}" for name in ("operator", "site") if name in where)
+    for name, words in (
+        ("clusterAffinity", "labels"),
+        ("stackAffinity", "rather beside"),
+        ("stackAntiAffinity", "rather not beside"),
+    ):
+        if name in where:
+            yield f"{words} {', '.join(where[name])}"
+    if near := where.get("near"):
+        yield f"near {near['latitude']:g},{near['longitude']:g}"
+
+
+def _region(one: Obj) -> str:
+    zones = f" ({' or '.join(one['zones'])})" if one["zones"] else ""
+    return f"{one['region'] or 'any'}{zones}"
+
+
+def _how(how: Obj) -> Iterator[str]:
+    yield how["strategy"]
+    if how.get("oneRegion"):
+        yield "in one region"
+    if number := how.get("minClusters"):
+        yield f"at least {count(number, 'Cluster')}"
+    if number := how.get("maxClusters"):
+        yield f"at most {count(number, 'Cluster')}"
+
+
+# --- Clusters -------------------------------------------------------------------------------------
+
+
+def _rows(clusters: Sequence[Obj], names: Mapping[tuple[str, str, str], str]) -> Iterator[list[str]]:
+    yield ["CLUSTER", "REGION", "ZONE", "ROOM", "SCORE", "CHOSEN", "REASON"]
+    for one in clusters:
+        head = [_name(one, names), one["region"] or NONE, one["zone"] or NONE]
+        if one["fits"]:
+            yield [*head, str(one["room"]), f"{one['score']:.2f}", _times(one["replicas"]), ""]
+        else:
+            yield [*head, "0", "-", "no", one["reason"]]
+
+
+def _times(replicas: int) -> str:
+    return {0: "no", 1: "yes"}.get(replicas, f"{replicas} times")
+
+
+def _scores(
+    clusters: Sequence[Obj], weights: Mapping[str, int], names: Mapping[tuple[str, str, str], str]
+) -> Iterator[list[str]]:
+    yield ["SCORES", *(f"{name} *{weight}" for name, weight in weights.items()), "FLAVORS"]
+    for one in clusters:
+        scores = [f"{one['scores'][name]:.1f}" for name in weights]
+        yield [_name(one, names), *scores, ",".join(one["flavors"])]
+
+
+def _counted(clusters: Iterable[Obj]) -> str:
+    reasons = Counter(one.get("reason", "fit") for one in clusters)
+    return ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+
+
+# --- what is decided ------------------------------------------------------------------------------
+
+
+def decided(decision: Obj, names: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
+    """Replicas that are alike together."""
+    if not decision["placed"]:
+        yield f"goes nowhere: {decision['message']}"
+    for said, number in Counter(_going(one, names) for one in decision.get("chosen", ())).items():
+        yield f"goes to {said}" if number == 1 else f"{number} replicas go to {said}"
+
+
+def _going(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
+    return f"{_name(one, names)} with {', '.join(one['flavors']) or NONE}, score {one['score']:.2f}"
+
+
+def bound_to(placements: Iterable[Obj], names: Mapping[tuple[str, str, str], str]) -> str:
+    numbers = Counter(_name(one, names) for one in placements).items()
+    said = [name if number == 1 else f"{name} ({number} replicas)" for name, number in numbers]
+    more = f" and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    return f"bound to {', '.join(said[:NAMED])}{more}"
+
+
+def _now(answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
+    now, condition = answer["now"], answer["now"]["condition"]
+    since = f" since {condition['lastTransitionTime']}" if condition.get("lastTransitionTime") else ""
+    if now["bound"]:
+        return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer)}"
+    said = f": {condition['message']}" if condition.get("message") else ""
+    state = f"now: not bound{since if said else ''}{said}"
+    if why := now.get("leftAlone"):
+        return f"{state}; the global scheduler leaves it alone: {why}"
+    return f"{state}; {'up to date' if now['agrees'] else BEHIND}"
+
+
+def _agrees(now: Obj, answer: Obj) -> str:
+    if why := now.get("leftAlone"):
+        return str(why)
+    if not now.get("waits"):
+        return "as it would be decided now" if now["agrees"] else STAYS
+    return f"its spec has changed, and {BEHIND if answer['decision']['placed'] else 'it stays there'}"

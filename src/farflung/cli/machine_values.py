@@ -1,0 +1,73 @@
+"""What virtual machines ask for and where they go, as it is printed for programs."""
+
+from __future__ import annotations
+
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Claim, Decision, Item, Request, Requirement, SiteKey
+
+
+def asked(request: Request) -> Obj:
+    selector = request.selector
+    where = {
+        "geo": {name: value for name, value in selector.geo._asdict().items() if value},
+        "regions": [{"region": one.region, "zones": list(one.zones)} for one in selector.regions],
+        "operator": selector.operator,
+        "site": selector.site,
+        "clusterAffinity": [_requirement(one) for one in selector.required],
+        "stackAffinity": [_requirement(one) for one in selector.affinity],
+        "stackAntiAffinity": [_requirement(one) for one in selector.antiaffinity],
+        "near": None if selector.near is None else selector.near._asdict(),
+        "preferences": len(selector.preferred),
+        "tolerations": len(selector.tolerations),
+    }
+    how = {
+        "strategy": selector.strategy.value,
+        "oneRegion": selector.region_alone,
+        "minClusters": selector.min_clusters,
+        "maxClusters": selector.max_clusters,
+    }
+    return {
+        "replicas": request.replicas,
+        "priority": request.priority,
+        "items": [_item(one) for one in request.items],
+        "where": {name: value for name, value in where.items() if value},
+        "how": {name: value for name, value in how.items() if value},
+    }
+
+
+def _item(item: Item) -> Obj:
+    return {
+        "name": item.name,
+        "number": item.number,
+        "flavors": [one.id for one in item.flavors],
+        **({"spot": [one.id for one in item.flavors if one.spot]} if any(one.spot for one in item.flavors) else {}),
+        **({"storage": dict(item.storage)} if item.storage else {}),
+        **({"publicAddress": True} if item.eip else {}),
+    }
+
+
+def _requirement(one: Requirement) -> str:
+    return f"{one.key} {one.operator} {','.join(one.values)}".rstrip()
+
+
+def found_of(decision: Decision) -> Obj:
+    """What was decided."""
+    if not decision.is_placed:
+        return {"placed": False, "message": decision.message, "reasons": dict(decision.reasons)}
+    return {
+        "placed": True,
+        "chosen": [
+            {"replica": number, **_site(one.site), "flavors": list(one.flavors), "score": one.score}
+            for number, one in enumerate(decision.chosen)
+        ],
+    }
+
+
+def placement_of(replica: int, site: SiteKey, claim: Claim) -> Obj:
+    """What is held by one replica."""
+    flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
+    return {"replica": replica, **_site(site), "flavors": flavors}
+
+
+def _site(site: SiteKey) -> Obj:
+    return {"workspace": site.cluster, "namespace": site.namespace, "name": site.name}

@@ -1,0 +1,135 @@
+"""What the global scheduler sees, read once: for those who want to know what it would decide, and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from farflung.cli import global_scheduler
+from farflung.cli.connection import Hub
+from farflung.cli.global_scheduler import COMPUTE, Configuration
+from farflung.client.errors import NotFound
+from farflung.client.rest import Client
+from farflung.controllers.edge_scheduler.inventory import everywhere
+from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.clusters import CLUSTERS, LOGICAL_CLUSTERS
+from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.inventory import (
+    SeenCluster,
+    SeenTarget,
+    seen_cluster,
+    seen_target,
+    site_with,
+)
+from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject, World
+from farflung.informer.cache import Key
+from farflung.informer.reflector import CLUSTER
+from farflung.machinery.errors import Obj
+from farflung.scheduling.engine import Engine
+
+T = TypeVar("T")
+
+KINDS = {POD: PODS, ALLOCATION: ALLOCATIONS}
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+class Known(NamedTuple):
+    world: World
+    seeing: Seeing
+
+    def seen(self, kind: str, document: bytes) -> Seen:
+        """A Pod or an Allocation, as the scheduler reads it."""
+        return self.seeing.pod(document) if kind == POD else self.seeing.allocation(document)
+
+
+def kind_of(obj: Obj) -> str:
+    """POD for a virtual machine, ALLOCATION, or empty for what is none of the global scheduler's."""
+    if (obj.get("apiVersion"), obj.get("kind")) == (ALLOCATIONS.api_version, ALLOCATION):
+        return ALLOCATION
+    spec = obj.get("spec")
+    is_machine = isinstance(spec, dict) and spec.get("virtualMachine") is not None
+    return POD if is_machine and (obj.get("apiVersion"), obj.get("kind")) == (PODS.api_version, POD) else ""
+
+
+async def read(hub: Hub, configured: Configuration) -> Known:
+    """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces."""
+    compute = hub.root.workspace(COMPUTE)
+    known = Known(
+        World(Engine(configured.policy, configured.flavors), Patience()),
+        Seeing(configured.flavors),
+    )
+    clusters = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
+    targets = await _targets(hub.root, [one for one in clusters if one is not None and one.target is not None])
+    for site in configured.sites:
+        known.world.put_site(site, 0.0)
+    for one in clusters:
+        if one is not None:
+            known.world.put_site(site_with(one, targets.get(one.site.key)), 0.0)
+    pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
+    allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.seeing.allocation))
+    for kind, found in ((POD, pods), (ALLOCATION, allocations)):
+        for key, seen in found:
+            if seen is not None and seen.uid:
+                known.world.hear(Subject(kind, key), seen, 0.0)
+    return known
+
+
+async def _targets(root: Client, clusters: Iterable[SeenCluster]) -> Mapping[tuple[str, str, str], SeenTarget]:
+    """The SyncTargets that stand for Clusters, by their keys; none are asked for if there are none."""
+    wanted = {one.site.key: one.target for one in clusters if one.target is not None}
+    if not wanted:
+        return {}
+    there = dict(await everywhere(root, SYNC_TARGETS, _keyed(seen_target)))
+    paths = {one.workspace for one in wanted.values() if ":" in one.workspace}
+    logical = {path: await _logical_cluster(root.workspace(path)) for path in sorted(paths)}
+    found: dict[tuple[str, str, str], SeenTarget] = {}
+    for key, target in wanted.items():
+        workspace = logical.get(target.workspace, target.workspace or key.cluster)
+        if (seen := there.get(Key(workspace, "", target.name))) is not None:
+            found[key] = seen
+    return found
+
+
+async def _logical_cluster(workspace: Client) -> str:
+    try:
+        obj = await workspace.get(LOGICAL_CLUSTERS, "cluster")
+    except NotFound:
+        return ""
+    return str((obj["metadata"].get("annotations") or {}).get(CLUSTER, ""))
+
+
+def _keyed(read: Callable[[bytes], T]) -> Callable[[bytes], tuple[Key, T | None]]:
+    def keyed(document: bytes) -> tuple[Key, T | None]:
+        metadata = _named.decode(document).metadata
+        cluster = (metadata.annotations or {}).get(CLUSTER, "")
+        return Key(cluster, metadata.namespace, metadata.name), _or_none(read)(document)
+
+    return keyed
+
+
+def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
+    """What makes no sense is left out, as the scheduler does."""
+
+    def tried(document: bytes) -> T | None:
+        try:
+            return read(document)
+        except ValueError:
+            return None
+
+    return tried
