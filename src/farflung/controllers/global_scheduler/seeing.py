@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -133,8 +134,10 @@ class Seeing:
 
 
 def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> tuple[Request | None, str]:
+    """Without the names of items, so that those who ask for the same ask the same."""
     try:
-        return read(obj, cluster), ""
+        request = read(obj, cluster)
+        return replace(request, items=tuple([item._replace(name="") for item in request.items])), ""
     except InvalidRequestError as error:
         return None, "; ".join(map(str, error.errors))[:LONGEST_PROBLEM]
 
