@@ -16,6 +16,7 @@ COUNT = "kubestellar.io/executing-count"
 RETURNED = "edge.kcp.io/status-returned-from"
 QUOTAS = inside("shop", "resourcequotas")
 WIDGETS = inside("shop", "widgets", "example.org/v1")
+SERVICES = inside("shop", "services")
 SOMETHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -178,3 +179,32 @@ async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
         await one.world.fleet.eventually(lambda: has(status["status"]), "the status")
         await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", {"spec": {"wantSingletonReportedState": False}})
         await one.world.fleet.eventually(lambda: has(None), "the end of the status")
+
+
+async def test_summaries_stay_until_their_objects_can_be_listed() -> None:
+    async with reported("florin", wantSingletonReportedState=True) as one:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"ports": [{"port": 80}]},
+        }
+        await one.world.must_put(one.cluster, SERVICES, service)
+        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{SERVICES}/web"), "the copy")
+        await one.eventually("p.services.web", expected=1)
+        before = await one.eventually(expected=1)
+        await one.world.fleet.crash()
+        await one.report("florin", ready(1))
+        await one.report("florin", {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}, f"{SERVICES}/web")
+
+        async def hide(request: Request) -> None:
+            if "/deployments" in request.target:
+                raise Unreachable("not now")
+
+        one.world.fleet.masters.gate = hide
+        await one.world.start()
+        await one.eventually("p.services.web", reporting=1)
+        assert await one.summary() == before
+        one.world.fleet.masters.gate = None
+        found = await one.eventually(reporting=1)
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]

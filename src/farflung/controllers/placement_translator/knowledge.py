@@ -335,6 +335,13 @@ class Knowledge:
                 works |= self._all_of(cluster, source.kind)
         return works
 
+    def is_awaited(self, cluster: str, kind: Kind) -> bool:
+        """Whether objects of a kind are still to be heard of in a workspace."""
+        source = self.offers.source(cluster, kind)
+        if source is None or self._is_heard(source):
+            return False
+        return source in self.sources or source in self.offers.builtin()
+
     def _all_of(self, cluster: str, kind: Kind) -> set[Work]:
         works: set[Work] = set()
         for key in self.placements if cluster in self.engine.sources() else ():

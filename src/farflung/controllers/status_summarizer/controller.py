@@ -232,6 +232,8 @@ class StatusSummarizer:
             return None
         if not self._caught_up or (self._dirty and self._monotonic() < self._due.get(key, 0.0)):
             return SOON
+        if self._is_too_early(key):
+            return LATEST
         self._due.pop(key, None)
         self._written[key] = self._monotonic()
         there = False
@@ -245,6 +247,14 @@ class StatusSummarizer:
         if not there:
             self._written.pop(key, None)
         return None
+
+    def _is_too_early(self, key: Subject | Object | Key) -> bool:
+        """Nobody knows whether there are objects of a kind that could not be listed so far."""
+        if isinstance(key, Key):
+            found = self._existing.cache.get(key)
+            return found is not None and self._known.is_awaited(key.cluster, found.kind)
+        cluster = key.cluster if isinstance(key, Object) else key.placement.cluster
+        return self._known.is_awaited(cluster, key.part.kind)
 
     async def _look_at_age(self, cluster: str, worker: int) -> float | None:
         return self._note_age(cluster)

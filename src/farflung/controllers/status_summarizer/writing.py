@@ -12,6 +12,7 @@ from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.resource import Collection
 from farflung.controllers.placement_translator.listening import Views
 from farflung.controllers.placement_translator.telling import PLACEMENTS
+from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.status_summarizer.naming import NAMESPACE, PLACEMENT_LABEL
 from farflung.controllers.status_summarizer.summaries import SUMMARIES, Summaries, summary_key
 from farflung.controllers.status_summarizer.values import Subject
@@ -32,8 +33,14 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
+class _About(msgspec.Struct, frozen=True):
+    resource: str = ""
+    group: str = ""
+
+
 class _Summary(msgspec.Struct, frozen=True):
     metadata: _Metadata
+    subject: _About = _About()
 
 
 _SUMMARY: Final = msgspec.json.Decoder(_Summary)
@@ -44,12 +51,14 @@ class Existing(msgspec.Struct, frozen=True):
 
     document: bytes
     ours: bool  #: whether it looks like one that we made, whatever others did to it
+    kind: Kind  #: of what it is about
 
 
 def existing(document: bytes) -> Existing:
-    metadata = _SUMMARY.decode(document).metadata
+    found = _SUMMARY.decode(document)
+    metadata, about = found.metadata, found.subject
     owned = any(one.kind == PLACEMENTS.kind for one in metadata.owner_references or ())
-    return Existing(document, owned or PLACEMENT_LABEL in (metadata.labels or ()))
+    return Existing(document, owned or PLACEMENT_LABEL in (metadata.labels or ()), Kind(about.group, about.resource))
 
 
 class Writing:
