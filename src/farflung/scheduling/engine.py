@@ -35,8 +35,7 @@ from farflung.scheduling.values import (
 
 MOST_REPLICAS: Final = 10_000  #: of one request
 MOST_JUDGEMENTS: Final = 1_000_000  #: that are remembered: of so many sites for so many shapes
-FEWEST_SHAPES: Final = 16
-MOST_SHAPES: Final = 512
+SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
 OTHERS: Final = "\0"  #: a tenant that no site names
 
 T = TypeVar("T")
@@ -45,7 +44,10 @@ T = TypeVar("T")
 class Engine:
     """Not for several threads.  The order in which sites are put does not matter."""
 
-    def __init__(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> None:
+    def __init__(
+        self, policy: Policy, catalogue: Mapping[str, Flavor], *, most_judgements: int = MOST_JUDGEMENTS
+    ) -> None:
+        self._most_judgements = most_judgements
         self._policy = policy
         self._catalogue = catalogue
         self._scorers = {name for name, _ in policy.scorers}
@@ -223,7 +225,8 @@ class Engine:
         )
 
     def _most_shapes(self) -> int:
-        return min(MOST_SHAPES, max(FEWEST_SHAPES, MOST_JUDGEMENTS // (len(self._standings) + 1)))
+        fewest, most = SHAPES
+        return min(most, max(fewest, self._most_judgements // (len(self._standings) + 1)))
 
     def _shape(self, request: Request) -> Hashable:
         return request.items, request.selector, self._tenant(request), self._current(request), request.replicas > 1

@@ -6,6 +6,7 @@ They name no site that gets none.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -88,12 +89,18 @@ def _discrete(sites: Capacities[K], replicas: int, least: int, most: int) -> Sha
 def _spread(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
     """As evenly as can be over as many sites as can be; what is left over goes to the best ones."""
     chosen = _best(sites, replicas, most)
-    places = sorted(range(len(chosen)), key=lambda place: (chosen[place][1], -place))
-    shares = dict.fromkeys(places, 0)
-    for number, place in enumerate(places):
-        shares[place] = min(chosen[place][1], replicas // (len(places) - number))
-        replicas -= shares[place]
-    return [(key, shares[place]) for place, (key, _) in enumerate(chosen)]
+
+    def filled(level: int) -> int:
+        return sum(min(capacity, level) for _, capacity in chosen)
+
+    level = bisect_right(range(replicas + 1), replicas, key=filled) - 1
+    left_over = replicas - filled(level)
+    shares = []
+    for key, capacity in chosen:
+        more = 1 if left_over and capacity > level else 0
+        shares.append((key, min(capacity, level) + more))
+        left_over -= more
+    return shares
 
 
 STRATEGIES: Final[Mapping[LocalStrategy, Callable[[Capacities[K], int, int, int], Shares[K]]]] = {

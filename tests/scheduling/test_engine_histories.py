@@ -1,0 +1,219 @@
+"""Whatever happened before, the engine decides as one that remembers nothing, and as its plain twin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduling_twin import Twin
+
+from farflung.scheduling.engine import Engine
+from farflung.scheduling.policy import Policy, default_policy
+from farflung.scheduling.values import (
+    Capacity,
+    Decision,
+    Flavor,
+    FlavorWish,
+    Geo,
+    Health,
+    Item,
+    LocalStrategy,
+    Preference,
+    RegionWish,
+    Request,
+    Requirement,
+    Selector,
+    Site,
+    SiteKey,
+    Taint,
+    Toleration,
+)
+
+CATALOGUE = {"small": Flavor("small", 1, 2), "large": Flavor("large", 4, 8)}  # nobody knows "odd"
+CHEAP = replace(default_policy(), scorers=(*default_policy().scorers, ("Price", 1)))
+KEYS = [SiteKey("w", "default", f"site-{number}") for number in range(5)]
+
+few = st.integers(0, 6)
+some_flavors = st.dictionaries(st.sampled_from(["small", "large", "odd"]), few, min_size=1)
+capacities = st.builds(
+    Capacity,
+    flavors=some_flavors,
+    vcpus=st.none() | st.integers(0, 20),
+    memory=st.none() | st.integers(0, 40),
+    storage=st.dictionaries(st.sampled_from(["ssd", "sas"]), st.integers(0, 40)),
+    eips=st.none() | few,
+    spot=st.just({}),
+)
+taints = st.sampled_from(
+    [(), (), (Taint("full"),), (Taint("dear", "", "PreferNoSchedule"),), (Taint("full"), Taint("x", "", "Other"))]
+)
+sites = st.builds(
+    Site,
+    key=st.sampled_from(KEYS),
+    uid=st.just(""),
+    point=st.none(),
+    geo=st.sampled_from([Geo("no", "", "", "oslo"), Geo("fi", "", "", "turku"), Geo("fi", "", "", "oslo")]),
+    region=st.sampled_from(["north", "south"]),
+    zone=st.sampled_from(["a", "b"]),
+    operator=st.sampled_from(["telenor", "elisa"]),
+    health=st.sampled_from([Health.READY, Health.READY, Health.READY, Health.UNKNOWN, Health.SELLOUT, Health.DOWN]),
+    labels=st.sampled_from([{}, {"tier": "gold"}, {"tier": "tin"}]),
+    taints=taints,
+    tenants=st.sampled_from([frozenset(), frozenset(), frozenset({"us"}), frozenset({"them", ""})]),
+    capacity=capacities,
+    used_elsewhere=st.sampled_from([{}, {"vcpus": 2}, {"memory": 3, "vcpus": 30}]),
+    price=st.none() | st.sampled_from([1.0, 2.0, 4.0]),
+    leaving=st.sampled_from([False] * 7 + [True]),
+)
+wishes = st.lists(st.sampled_from(["small", "large", "odd"]), min_size=1, max_size=3, unique=True)
+items = st.builds(
+    Item,
+    name=st.just("vm"),
+    flavors=wishes.map(lambda ids: tuple(FlavorWish(id) for id in ids)),
+    number=st.integers(1, 2),
+    storage=st.sampled_from([(), (), (("ssd", 3),), (("sas", 2), ("ssd", 5))]),
+    eip=st.booleans(),
+)
+gold = Requirement("tier", "in", ("gold",))
+stacks = st.sampled_from([(), (), (Requirement("app", "in", ("web",)),), (Requirement("app", "notin", ("web",)),)])
+selectors = st.builds(
+    Selector,
+    geo=st.sampled_from([Geo(), Geo(), Geo(country="no"), Geo("fi", "", "", "turku")]),
+    regions=st.sampled_from(
+        [(), (), (RegionWish("north"),), (RegionWish("north", ("a",)), RegionWish("south")), (RegionWish("", ("b",)),)]
+    ),
+    operator=st.sampled_from(["", "", "elisa"]),
+    site=st.sampled_from(["", "", "", "site-1", "north--a"]),
+    strategy=st.sampled_from(LocalStrategy),
+    region_alone=st.booleans(),
+    min_clusters=st.sampled_from([0, 0, 1, 2]),
+    max_clusters=st.sampled_from([0, 0, 1, 2, 3]),
+    required=st.sampled_from([(), (), (gold,)]),
+    preferred=st.sampled_from(
+        [(), (), (Preference(3, (gold,)), Preference(1, (Requirement("tier", "notin", ("tin",)),)))]
+    ),
+    near=st.none(),
+    affinity=stacks,
+    antiaffinity=stacks,
+    tolerations=st.sampled_from([(), (), (Toleration("full", "Exists"), Toleration("dear", "Exists"))]),
+)
+requests = st.builds(
+    Request,
+    uid=st.just(""),
+    priority=st.just(0),
+    numbered=st.booleans(),
+    items=st.lists(items, min_size=1, max_size=2).map(tuple),
+    selector=st.just(Selector()) | selectors,
+    replicas=st.sampled_from([1, 1, 1, 2, 3, 5, 8]),
+    tenant=st.sampled_from(["us", "them", "nobody", ""]),
+    labels=st.sampled_from([{}, {"app": "web"}, {"app": "db"}]),
+    current=st.sampled_from([(), (), (KEYS[0],), (KEYS[1], KEYS[2])]),
+)
+
+
+class Pair:
+    """An engine and its twin, to which the same happens."""
+
+    def __init__(self, policy: Policy, most_judgements: int) -> None:
+        self.policy = policy
+        self.engine = Engine(policy, CATALOGUE, most_judgements=most_judgements)
+        self.twin = Twin(CATALOGUE, cheap=policy is CHEAP)
+        self.placed = 0
+
+    def put(self, site: Site) -> None:
+        self.engine.put_site(site)
+        self.twin.sites[site.key] = site
+
+    def remove(self, key: SiteKey) -> None:
+        self.engine.remove_site(key)
+        self.twin.sites.pop(key, None)
+
+    def place(self, request: Request, excluded: frozenset[SiteKey]) -> None:
+        self.placed += 1
+        request = replace(request, uid=f"stack-{self.placed}")
+        decision = self.engine.decide(request, excluded=excluded)
+        self.check(request, excluded, decision)
+        reservations = self.engine.reservations_of(request, decision)
+        self.engine.reserve(reservations)
+        self.engine.reserve(reversed(reservations))
+        self.twin.held |= {one.uid: one for one in reservations}
+        for chosen in decision.chosen:
+            used, totals = self.twin.usage(chosen.site), self.twin.totals(self.twin.sites[chosen.site])
+            assert all(used[name] <= totals.get(name, used[name]) for name in self.twin.taken(request, chosen.flavors))
+
+    def release(self, number: int) -> None:
+        if self.twin.held:
+            uid = sorted(self.twin.held)[number % len(self.twin.held)]
+            assert self.engine.release(uid) == self.twin.held.pop(uid)
+            assert self.engine.release(uid) is None
+
+    def check(self, request: Request, excluded: frozenset[SiteKey], decision: Decision) -> None:
+        assert [(one.site, one.flavors) for one in decision.chosen] == self.twin.decide(request, excluded)
+        assert len(decision.chosen) in (0, request.replicas)
+        assert decision.is_placed == (not decision.message)
+        if not decision.is_placed:
+            ranked, reasons = self.twin.rank(request, excluded)
+            assert dict(decision.reasons) == dict(reasons)
+            assert decision.sites == len(ranked) + sum(reasons.values())
+        fitting = [site.key for site, _ in self.twin.rank(request)[0]]
+        assert [one.site for one in self.engine.explain(request).verdicts if not one.refusal] == fitting
+        for key, site in self.twin.sites.items():
+            assert self.engine.could_help(request, site, site) == (key in fitting)
+        assert self.fresh().decide(request, excluded=excluded) == decision
+
+    def fresh(self) -> Engine:
+        """One that has just been started, and heard of everything in another order."""
+        engine = Engine(self.policy, CATALOGUE)
+        engine.reserve(reversed(self.twin.held.values()))
+        for site in sorted(self.twin.sites.values(), key=lambda site: site.key, reverse=True):
+            engine.put_site(site)
+        return engine
+
+    def check_counts(self) -> None:
+        for key, site in self.twin.sites.items():
+            used, free = self.twin.usage(key), self.engine.free(key)
+            assert free is not None
+            for name, total in self.twin.totals(site).items():
+                kind, _, word = name.partition(" ")
+                left = {"flavor": free.flavors, "storage": free.storage}.get(kind, {}).get(word)
+                assert (getattr(free, kind) if left is None else left) == max(0, total - used[name])
+            assert dict(self.engine.reserved_at(key)) == {
+                u: one for u, one in self.twin.held.items() if one.site == key
+            }
+
+
+operations = st.one_of(
+    st.tuples(st.just("put"), sites),
+    st.tuples(st.just("place"), st.integers(0, 5), st.sampled_from([(), (), (), (KEYS[0],), (KEYS[1], KEYS[3])])),
+    st.tuples(st.just("place"), st.integers(0, 5), st.just(())),
+    st.tuples(st.just("release"), st.integers(0, 100)),
+    st.tuples(st.just("remove"), st.sampled_from(KEYS)),
+)
+
+
+@given(
+    st.lists(sites, max_size=6),
+    st.lists(requests, min_size=6, max_size=6),
+    st.lists(operations, min_size=3, max_size=12),
+    st.sampled_from([default_policy(), CHEAP]),
+    st.sampled_from([0, 1_000_000]),
+)
+@settings(max_examples=100)
+def test_any_history_leads_to_what_the_twin_decides(
+    there: list[Site], asked: list[Request], happens: list[tuple[object, ...]], policy: Policy, most: int
+) -> None:
+    pair = Pair(policy, most)
+    for site in there:
+        pair.put(site)
+    for operation, *arguments in happens:
+        match operation, *arguments:
+            case "put", Site() as site:
+                pair.put(site)
+            case "remove", SiteKey() as key:
+                pair.remove(key)
+            case "place", int() as number, tuple() as excluded:
+                pair.place(asked[number], frozenset(excluded))
+            case "release", int() as number:
+                pair.release(number)
+        pair.check_counts()

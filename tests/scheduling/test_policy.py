@@ -1,0 +1,59 @@
+"""Policy files, in the format of the original."""
+
+from __future__ import annotations
+
+import pytest
+
+from farflung.scheduling.policy import PolicyError, default_policy, read_policy
+
+SHIPPED = """
+predicates:
+  - name: SiteAvailability
+  - name: LocationAndOperator
+  - name: regionandaz
+  - name: Flavor
+    argument: {labelsPresence: {labels: [a], presence: true}}
+  - name: Volume
+  - name: EipAvailability
+  - name: ExclusiveSite
+priorities:
+  - {name: StackAffinity, weight: 1}
+  - {name: Flavor, weight: 5}
+  - {name: SiteResourcesLeastAllocated, weight: 0}
+"""
+
+
+def test_the_policy_that_the_original_ships_is_understood() -> None:
+    policy = read_policy(SHIPPED)
+    assert policy.filters == default_policy().filters[:7]
+    assert policy.scorers == (("StackAffinity", 1), ("Flavor", 5), ("SiteResourcesLeastAllocated", 1))
+
+
+def test_a_policy_may_have_nothing_to_say() -> None:
+    policy = read_policy("predicates:\npriorities: []")
+    assert (policy.filters, policy.scorers) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("predicates: [{name: Luck}]", "there is no plugin 'Luck'"),
+        ("predicates: [{name: Price}]", "there is no plugin 'Price'"),
+        ("priorities: [{name: ExclusiveSite}]", "there is no plugin 'ExclusiveSite'"),
+        ("predicates: [{name: Flavor}, {name: Flavor}]", "predicates names Flavor twice"),
+        ("priorities: [{name: Flavor}, {name: Flavor, weight: 2}]", "priorities names Flavor twice"),
+        ("priorities: [{name: Flavor, weight: -1}]", "the weight of Flavor is -1"),
+        ("priorities: [{name: Flavor, weight: high}]", "the weight of Flavor is 'high'"),
+        ("priorities: [{name: Flavor, weight: true}]", "the weight of Flavor is True"),
+        (f"priorities: [{{name: Flavor, weight: {2**60}}}]", "are too large"),
+        ("predicates: Flavor", "predicates is not a list"),
+        ("predicates: [Flavor]", "predicates is not a list"),
+        ("predicates: [{weight: 1}]", "there is no plugin None"),
+        ("[]", "neither predicates nor priorities"),
+        ("{", "it is not YAML"),
+        ("predicates: [{name: [a]}]", "there is no plugin"),
+    ],
+)
+def test_a_policy_that_nobody_can_follow_is_refused(text: str, why: str) -> None:
+    with pytest.raises(PolicyError, match=why.replace("[", r"\[")):
+        read_policy(text)
