@@ -257,11 +257,18 @@ class GlobalScheduler:
         next_at = self.world.queue.next_at()
         if self.world.has_news:
             next_at = min(self._woken + WAKING, next_at if next_at is not None else self._woken + WAKING)
+        if next_at is None:
+            await self._news.wait()
+            return
+        either = {
+            asyncio.create_task(self._news.wait()),
+            asyncio.ensure_future(self._outside.sleep(max(0.0, next_at - now))),
+        }
         try:
-            async with asyncio.timeout(None if next_at is None else max(0.0, next_at - now)):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in either:
+                one.cancel()
 
     def _refuse(self, refused: Refused) -> None:
         self.results["refused"] += 1
@@ -301,7 +308,7 @@ class GlobalScheduler:
     async def _watch_over(self) -> None:
         """Move what has to leave a cluster, and ask for what should have been heard of; until cancelled."""
         while True:
-            await asyncio.sleep(TICK)
+            await self._outside.sleep(TICK)
             now = self._outside.monotonic()
             for subject in self.world.unheard(now):
                 seen = self.world.seen(subject)

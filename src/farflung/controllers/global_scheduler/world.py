@@ -294,6 +294,10 @@ class World:
     # --- leaving ----------------------------------------------------------------------------------
 
     @property
+    def unwell(self) -> list[SiteKey]:
+        return sorted(self._unwell)
+
+    @property
     def has_unwell(self) -> bool:
         return any(self._holders.get(key) for key in self._unwell)
 
