@@ -41,7 +41,7 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
 
 def names_of(clusters: Iterable[Obj]) -> dict[tuple[str, str, str], str]:
     """What Clusters are called: as shortly as one can tell them from the others."""
-    keys = [_key(one) for one in clusters]
+    keys = {_key(one): None for one in clusters}
     by_name, within = Counter(key[2] for key in keys), Counter(key[1:] for key in keys)
     return {
         key: key[2] if by_name[key[2]] == 1 else _within(key) if within[key[1:]] == 1 else f"{key[0]}|{_within(key)}"

@@ -687,8 +687,13 @@ class OneForErrors(click.Command):
 )
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
 @click.option("--verbose", "-v", is_flag=True, help="Print destinations that stay, too.")
+@CONFIGURING[0]
+@CONFIGURING[1]
 @asking_options
+@click.pass_context
 def plan(
+    click_context: click.Context,
+    /,
     names: tuple[str, ...],
     delete: bool,
     namespace: str,
@@ -699,9 +704,11 @@ def plan(
     kubeconfig: str,
     context: str,
     provider: str,
+    conf: str,
+    policy_file: str,
 ) -> None:
-    """Say what `kubectl apply` would change: the destinations that EdgePlacements gain and lose, and which copies of
-    objects would be created, changed or deleted at each of them.
+    """Say what `kubectl apply` would change: the destinations that EdgePlacements gain and lose, which copies of
+    objects would be created, changed or deleted at each of them, and to which Clusters virtual machines would be bound.
 
     The server checks the objects; nothing is changed.
     """
@@ -710,7 +717,9 @@ def plan(
     from farflung.cli.manifests import manifests
 
     wanted = plan.check(manifests(names), namespace)
-    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: plan.plan(hub, wanted, delete=delete))
+    configured = scheduler_configuration(click_context)
+    asking = Asking(kubeconfig, context, workspace, provider)
+    answer = ask(asking, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
     click.echo(plan.printed(answer, output, verbose=verbose))
     if answer["summary"]["errors"]:
         raise click.ClickException("not everything can be planned")

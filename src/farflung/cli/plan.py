@@ -1,7 +1,8 @@
 """`farflung plan`: where EdgePlacements of files would lead, compared with where those in the hub lead now, and what
-would become of the copies in mailboxes, also if other objects of the files were applied.
+would become of the copies in mailboxes, also if other objects of the files were applied; and to which Clusters virtual
+machines would be bound.
 
-The server is asked what `kubectl apply` would make of each, without doing it; the scheduler's engine says where that
+The server is asked what `kubectl apply` would make of each, without doing it; the schedulers' engines say where that
 leads, and the translator's what goes there.
 """
 
@@ -12,13 +13,16 @@ from typing import Final
 
 import click
 
-from farflung.cli import imagining, telling
+from farflung.cli import imagining, plan_machines, telling
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
+from farflung.cli.global_scheduler import Configuration
+from farflung.cli.machine_world import kind_of
 from farflung.cli.manifests import Manifest
+from farflung.cli.plan_machines import Becoming
 from farflung.cli.printing import TABLE, count, machine_readable
 from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.client.discovery import Resource, Served, discover
@@ -39,18 +43,60 @@ SYNCER_CONFIGS: Final = Kind("edge.kcp.io", "syncerconfigs")
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 
 
-async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) -> Obj:
-    """All that can be said, as it is printed for programs.  `wanted` was checked; `delete`: it would be deleted."""
+async def plan(
+    hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False, configured: Configuration | None = None
+) -> Obj:
+    """All that can be said, as it is printed for programs.  `wanted` was checked; `delete`: it would be deleted;
+    `configured`: what the global scheduler was told."""
     placements, others = _sorted_out(wanted)
-    await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
     served = await discover(hub.workspace)
+    cluster, configured = await _cluster(hub), configured or Configuration()
+    new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
+    if _needs_no_placements(served, wanted):
+        about_objects = [await _about(hub, served, None, one, new, delete=delete) for one in others]
+        await _place_machines(hub, cluster, about_objects, configured)
+        return _answer(hub, [], about_objects, [], [])
+    await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
     known = await inventory.read(hub.root)
-    copies = Plan(imagining.locations_of(known.locations), hub.root, hub.provider, await _cluster(hub))
-    await copies.read(hub.workspace, served, copies.cluster)
+    copies = Plan(imagining.locations_of(known.locations), hub.root, hub.provider, cluster)
+    await copies.read(hub.workspace, served, cluster)
     engine = known.engine()
     about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
-    new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
     about_objects = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
+    await _place_machines(hub, cluster, about_objects, configured)
+    destinations = await _destinations(copies, about_objects)
+    return _answer(hub, about_placements, about_objects, destinations, sorted(set(copies.remarks)))
+
+
+def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
+    """Virtual machines go to Clusters also where nobody can say where other workloads go."""
+    is_served = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
+    return not is_served and all(kind_of(one.obj) for one in wanted)
+
+
+def _answer(
+    hub: Hub, placements: list[Obj], objects: list[Obj], destinations: list[Obj], remarks: Sequence[str]
+) -> Obj:
+    return {
+        "workspace": workspace_name(hub),
+        "placements": placements,
+        "objects": objects,
+        "destinations": destinations,
+        "remarks": list(remarks),
+        "summary": _summary(placements, objects, destinations),
+    }
+
+
+async def _place_machines(hub: Hub, cluster: str, objects: Iterable[Obj], configured: Configuration) -> None:
+    """Say of virtual machines and Allocations where they go."""
+    machines = [one for one in objects if "becoming" in one]
+    if machines:
+        found = await plan_machines.decisions(hub, cluster, [one.pop("becoming") for one in machines], configured)
+        for one, decision in zip(machines, found, strict=True):
+            one["decision"] = decision
+
+
+async def _destinations(copies: Plan, about_objects: Iterable[Obj]) -> list[Obj]:
     fates = await copies.fates()
     for one in about_objects:
         one |= {"goesTo": copies.goes_to(one.pop("part"))} if "part" in one else {}
@@ -60,14 +106,7 @@ async def plan(hub: Hub, wanted: Sequence[Manifest], *, delete: bool = False) ->
         for mailbox in fates.keys() | told.keys()
     ]
     destinations.sort(key=lambda one: [one[key] for key in ("locationName", "syncTargetName", "mailbox")])
-    return {
-        "workspace": workspace_name(hub),
-        "placements": about_placements,
-        "objects": about_objects,
-        "destinations": destinations,
-        "remarks": sorted(set(copies.remarks)),
-        "summary": _summary(about_placements, about_objects, destinations),
-    }
+    return destinations
 
 
 def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Sequence[Obj]) -> Obj:
@@ -76,6 +115,7 @@ def _summary(placements: Sequence[Obj], objects: Sequence[Obj], destinations: Se
     return {
         **{key: sum(len(one[key]) for one in good) for key in ("added", "removed", "unchanged")},
         "errors": wrong,
+        "unplaced": sum(not one.get("decision", {}).get("placed", True) for one in objects),
         **{f"{key}Copies": sum(len(one[key]) for one in destinations) for key in ("created", "changed", "deleted")},
         "heldCopies": sum(copy["held"] for one in destinations for copy in one["deleted"]),
         "changedSyncerConfigs": sum(bool(one["syncerConfig"]) for one in destinations),
@@ -126,8 +166,10 @@ def check(manifests: Iterable[Manifest], namespace: str = "default") -> list[Man
 # --- one object ------------------------------------------------------------------------------------
 
 
-async def _about(hub: Hub, served: Served, copies: Plan, manifest: Manifest, new: Set[str], *, delete: bool) -> Obj:
-    """`new`: namespaces that would be made, too."""
+async def _about(
+    hub: Hub, served: Served, copies: Plan | None, manifest: Manifest, new: Set[str], *, delete: bool
+) -> Obj:
+    """`new`: namespaces that would be made, too.  With what `_place_machines` and `_destinations` need of it."""
     metadata = manifest.obj["metadata"]
     names = {"namespace": metadata.get("namespace") or "", "name": metadata["name"], "source": manifest.source}
     head = {"kind": manifest.obj["kind"], **names}
@@ -137,8 +179,13 @@ async def _about(hub: Hub, served: Served, copies: Plan, manifest: Manifest, new
         becomes = await rehearsed_object(hub, resource.collection, obj, new, delete=delete)
     except (RefusedError, Refused) as error:
         return {**head, "error": _quotable(manifest.obj, error)}
-    part = copies.change(resource.collection, becomes.document, gone=becomes.spec == GONE)
-    return {**head, "namespace": part.namespace, "spec": becomes.spec, "part": part}
+    gone = becomes.spec == GONE
+    about = {**head, "namespace": becomes.document["metadata"].get("namespace") or "", "spec": becomes.spec}
+    if copies is not None:
+        about["part"] = copies.change(resource.collection, becomes.document, gone=gone)
+    if kind_of(becomes.document):
+        about["becoming"] = Becoming(becomes.document, gone)
+    return about
 
 
 def _resource(served: Served, obj: Obj) -> Resource:
@@ -222,7 +269,8 @@ def _warning(status: Obj | None) -> dict[str, str]:
 def is_change(answer: Obj) -> bool:
     summary = answer["summary"]
     kinds = ("added", "removed", "createdCopies", "changedCopies", "deletedCopies", "changedSyncerConfigs")
-    return any(summary[key] for key in kinds)
+    moved = any(plan_machines.is_change(one["decision"]) for one in answer["objects"] if "decision" in one)
+    return moved or any(summary[key] for key in kinds)
 
 
 def printed(answer: Obj, output: str, *, verbose: bool = False) -> str:
@@ -259,8 +307,10 @@ def _object(one: Obj) -> Iterator[str]:
         yield f"{head}: error: {error}"
         return
     yield f"{head} ({one['spec']})"
-    if one["spec"] != GONE:
-        number = len(one["goesTo"])
+    if decision := one.get("decision"):
+        yield from plan_machines.lines(decision)
+    number = len(one.get("goesTo", ()))
+    if one["spec"] != GONE and (number or not decision):
         yield f"goes to {count(number, 'destination')}" if number else "goes nowhere: no EdgePlacement selects it"
 
 

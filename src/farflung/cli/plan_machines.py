@@ -1,0 +1,108 @@
+"""What `farflung plan` says of virtual machines and Allocations: to which Clusters they would be bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from farflung.cli.connection import Hub
+from farflung.cli.global_scheduler import Configuration
+from farflung.cli.machine_text import bound_to, decided, names_of
+from farflung.cli.machine_values import found_of, placement_of
+from farflung.cli.machine_world import Known, kind_of, read
+from farflung.controllers.global_scheduler.world import Seen, Subject
+from farflung.informer.cache import Key
+from farflung.informer.reflector import CLUSTER
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Reservation
+
+
+class Becoming(NamedTuple):
+    """What an object of a file would be."""
+
+    document: Obj
+    gone: bool
+
+
+async def decisions(hub: Hub, cluster: str, wanted: Sequence[Becoming], configured: Configuration) -> list[Obj]:
+    """One for each, as if nothing else happened.  They are decided one after the other, those with a higher priority
+    first, and what one of them takes the next one has not.  `cluster`: of the workspace."""
+    known = await read(hub, configured)
+    subjects = [_subject(one.document, cluster) for one in wanted]
+    before = [_held(known, subject) for subject in subjects]
+    for subject, one in zip(subjects, wanted, strict=True):
+        if one.gone:
+            known.world.hear(subject, None, 0.0)
+    seen = [_seen(known, one.document, cluster) for one in wanted]
+    order = sorted(range(len(wanted)), key=lambda at: (-_priority(seen[at]), at))
+    found = {
+        at: {"released": _placements(before[at])}
+        if wanted[at].gone
+        else _decide(known, subjects[at], seen[at], before[at])
+        for at in order
+    }
+    return [found[at] for at in range(len(wanted))]
+
+
+def _subject(document: Obj, cluster: str) -> Subject:
+    metadata = document["metadata"]
+    return Subject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
+
+
+def _seen(known: Known, document: Obj, cluster: str) -> Seen:
+    """What is only checked has no uid yet, perhaps."""
+    metadata = document["metadata"]
+    noted = {**(metadata.get("annotations") or {}), CLUSTER: cluster}
+    uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
+    return known.seen(
+        kind_of(document), orjson.dumps({**document, "metadata": {**metadata, "uid": uid, "annotations": noted}})
+    )
+
+
+def _held(known: Known, subject: Subject) -> tuple[Reservation, ...]:
+    seen = known.world.seen(subject)
+    return () if seen is None else known.world.holds(seen.uid)
+
+
+def _priority(seen: Seen) -> int:
+    return 0 if seen.request is None else seen.request.priority
+
+
+def _decide(known: Known, subject: Subject, seen: Seen, before: tuple[Reservation, ...]) -> Obj:
+    if seen.problem:
+        return {"placed": False, "message": f"it cannot be understood: {seen.problem}", "reasons": {}}
+    if before and not seen.asks:
+        return {"placed": True, "stays": _placements(before)}
+    if seen.request is None or not seen.asks:
+        return {"placed": False, "message": "the global scheduler leaves it alone", "reasons": {}}
+    engine = known.world.engine
+    known.world.hear(subject, None, 0.0)
+    decision = engine.decide(seen.request)
+    engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
+    stays = {"stays": _placements(before)} if before and not decision.is_placed else {}
+    return {**found_of(decision), **stays}
+
+
+def _placements(held: Sequence[Reservation]) -> list[Obj]:
+    return [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def lines(decision: Obj) -> Iterator[str]:
+    if "released" in decision:
+        places = decision["released"]
+        yield f"is not {bound_to(places, names_of(places))} any more" if places else "was not bound"
+        return
+    stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
+    if not decision["placed"] or chosen:
+        yield from decided(decision, names_of(chosen))
+    if stays:
+        yield f"stays {bound_to(stays, names_of(stays))}"
+
+
+def is_change(decision: Obj) -> bool:
+    return bool(decision.get("released") or decision.get("chosen"))
