@@ -195,8 +195,8 @@ class StatusSummarizer:
 
     def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
         """Where it is described: what we wrote there may be there no longer, or still."""
-        if self._back.is_concerned(cluster, part, after):
-            self._schedule(Object(cluster, part))
+        for one in self._back.on_object(cluster, part, after):
+            self._schedule(one)
 
     def _on_config(self, change: Change[bytes]) -> None:
         if change.key.name != THE_ONE:

@@ -16,7 +16,7 @@ from farflung.controllers.placement_translator.knowledge import Knowledge
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Part, Source
 from farflung.controllers.placement_translator.what import Selected
-from farflung.controllers.placement_translator.world import PlacementKey, Seen
+from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
 from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, is_marked, step
 from farflung.informer.reflector import CLUSTER
 from farflung.lib.klog import Logger
@@ -57,8 +57,21 @@ class GivingBack:
         asking = {part for part, how in selected.items() if _asks(how, part)}
         return {Object(key.cluster, part) for part in asking | self._marked_in.get(key.cluster, set())}
 
-    def is_concerned(self, cluster: str, part: Part, seen: Seen | None) -> bool:
-        """Whether something is to be done about an object that was heard of."""
+    def on_object(self, cluster: str, part: Part, seen: Seen | None) -> set[Object]:
+        """What was heard of, and what is in it, as far as something may have to be done about it.  Of objects that go
+        nowhere no copy tells."""
+        found: set[Object] = set()
+        if self._note_marks(cluster, part, seen) or (
+            seen is not None and not seen.ours and self._asking(cluster, part)
+        ):
+            found.add(Object(cluster, part))
+        if part.kind == NAMESPACES and cluster in self._known.engine.sources():
+            for key in [one for one in self._known.placements if one.cluster == cluster]:
+                found |= self.asked_by(key)
+        return found
+
+    def _note_marks(self, cluster: str, part: Part, seen: Seen | None) -> bool:
+        """Whether it has marks of ours, or had some."""
         if seen is not None and not seen.ours and is_marked(seen.document):
             self._marked.setdefault(part, set()).add(cluster)
             self._marked_in.setdefault(cluster, set()).add(part)
@@ -113,10 +126,14 @@ class GivingBack:
             self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
         return asked is not None
 
-    def _asked(self, one: Object) -> Asked | None:
+    def _asking(self, cluster: str, part: Part) -> set[PlacementKey]:
+        """The placements that want the status of an object back."""
         engine = self._known.engine
-        holders = [key for key in engine.holders(one.part) if key.cluster == one.cluster]
-        asking = {key for key in holders if _asks(engine.selected(key).get(one.part), one.part)}
+        holders = [key for key in engine.holders(part) if key.cluster == cluster]
+        return {key for key in holders if _asks(engine.selected(key).get(part), part)}
+
+    def _asked(self, one: Object) -> Asked | None:
+        engine, asking = self._known.engine, self._asking(*one)
         if not asking:
             return None
         mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
