@@ -142,10 +142,12 @@ class Twin:
         return sorted(found, key=lambda one: (one.place[:3], one.mailbox))
 
     def refused(self, mailbox: str, part: Part) -> tuple[str, str] | None:
-        for one in reversed((self.told[mailbox].get("status") or {}).get("problems") or []):
-            about = Part(Kind(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"])
-            if about == part and one["direction"] == "down":
-                return one["reason"], one.get("message", "")
+        """An object by its name, or all of a kind."""
+        problems = (self.told[mailbox].get("status") or {}).get("problems") or []
+        for wanted in (part, Part(part.kind, "", "*")):
+            for one in reversed([problem for problem in problems if problem["direction"] == "down"]):
+                if Part(Kind(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"]) == wanted:
+                    return one["reason"], one.get("message", "")
         return None
 
     def stale(self, mailbox: str) -> tuple[str, str, str] | None:
@@ -235,7 +237,7 @@ class Twin:
         return answering.answer()
 
     def row(self, cluster: str, part: Part, copy: Copy, digest: Digest | None) -> Row:
-        location = self.locations[copy.place.location]
+        location = self.locations.get(copy.place.location) or {"metadata": {}}
         source = {name: value for name, value in self.parts[cluster][part].items() if name != "status"}
         returned = None if copy.there is None else copy.there.get("status")
         propagation: Obj = {"stale": copy.stale is not None}

@@ -104,7 +104,9 @@ REACHED: list[Obj] = [
 
 
 def problem(kind: Kind, space: str, direction: str, reason: str) -> Obj:
-    about = {"group": kind.group, "resource": kind.resource, "namespace": space, "name": NAMES[kind]}
+    """Without a namespace: of all objects of the kind."""
+    name = NAMES[kind] if space else "*"
+    about = {"group": kind.group, "resource": kind.resource, "namespace": space, "name": name}
     return {**about, "direction": direction, "reason": reason, "message": "no", "tries": 3}
 
 
@@ -156,6 +158,16 @@ class History:
     async def namespace(self, workload: int, space: str, labels: dict[str, str]) -> None:
         await self.world.put(self.world.workloads[workload], NAMESPACES, namespace(space, **labels))
 
+    async def no_namespace(self, workload: int, space: str) -> None:
+        await self.world.delete(self.world.workloads[workload], f"{NAMESPACES}/{space}")
+
+    async def definition(self, workload: int, wanted: bool) -> None:
+        cluster = self.world.workloads[workload]
+        if wanted:
+            await self.world.put(cluster, DEFINITIONS, defined())
+        else:
+            await self.world.delete(cluster, f"{DEFINITIONS}/widgets.example.org")
+
     async def object(self, workload: int, kind: Kind, space: str, version: int, labels: dict[str, str]) -> None:
         made = deployment("web", f"image:{version}") if kind == DEPLOYMENTS else widget("w", version)
         if labels:
@@ -186,6 +198,15 @@ class History:
 
     async def location(self, box: str, env: str, tier: str) -> None:
         await self.world.location(box, env=env, **({"tier": tier} if tier else {}))
+
+    async def alias(self, box: str, env: str) -> None:
+        """Another Location that leads to the same SyncTarget."""
+        fleet, selector = self.world.fleet, {"matchLabels": {"id": box}}
+        await fleet.location(self.world.inventory, "alias", {"env": env, "tier": "alias"}, selector)
+
+    async def no_alias(self) -> None:
+        path = "/apis/scheduling.kcp.io/v1alpha1/locations/alias"
+        await self.world.delete(self.world.inventory, path)
 
     async def collector(self, workload: int, name: str, question: int) -> None:
         head = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "StatusCollector", "metadata": {"name": name}}
@@ -271,7 +292,8 @@ WHERE = st.sampled_from([{}, {"env": "prod"}, {"env": "dev"}, {"id": "krone"}])
 
 
 def problems() -> st.SearchStrategy[Obj]:
-    one = st.builds(problem, KIND, SPACE, st.sampled_from(["down", "down", "up"]), st.sampled_from(["NotOurs", "Odd"]))
+    spaces = st.sampled_from([*SPACES, ""])
+    one = st.builds(problem, KIND, spaces, st.sampled_from(["down", "down", "up"]), st.sampled_from(["NotOurs", "Odd"]))
     return st.lists(one, max_size=2).map(lambda some: {"problems": some})
 
 
@@ -287,7 +309,11 @@ SAID = st.one_of(problems(), st.sampled_from([{"conditions": [one]} for one in R
 STEPS = st.one_of(
     *(REPORT, REPORT, REPORT, PLACE, PLACE, OBJECT, OBJECT, FAULTS, FAULTS),
     step("namespace", WHICH, SPACE, LABELS),
+    step("no namespace", WHICH, SPACE),
     step("no object", WHICH, KIND, SPACE),
+    step("definition", WHICH, st.booleans()),
+    step("alias", BOX, ENV),
+    step("no alias", st.none()),
     step("no placement", WHICH, PLACEMENT),
     step("location", BOX, ENV, st.sampled_from(["", "gold"])),
     step("collector", WHICH, COLLECTOR, st.integers(0, len(QUESTIONS) - 1)),
