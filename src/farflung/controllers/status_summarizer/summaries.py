@@ -64,6 +64,7 @@ class _Summary:
 
     tally: Tally = field(default_factory=Tally)
     answerings: dict[str, Answering] = field(default_factory=dict)
+    described: tuple[Seen, Obj] | None = None  #: the object that all are copies of, read once for all of them
 
 
 _NONE: Final[Mapping[Part, _Summary]] = {}
@@ -188,7 +189,8 @@ class Summaries:
         summary.tally.put(mailbox, Report(place, digest, refused, stale))
         self._ask(summary, key, part)
         if summary.answerings:
-            row = self._row(key, part, place, digest, seen, is_stale=stale is not None)
+            source = self._described(summary, Subject(key, part))
+            row = self._row(source, place, digest, seen, is_stale=stale is not None)
             for answering in summary.answerings.values():
                 answering.put(mailbox, row)
 
@@ -307,11 +309,17 @@ class Summaries:
             if question is not None and name not in summary.answerings:
                 summary.answerings[name] = Answering(name, question)
 
-    def _row(
-        self, key: PlacementKey, part: Part, place: Place, digest: Digest | None, seen: Seen | None, *, is_stale: bool
-    ) -> Row:
+    def _described(self, summary: _Summary, subject: Subject) -> Obj:
+        """What a user said of an object; nothing if it is not there."""
+        source = self._known.world.get(subject.placement.cluster, subject.part)
+        if source is None:
+            return {}
+        if summary.described is None or summary.described[0] is not source:
+            summary.described = source, _without_reports(source)
+        return summary.described[1]
+
+    def _row(self, source: Obj, place: Place, digest: Digest | None, seen: Seen | None, *, is_stale: bool) -> Row:
         location = self._known.locations.get((place.cluster, place.location))
-        source = self._known.world.get(key.cluster, part)
         returned = None if seen is None else orjson.loads(seen.document).get("status")
         propagation: Obj = {"stale": is_stale}
         if digest is not None and digest.observed:
@@ -324,15 +332,14 @@ class Summaries:
                 "labels": {} if location is None else dict(location.labels),
                 "annotations": {} if location is None else dict(location.annotations),
             },
-            "obj": {} if source is None else _described(source),
+            "obj": source,
             "returned": {} if returned is None else {"status": returned},
             "propagation": propagation,
         }
         return Row(place, given)
 
 
-def _described(source: Seen) -> Mapping[str, Any]:
-    """What a user said of an object."""
+def _without_reports(source: Seen) -> Obj:
     obj: Obj = orjson.loads(source.document)
     obj.pop("status", None)
     obj["metadata"].pop("managedFields", None)
