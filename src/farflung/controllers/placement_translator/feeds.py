@@ -56,7 +56,12 @@ class Feeds:
             self._stop(source)
         for source in sorted(wanted - self._informers.keys()):
             informer = self._informers[source] = self._informer(source)
-            self._running[source] = group.create_task(self._run(source, informer), name=f"informer of {source.kind}")
+            running = self._run(source, informer)
+            try:
+                self._running[source] = group.create_task(running, name=f"informer of {source.kind}")
+            except RuntimeError:  # everything comes to its end
+                running.close()
+                raise
 
     async def _run(self, source: Source, informer: Informer[Seen]) -> None:
         async with asyncio.TaskGroup() as group:
