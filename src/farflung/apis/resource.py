@@ -54,6 +54,7 @@ class Resource:
     custom: bool = False  #: defined by a CustomResourceDefinition
     identity: str = ""  #: of the API export it comes from: two exports of one name do not share their objects
     row_conditions: Conditions | None = None  #: what a row says beside its cells
+    merged_like: str = ""  #: the built-in definition by which clients merge the lists of a custom resource
 
     @property
     def api_version(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hub_harness import ADMIN_TOKEN, TABLE, USER_TOKEN, Answer
+from hub_harness import ADMIN_TOKEN, STRATEGIC_PATCH, TABLE, USER_TOKEN, Answer
 from workspaces_harness import LocalWorkspaces
 
 from farflung.machinery.errors import Obj
@@ -252,6 +252,33 @@ async def test_what_is_shown_of_a_machine_is_its_status_and_its_cluster(shop: Sh
     await shop.bind(binding("demovm"))
     row = (await shop.hub.get(f"{shop.pods}/demovm", accept=TABLE)).json["rows"][0]["cells"]
     assert row[columns.index("Node")] == "az1"
+
+
+async def test_clients_are_told_how_lists_of_pods_are_merged(shop: Shop) -> None:
+    """kubectl asks only those who know strategies; of others it thinks that their Pods are those of Kubernetes."""
+    told = (await shop.hub.get(f"{shop.at}/openapi/v3/api/v1")).json
+    paths = {plural: f"/api/v1/namespaces/{{namespace}}/{plural}/{{name}}" for plural in ("pods", "services")}
+    strategic = "application/strategic-merge-patch+json"
+    media = {plural: told["paths"][path]["patch"]["requestBody"]["content"] for plural, path in paths.items()}
+    assert (strategic in media["pods"], strategic in media["services"]) == (True, False)
+    spec = told["components"]["schemas"]["core.v1.Pod"]["properties"]["spec"]["properties"]
+    strategy, key = "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
+    containers = spec["containers"]
+    assert (containers[strategy], containers[key]) == ("merge", "name")
+    assert containers["items"]["properties"]["ports"][key] == "containerPort"
+    assert strategy not in spec["virtualMachine"]["properties"]["flavors"]
+
+
+async def test_lists_of_pods_are_merged_and_those_of_machines_replaced(shop: Shop) -> None:
+    await shop.create(demo(flavors=[{"flavorID": "a"}, {"flavorID": "b"}]))
+    await shop.create(containers("web"))
+    patch = {"spec": {"virtualMachine": {"flavors": [{"flavorID": "c"}]}}}
+    answer = await shop.hub.patch(f"{shop.pods}/demovm", patch, STRATEGIC_PATCH)
+    assert answer.json["spec"]["virtualMachine"]["flavors"] == [{"flavorID": "c"}]
+    assert answer.json["spec"]["virtualMachine"]["name"] == "vm001"
+    patch = {"spec": {"containers": [{"name": "log", "image": "busybox"}]}}
+    answer = await shop.hub.patch(f"{shop.pods}/web", patch, STRATEGIC_PATCH)
+    assert {one["name"] for one in answer.json["spec"]["containers"]} == {"web", "log"}
 
 
 # --- binding --------------------------------------------------------------------------------------

@@ -67,9 +67,12 @@ def dressed(resource: Resource, identity: str, form: Form) -> Resource:
     native = natives().get((resource.group, resource.version, resource.plural))
     if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
         return resource
-    is_pod = (resource.group, resource.plural) == PODS
-    cells = careful(machine_cells if is_pod else native.cells, len(native.columns))
-    return replace(resource, columns=native.columns, cells=cells, row_conditions=None)
+    resource = replace(resource, columns=native.columns, row_conditions=None)
+    if (resource.group, resource.plural) != PODS:
+        return replace(resource, cells=careful(native.cells, len(native.columns)))
+    # kubectl knows how to merge every kind of Kubernetes, but not the fields that only Pods of ours have
+    cells = careful(machine_cells, len(native.columns))
+    return replace(resource, cells=cells, merged_like=native.definition)
 
 
 def with_binding(resource: Resource, definition: Obj) -> Resource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from farflung.apis.definitions import META
+from farflung.apis.definitions import META, definition
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.openapi.operations import group_version_kind
 from farflung.hub.catalog.openapi.schemas import Own
@@ -70,6 +70,7 @@ TOLD: Final = frozenset(
         "uniqueItems",
     }
 )
+STRATEGIES: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 INTEGER_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 
 
@@ -83,6 +84,8 @@ def published(resource: Resource, schema: Any) -> Own:
 
 def described_object(resource: Resource, schema: Any) -> Obj:
     told: Obj = told_of(schema) if isinstance(schema, dict) else {"type": "object"}
+    if resource.merged_like:
+        tell_strategies(told, definition(resource.merged_like))
     told["properties"] = {**told.get("properties", {}), **TYPE_META, "metadata": METADATA}
     return {**told, OBJECT: [group_version_kind(resource.group, resource.version, resource.kind)]}
 
@@ -120,6 +123,19 @@ def told_of(schema: Obj, depth: int = DEEPEST) -> Obj:
     if told.get("x-kubernetes-int-or-string") and "type" not in told:
         _tell_of_integer_or_string(told)
     return _with_identity(told) if told.get("x-kubernetes-embedded-resource") else told
+
+
+def tell_strategies(told: Obj, native: Obj) -> None:
+    """How lists are merged, where a built-in definition has the same lists."""
+    if "$ref" in native:
+        native = definition(native["$ref"].rpartition("/")[2])
+    for name, one in told.get("properties", {}).items():
+        known = native.get("properties", {}).get(name)
+        if known is not None:
+            one |= {keyword: known[keyword] for keyword in STRATEGIES if keyword in known}
+            tell_strategies(one, known)
+    if isinstance(told.get("items"), dict) and "items" in native:
+        tell_strategies(told["items"], native["items"])
 
 
 def _tell_of_integer_or_string(told: Obj) -> None:

@@ -124,8 +124,9 @@ class Names:
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Only built-in types know strategies."""
-        return tuple(one for one in PATCHES if not (self.resource.custom and one == STRATEGIC_PATCH))
+        """Only built-in types know strategies, and what is merged like them."""
+        is_strategic = not self.resource.custom or self.resource.merged_like
+        return tuple(one for one in PATCHES if is_strategic or one != STRATEGIC_PATCH)
 
     @property
     def list_definition(self) -> str:
