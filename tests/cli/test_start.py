@@ -124,11 +124,11 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
     again.stop()
 
 
-def test_controllers_are_told_how_much_they_may_withdraw_at_once(tmp_path: Path) -> None:
-    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), verbose=True)
+def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_stale(tmp_path: Path) -> None:
+    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), 30.0, verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
     settings = settings_of("farflung controllers", ALL, context.params)
-    assert settings.limits == Limits(20, 3)
+    assert (settings.limits, settings.stale_after) == (Limits(20, 3), 30.0)
     assert (settings.where.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
     assert Limits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == Limits(20, 3)

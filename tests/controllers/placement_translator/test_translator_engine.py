@@ -80,7 +80,7 @@ class Twin:
 
     def namespace(self, cluster: str, name: str) -> Any:
         found = self.objects.get((cluster, Part(NAMESPACES, "", name)))
-        return found.labels if found is not None and found.alive else None
+        return found.labels if found is not None and found.alive and not found.system else None
 
     def selected(self, key: PlacementKey) -> dict[Part, Any]:
         what = self.whats.get(key)
@@ -107,7 +107,7 @@ class Twin:
             part.name
             for (cluster, part), seen in self.objects.items()
             if what is not None and cluster == key.cluster and part.kind == NAMESPACES and seen.alive
-            if what.selects_namespace(seen.labels)
+            if not seen.system and what.selects_namespace(seen.labels)
         }
 
     def parts(self, key: PlacementKey) -> dict[Part, Any]:

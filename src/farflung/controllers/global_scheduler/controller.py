@@ -180,6 +180,12 @@ class GlobalScheduler:
     async def run(self) -> None:
         """Until cancelled."""
         self._log.info("starting controller", controller=NAME)
+        try:
+            await self._run()
+        finally:
+            self._log.info("shutting down controller", controller=NAME)
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
