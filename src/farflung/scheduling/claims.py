@@ -31,6 +31,10 @@ class Need:
     storage: tuple[tuple[str, int], ...]
     eips: int
 
+    @property
+    def beside_flavors(self) -> bool:
+        return bool(self.storage or self.eips)
+
 
 def need_of(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> Need:
     return Need(tuple(_combinations(items, catalogue)), _storage(items), _eips(items))

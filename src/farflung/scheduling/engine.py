@@ -8,7 +8,7 @@ much as what happened since the last one like it, not as much as there are sites
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from farflung.scheduling.claims import need_of
@@ -19,7 +19,7 @@ from farflung.scheduling.ledger import Ledger
 from farflung.scheduling.places import Places
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.ranking import Candidate, Ranking
-from farflung.scheduling.standing import Standing, order_of
+from farflung.scheduling.standing import Standing, standing_of
 from farflung.scheduling.strategies import Bounds, by_region, divide, possible
 from farflung.scheduling.values import (
     Capacity,
@@ -68,12 +68,15 @@ class Engine:
             return
         self._describe(before.site if before else None, site)
         self._stand(site)
+        for ranking in self._rankings.values():
+            ranking.note(site.key)
 
     def remove_site(self, key: SiteKey) -> None:
         """What is held there is held until it is released: the site may come back."""
         if standing := self._standings.pop(key, None):
             self._describe(standing.site, None)
-            self._note(key)
+            for ranking in self._rankings.values():
+                ranking.note(key)
 
     def site(self, key: SiteKey) -> Site | None:
         standing = self._standings.get(key)
@@ -105,12 +108,12 @@ class Engine:
                 if before is not None:
                     touched.add(before.site)
         for key in touched:
-            self._restand(key)
+            self._use(key)
 
     def release(self, uid: str) -> Reservation | None:
         reservation = self._ledger.release(uid)
         if reservation is not None:
-            self._restand(reservation.site)
+            self._use(reservation.site)
         return reservation
 
     def reservation(self, uid: str) -> Reservation | None:
@@ -157,7 +160,7 @@ class Engine:
             return ranking.candidate(after.key) is not None
         standing = self._standings[after.key]
         judge = Judge(self._policy, self._asked(request), self._cheapest())
-        return not judge.refusal(standing.site) and self._measure(request).of(standing).number > 0
+        return not judge.refusal(standing.site) and self._measure(request).of(standing).room.number > 0
 
     def explain(self, request: Request) -> Explanation:
         """The decision, and what there is to say of each site."""
@@ -168,22 +171,20 @@ class Engine:
         ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
         fitting.sort(key=lambda verdict: ranked[verdict.site])
         refused = (one for one in verdicts if one.refusal)
-        return Explanation(self.decide(request), judge.weighed(), (*fitting, *refused))
+        return Explanation(self.decide(request), judge.weighed, (*fitting, *refused))
 
     # --- how it remembers -------------------------------------------------------------------------
 
     def _stand(self, site: Site) -> None:
         self._version += 1
-        self._standings[site.key] = Standing(site, self._ledger.usage(site.key), self._version)
-        self._note(site.key)
+        self._standings[site.key] = standing_of(site, self._ledger.usage(site.key), self._version)
 
-    def _restand(self, key: SiteKey) -> None:
+    def _use(self, key: SiteKey) -> None:
+        """Something was reserved or released there."""
         if standing := self._standings.get(key):
             self._stand(standing.site)
-
-    def _note(self, key: SiteKey) -> None:
-        for ranking in self._rankings.values():
-            ranking.note(key)
+            for ranking in self._rankings.values():
+                ranking.note_use(key)
 
     def _describe(self, before: Site | None, after: Site | None) -> None:
         cheapest = self._cheapest()
@@ -203,7 +204,7 @@ class Engine:
         return self._places.cheapest if "Price" in self._scorers else None
 
     def _in_order(self) -> list[Standing]:
-        return sorted(self._standings.values(), key=lambda standing: order_of(standing.site))
+        return sorted(self._standings.values(), key=lambda standing: standing.order)
 
     def _ranking(self, request: Request) -> Ranking:
         return _remembered(self._rankings, self._shape(request), self._most_shapes(), lambda: self._rank(request))
@@ -221,7 +222,7 @@ class Engine:
             self._measures,
             (request.items, several),
             self._most_shapes(),
-            lambda: Measure(need_of(request.items, self._catalogue), self._policy, several),
+            lambda: Measure(need_of(request.items, self._catalogue), self._policy, several=several),
         )
 
     def _most_shapes(self) -> int:
@@ -245,7 +246,7 @@ class Engine:
     def _refusal(self, request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> Decision:
         reasons = dict(ranking.reasons())
         candidates = ranking.candidates()
-        fitting = [candidate for candidate in candidates if candidate.site.key not in excluded]
+        fitting = _without(candidates, excluded)
         if len(fitting) < len(candidates):
             reasons["excluded"] = len(candidates) - len(fitting)
         number = max(
@@ -276,11 +277,23 @@ def _shares(request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) ->
                 return [(candidate, request.replicas)]
     if request.replicas == 1:
         return []
-    fitting = [candidate for candidate in candidates if candidate.site.key not in excluded]
+    fitting = _without(candidates, excluded)
+    if request.selector.strategy is LocalStrategy.SPREAD and not request.selector.region_alone:
+        fitting = _enough(fitting, request)
     for sites in _choices(request, fitting):
         if shares := divide(request.selector.strategy, sites, request.replicas, _bounds(request)):
             return [(fitting[place], number) for place, number in shares]
     return []
+
+
+def _without(candidates: Sequence[Candidate], excluded: frozenset[SiteKey]) -> Sequence[Candidate]:
+    return [one for one in candidates if one.site.key not in excluded] if excluded else candidates
+
+
+def _enough(candidates: Sequence[Candidate], request: Request) -> Sequence[Candidate]:
+    """The best ones, if these can take all replicas and as many clusters are to be used as can be."""
+    best = candidates[: min(request.replicas, request.selector.max_clusters or request.replicas)]
+    return best if sum(one.number for one in best) >= request.replicas else candidates
 
 
 def _one_will_do(request: Request) -> bool:
@@ -292,7 +305,7 @@ def _one_will_do(request: Request) -> bool:
     return request.replicas == 1 or centralized
 
 
-def _choices(request: Request, candidates: list[Candidate]) -> list[list[tuple[int, int]]]:
+def _choices(request: Request, candidates: Sequence[Candidate]) -> list[list[tuple[int, int]]]:
     """Sites that may be taken together, by their places in the list; the best choice first."""
     if request.selector.region_alone:
         return by_region((place, one.site.region, one.number) for place, one in enumerate(candidates))
@@ -317,9 +330,9 @@ def _verdict(judge: Judge, measure: Measure, standing: Standing) -> Verdict:
     if reason := judge.refusal(standing.site):
         return Verdict(key, reason)
     measured = measure.of(standing)
-    if not measured.number:
-        return Verdict(key, measured.room.refusal)
-    points = judge.describe(standing.site).points + measured.points + judge.points_of_stacks(standing.usage)
-    scores = judge.scores(standing, measured.room)
-    flavors = measured.room.portions[0].combination.flavors
-    return Verdict(key, "", measured.number, flavors, scores, round(judge.total(points), 3))
+    room = measured.room
+    if not room.number:
+        return Verdict(key, room.refusal)
+    points = judge.points(judge.describe(standing.site), measured, standing)
+    flavors = room.portions[0].combination.flavors
+    return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))

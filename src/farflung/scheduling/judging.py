@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from farflung.scheduling import scorers
 from farflung.scheduling.claims import Need
 from farflung.scheduling.filters import Asked, checks_for
-from farflung.scheduling.ledger import Usage
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.room import Room, room_for
 from farflung.scheduling.standing import Standing
@@ -33,27 +31,37 @@ class Measured(NamedTuple):
     version: int
     room: Room
     points: int  #: of scorers of room, weighted
-    number: int  #: of replicas that it can take
 
 
 class Judge:
     """For requests that ask for the same."""
 
     def __init__(self, policy: Policy, asked: Asked, cheapest: float | None) -> None:
+        self.weighed: dict[str, int] = {}  #: the scorers that have a say, with their weights
         self._checks = checks_for(asked, policy.filters)
-        self._of_sites = [
-            (name, weight, score)
-            for name, weight in policy.scorers
-            if name in scorers.OF_SITES and (score := scorers.OF_SITES[name](asked, cheapest)) is not None
-        ]
-        self._of_stacks = [
-            (name, weight, scorers.OF_STACKS[name](asked))
-            for name, weight in policy.scorers
-            if name in scorers.OF_STACKS
-        ]
-        self._of_room = [(name, weight) for name, weight in policy.scorers if name in scorers.OF_ROOM]
-        weights = sum(weight for _, weight, _ in self._of_sites) + sum(weight for _, weight, _ in self._of_stacks)
-        self.weights = weights + sum(weight for _, weight in self._of_room)
+        self._of_sites: list[tuple[str, int, scorers.OfSite]] = []
+        self._of_stacks: list[tuple[str, int, scorers.OfStacks]] = []
+        self._same: dict[str, float] = {}  #: scores that all sites get
+        for name, weight in policy.scorers:
+            if self._admit(name, weight, asked, cheapest):
+                self.weighed[name] = weight
+        self._same_points = sum(self.weighed[name] * millionths(score) for name, score in self._same.items())
+        self._weights = sum(self.weighed.values())
+
+    def _admit(self, name: str, weight: int, asked: Asked, cheapest: float | None) -> bool:
+        """Whether it has a say."""
+        if name in scorers.OF_SITES:
+            of_site = scorers.OF_SITES[name](asked, cheapest)
+            if of_site is not None:
+                self._of_sites.append((name, weight, of_site))
+            return of_site is not None
+        if name in scorers.OF_STACKS:
+            of_stacks = scorers.OF_STACKS[name](asked)
+            if isinstance(of_stacks, float):
+                self._same[name] = of_stacks
+            else:
+                self._of_stacks.append((name, weight, of_stacks))
+        return True
 
     def refusal(self, site: Site) -> str:
         for check in self._checks:
@@ -64,56 +72,59 @@ class Judge:
     def describe(self, site: Site) -> Described:
         if reason := self.refusal(site):
             return Described(site, reason, 0)
-        return Described(site, "", sum(weight * millionths(score(site)) for _, weight, score in self._of_sites))
+        points = self._same_points
+        for _, weight, score in self._of_sites:
+            points += weight * millionths(score(site))
+        return Described(site, "", points)
 
-    def points_of_stacks(self, usage: Usage) -> int:
-        return sum(weight * millionths(score(usage)) for _, weight, score in self._of_stacks)
-
-    def weighed(self) -> Mapping[str, int]:
-        """The scorers that have a say, with their weights."""
-        weighed = {name: weight for name, weight, _ in self._of_sites}
-        return weighed | {name: weight for name, weight, _ in self._of_stacks} | dict(self._of_room)
+    def points(self, described: Described, measured: Measured, standing: Standing) -> int:
+        """Of all scorers together."""
+        points = described.points + measured.points
+        for _, weight, score in self._of_stacks:
+            points += weight * millionths(score(standing.usage))
+        return points
 
     def scores(self, standing: Standing, room: Room) -> Mapping[str, float]:
         """By each scorer that has a say, for people."""
-        scores = {name: score(standing.site) for name, _, score in self._of_sites}
-        scores |= {name: score(standing.usage) for name, _, score in self._of_stacks}
         best = room.portions[0].combination
-        return scores | {name: scorers.OF_ROOM[name](standing, best) for name, _ in self._of_room}
+        scores = self._same | {name: score(standing.site) for name, _, score in self._of_sites}
+        scores |= {name: score(standing.usage) for name, _, score in self._of_stacks}
+        return scores | {name: score(standing, best) for name, score in scorers.OF_ROOM.items() if name in self.weighed}
 
     def total(self, points: int) -> float:
         """0 to 100: the weighted mean."""
-        return points / (self.weights * MILLION) if self.weights else 0.0
+        return points / (self._weights * MILLION) if self._weights else 0.0
 
 
 def millionths(score: float) -> int:
     return round(score * MILLION)
 
 
-@dataclass(slots=True, eq=False)
 class Measure:
     """For requests that take the same.  It remembers what it measured, as long as that holds."""
 
-    need: Need
-    policy: Policy
-    several: bool
-    _known: dict[SiteKey, Measured] = field(default_factory=dict)
+    def __init__(self, need: Need, policy: Policy, *, several: bool) -> None:
+        self._need = need
+        self._several = several
+        self._fake_spot = policy.spot_fake
+        self._scorers = [(weight, scorers.OF_ROOM[name]) for name, weight in policy.scorers if name in scorers.OF_ROOM]
+        self._known: dict[SiteKey, Measured] = {}
 
     def of(self, standing: Standing) -> Measured:
-        known = self._known.get(standing.site.key)
+        key = standing.site.key
+        known = self._known.get(key)
         if known is None or known.version != standing.version:
-            known = self._known[standing.site.key] = self._measure(standing)
+            known = self._known[key] = self._measure(standing)
         return known
 
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)
 
     def _measure(self, standing: Standing) -> Measured:
-        room = room_for(self.need, standing, several=self.several, fake_spot=self.policy.spot_fake)
+        room = room_for(self._need, standing, several=self._several, fake_spot=self._fake_spot)
         points = 0
         if room.portions:
             best = room.portions[0].combination
-            for name, weight in self.policy.scorers:
-                if score := scorers.OF_ROOM.get(name):
-                    points += weight * millionths(score(standing, best))
-        return Measured(standing.version, room, points, room.number)
+            for weight, score in self._scorers:
+                points += weight * millionths(score(standing, best))
+        return Measured(standing.version, room, points)

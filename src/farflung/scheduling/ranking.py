@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from farflung.scheduling.judging import Described, Judge, Measure
 from farflung.scheduling.room import Room
-from farflung.scheduling.standing import Order, Standing, order_of
+from farflung.scheduling.standing import Order, Standing
 from farflung.scheduling.values import Site, SiteKey
 
 SORT_ANEW: Final = 8  #: when more than this part of all sites changed
@@ -42,6 +42,7 @@ class Ranking:
         self._measure = measure
         self._standings = standings
         self._described: dict[SiteKey, Described] = {}
+        self._willing: set[SiteKey] = set()  #: those that are described as what will do
         self._candidates: dict[SiteKey, Candidate] = {}
         self._refused: dict[SiteKey, str] = {}
         self._reasons: Counter[str] = Counter()
@@ -49,8 +50,13 @@ class Ranking:
         self._changed: set[SiteKey] = set()
 
     def note(self, key: SiteKey) -> None:
-        """Something is another way there."""
+        """A site is described in another way, or gone."""
         self._changed.add(key)
+
+    def note_use(self, key: SiteKey) -> None:
+        """Something was reserved or released there."""
+        if key in self._willing:
+            self._changed.add(key)
 
     def note_all(self, keys: Iterable[SiteKey]) -> None:
         self._changed.update(keys)
@@ -67,8 +73,10 @@ class Ranking:
 
     def reasons(self) -> Mapping[str, int]:
         """Why the others do not fit → how many.  This looks at every site."""
-        self._changed.update(key for key in self._standings if key not in self._described)
         self.candidates()
+        if len(self._described) < len(self._standings):
+            self._changed.update(key for key in self._standings if key not in self._described)
+            self.candidates()
         return self._reasons
 
     def _look_again(self) -> None:
@@ -77,7 +85,8 @@ class Ranking:
             before = self._candidates.pop(key, None)
             if before is not None and not anew:
                 del self._order[bisect_left(self._order, before)]
-            self._refuse(key, "")
+            if key in self._refused:
+                self._forget_refusal(key)
             after = self._judge(key)
             if after is not None:
                 self._candidates[key] = after
@@ -91,27 +100,30 @@ class Ranking:
         standing = self._standings.get(key)
         if standing is None:
             self._described.pop(key, None)
+            self._willing.discard(key)
             self._measure.forget(key)
             return None
         described = self._described.get(key)
         if described is None or described.site is not standing.site:
             described = self._described[key] = self.judge.describe(standing.site)
+            (self._willing.discard if described.refusal else self._willing.add)(key)
         if described.refusal:
             self._refuse(key, described.refusal)
             return None
         measured = self._measure.of(standing)
-        if not measured.number:
-            self._refuse(key, measured.room.refusal)
+        room = measured.room
+        if not room.number:
+            self._refuse(key, room.refusal)
             return None
-        points = described.points + measured.points + self.judge.points_of_stacks(standing.usage)
-        return Candidate(-points, -measured.number, order_of(standing.site), standing.site, measured.room)
+        points = self.judge.points(described, measured, standing)
+        return Candidate(-points, -room.number, standing.order, standing.site, room)
 
     def _refuse(self, key: SiteKey, reason: str) -> None:
-        """Without a reason: it is not refused any longer."""
-        if before := self._refused.pop(key, ""):
-            self._reasons[before] -= 1
-            if not self._reasons[before]:
-                del self._reasons[before]
-        if reason:
-            self._refused[key] = reason
-            self._reasons[reason] += 1
+        self._refused[key] = reason
+        self._reasons[reason] += 1
+
+    def _forget_refusal(self, key: SiteKey) -> None:
+        reason = self._refused.pop(key)
+        self._reasons[reason] -= 1
+        if not self._reasons[reason]:
+            del self._reasons[reason]

@@ -25,34 +25,32 @@ class Portion(NamedTuple):
 
 class Room(NamedTuple):
     portions: tuple[Portion, ...] = ()  #: the best liked first
+    number: int = 0  #: of all portions together
     refusal: str = ""  #: why there is no room, if there is none
-
-    @property
-    def number(self) -> int:
-        return sum(portion.number for portion in self.portions)
 
 
 def room_for(need: Need, standing: Standing, *, several: bool, fake_spot: bool = False) -> Room:
     """Several: replicas for which the best liked flavors do not suffice may get others.  Otherwise all get the same."""
     if not need.combinations:
         return Room(refusal="no flavor is asked for")
-    most, refusal = _apart_from_flavors(need, standing)
+    most, refusal = _apart_from_flavors(need, standing) if need.beside_flavors else (UNLIMITED, "")
     if refusal:
         return Room(refusal=_flavors_first(need, standing, fake_spot) or refusal)
     portions: list[Portion] = []
     refusals: list[str] = []
+    left = most
     for combination in need.combinations:
         number, refusal = _times(combination, standing, fake_spot)
         if refusal:
             refusals.append(refusal)
             continue
-        portion = Portion(combination, min(number, most))
-        portions.append(portion)
-        most -= portion.number
-        if not several or not most:
+        number = min(number, left)
+        portions.append(Portion(combination, number))
+        left -= number
+        if not several or not left:
             break
-        standing = standing._replace(usage=standing.usage.plus(combination.claim, portion.number))
-    return Room(tuple(portions), "" if portions else _most_hopeful(refusals))
+        standing = standing._replace(usage=standing.usage.plus(combination.claim, number))
+    return Room(tuple(portions), most - left, "" if portions else _most_hopeful(refusals))
 
 
 def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:

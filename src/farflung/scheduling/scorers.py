@@ -7,7 +7,7 @@ StackAffinity looks at the stacks that are there.  A scorer that has nothing to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from farflung.scheduling.claims import Combination
@@ -15,7 +15,7 @@ from farflung.scheduling.filters import Asked
 from farflung.scheduling.labels import selector_of, untolerated
 from farflung.scheduling.ledger import Usage
 from farflung.scheduling.standing import Standing
-from farflung.scheduling.values import Point, Site
+from farflung.scheduling.values import Claim, Point, Site
 
 EARTH_RADIUS: Final = 6371.0  #: km
 HALFWAY: Final = 500.0  #: km at which a site is worth half of one that is there
@@ -98,14 +98,14 @@ def _is_place(point: Point) -> bool:
 # --- the stacks that are there --------------------------------------------------------------------
 
 
-def stack_affinity(asked: Asked) -> OfStacks:
+def stack_affinity(asked: Asked) -> OfStacks | float:
     """Half of it if a stack is there that meets the affinity, half of it if none is there that meets the antiaffinity.
 
-    Stacks of other tenants do not count: nobody learns of them.
+    Stacks of other tenants do not count: nobody learns of them.  A number: it is the same for all sites.
     """
     wanted, unwanted = selector_of(asked.selector.affinity), selector_of(asked.selector.antiaffinity)
     if not wanted and not unwanted:
-        return lambda usage: 50.0
+        return 50.0
 
     def score(usage: Usage) -> float:
         kin = [dict(labels) for tenant, labels in usage.kin if tenant == asked.tenant]
@@ -129,10 +129,29 @@ def least_allocated(standing: Standing, combination: Combination) -> float:
     What nobody has counted, or the stack does not take, is left out; for vcpus and memory the share of the flavor that
     is left stands in.
     """
-    weights = total = 0.0
-    for weight, left in _left(standing, combination):
-        weights += weight
-        total += weight * left
+    claim, capacity, usage = combination.claim, standing.site.capacity, standing.usage
+    weights = by_flavor = 0
+    total = 0.0
+    if claim.memory and capacity.memory is not None:
+        weights += MEMORY
+        total += MEMORY * _left(capacity.memory, standing.memory_used() + claim.memory)
+    else:
+        by_flavor += MEMORY
+    if claim.vcpus and capacity.vcpus is not None:
+        weights += VCPUS
+        total += VCPUS * _left(capacity.vcpus, standing.vcpus_used() + claim.vcpus)
+    else:
+        by_flavor += VCPUS
+    if by_flavor and claim.flavors:
+        weights += by_flavor
+        total += by_flavor * _left_of_flavors(standing, claim)
+    if claim.storage:
+        weights += STORAGE
+        offered = sum(capacity.storage.get(kind, 0) for kind, _ in claim.storage)
+        total += STORAGE * _left(offered, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
+    if claim.eips and capacity.eips is not None:
+        weights += EIPS
+        total += EIPS * _left(capacity.eips, usage.eips + claim.eips)
     return 100.0 * total / weights if weights else 0.0
 
 
@@ -143,34 +162,16 @@ def most_allocated(standing: Standing, combination: Combination) -> float:
 def volume(standing: Standing, combination: Combination) -> float:
     """How much is left of all storage."""
     used = sum(standing.usage.storage.values()) + sum(size for _, size in combination.claim.storage)
-    return 100.0 * _share(sum(standing.site.capacity.storage.values()), used)
+    return 100.0 * _left(sum(standing.site.capacity.storage.values()), used)
 
 
-def _left(standing: Standing, combination: Combination) -> Iterator[tuple[int, float]]:
-    """(weight, the share that is left), of each that counts."""
-    claim, capacity, usage = combination.claim, standing.site.capacity, standing.usage
-    by_flavor = 0
-    if claim.memory and capacity.memory is not None:
-        yield MEMORY, _share(capacity.memory, standing.memory_used() + claim.memory)
-    else:
-        by_flavor += MEMORY
-    if claim.vcpus and capacity.vcpus is not None:
-        yield VCPUS, _share(capacity.vcpus, standing.vcpus_used() + claim.vcpus)
-    else:
-        by_flavor += VCPUS
-    if by_flavor and claim.flavors:
-        yield (
-            by_flavor,
-            min(_share(capacity.flavors.get(id, 0), usage.flavors.get(id, 0) + number) for id, number in claim.flavors),
-        )
-    if claim.storage:
-        total = sum(capacity.storage.get(kind, 0) for kind, _ in claim.storage)
-        yield STORAGE, _share(total, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
-    if claim.eips and capacity.eips is not None:
-        yield EIPS, _share(capacity.eips, usage.eips + claim.eips)
+def _left_of_flavors(standing: Standing, claim: Claim) -> float:
+    offered, used = standing.site.capacity.flavors, standing.usage.flavors
+    return min(_left(offered.get(id, 0), used.get(id, 0) + number) for id, number in claim.flavors)
 
 
-def _share(total: int, used: int) -> float:
+def _left(total: int, used: int) -> float:
+    """The share of it."""
     return (total - used) / total if 0 <= used < total else 0.0
 
 
@@ -181,7 +182,7 @@ OF_SITES: Final[Mapping[str, Callable[[Asked, float | None], OfSite | None]]] = 
     "PreferredAffinity": preferred_affinity,
     "TaintToleration": taint_toleration,
 }
-OF_STACKS: Final[Mapping[str, Callable[[Asked], OfStacks]]] = {"StackAffinity": stack_affinity}
+OF_STACKS: Final[Mapping[str, Callable[[Asked], OfStacks | float]]] = {"StackAffinity": stack_affinity}
 OF_ROOM: Final[Mapping[str, OfRoom]] = {
     "Flavor": flavor,
     "SiteResourcesLeastAllocated": least_allocated,

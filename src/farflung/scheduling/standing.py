@@ -16,6 +16,7 @@ class Standing(NamedTuple):
     site: Site
     usage: Usage
     version: int = 0  #: another one after each change
+    order: Order = ("", "", "")  #: of two that are as good, the one that is first by name is taken
 
     def vcpus_used(self) -> int:
         return self.usage.vcpus + max(0, self.site.used_elsewhere.get("vcpus", 0))
@@ -53,6 +54,5 @@ class Standing(NamedTuple):
         )
 
 
-def order_of(site: Site) -> Order:
-    """Of two that are as good, the one that is first by name is taken."""
-    return site.key.name, site.key.namespace, site.key.cluster
+def standing_of(site: Site, usage: Usage, version: int) -> Standing:
+    return Standing(site, usage, version, (site.key.name, site.key.namespace, site.key.cluster))
