@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from farflung.client.errors import ClientError, NotFound
+from farflung.client.errors import Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.delivering import Target
@@ -53,7 +53,6 @@ class Clusters:
         self._workspace_of = workspace_of
         self._monotonic = outside.monotonic
         self._now = now
-        self._log = log
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._users: dict[Key, set[Key]] = {}  #: Clusters by their SyncTargets
         self._written: dict[SiteKey, float] = {}
@@ -67,11 +66,18 @@ class Clusters:
         key = None if cluster is None else self._target_key(Key(*site), cluster)
         return None if key is None or key not in self._targets.cache else Target(key.cluster, key.name)
 
+    def has_target(self, site: SiteKey) -> bool:
+        """Whether a SyncTarget is to stand for it, be it there or not."""
+        cluster = self._informer.cache.get(Key(*site))
+        return cluster is not None and cluster.target is not None
+
     def _target_key(self, key: Key, cluster: SeenCluster) -> Key | None:
+        """None: it has none, or nobody has found out where it is."""
         if cluster.target is None:
             return None
         workspace = cluster.target.workspace or key.cluster
-        return Key(self._paths.get(workspace, workspace), "", cluster.target.name)
+        logical = self._paths.get(workspace) if ":" in workspace else workspace
+        return None if logical is None else Key(logical, "", cluster.target.name)
 
     # --- hearing ----------------------------------------------------------------------------------
 
@@ -96,8 +102,7 @@ class Clusters:
             self._written.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
-        target = None if target_key is None else self._targets.cache.get(target_key)
-        site = site_with(cluster, target)
+        site = cluster.site if target_key is None else site_with(cluster, self._targets.cache.get(target_key))
         self._world.put_site(site, now, age=unwell_for(cluster, site, self._now()))
         self.touch(site_key)
 
@@ -113,8 +118,8 @@ class Clusters:
         cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
         if cluster is None or site is None:
             return None
-        if cluster.target is not None and ":" in cluster.target.workspace:
-            await self._find(Key(*key), cluster)
+        if cluster.target is not None and self._target_key(Key(*key), cluster) is None:
+            await self._find(Key(*key), cluster, cluster.target.workspace)
             site = self._world.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + PAUSE > self._monotonic():
             return last + PAUSE - self._monotonic()
@@ -131,19 +136,12 @@ class Clusters:
             return None
         return None
 
-    async def _find(self, key: Key, cluster: SeenCluster) -> None:
+    async def _find(self, key: Key, cluster: SeenCluster, path: str) -> None:
         """The logical cluster of a workspace that is named by its path."""
-        path = cluster.target.workspace if cluster.target is not None else ""
-        if not path or path in self._paths:
-            return
         try:
             found = await self._workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
-        except NotFound:
-            return
-        except ClientError as error:
-            self._log.error(error, "cannot find the workspace of a SyncTarget", path=path)
-            raise
-        logical = (found["metadata"].get("annotations") or {}).get(CLUSTER, "")
-        if isinstance(logical, str) and logical:
-            self._paths[path] = logical
-            self.on_cluster(Change(key, None, cluster))
+            logical = (found["metadata"].get("annotations") or {}).get(CLUSTER, "")
+        except (NotFound, Forbidden):
+            logical = ""  # there is no such workspace
+        self._paths[path] = str(logical)
+        self.on_cluster(Change(key, None, cluster))

@@ -105,7 +105,7 @@ class GlobalScheduler:
             self.pods,
             self.allocations,
             self._client_of,
-            lambda site: self.clusters.target_of(site) is not None,
+            self.clusters.has_target,
             outside,
             setting.now,
             log,

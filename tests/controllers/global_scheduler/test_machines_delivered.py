@@ -1,0 +1,86 @@
+"""Clusters that SyncTargets stand for: what is bound to them is brought there, and they are as well as those."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fleet import EDGE, WORKLOAD, Fleet
+from hub_harness import MERGE_PATCH
+from machines import PODS, Machines, machines
+from platform_harness import APIS, MASTER
+
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+
+LABEL = "globalscheduler.com/cluster"
+PLACEMENT = "/apis/edge.kcp.io/v1alpha1/edgeplacements/global-scheduler-az1"
+
+
+async def bind_edge(fleet: Fleet, cluster: str) -> None:
+    reference = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
+    obj = {"metadata": {"name": "edge"}, "spec": {"reference": reference}}
+    await fleet.hub.made(MASTER, f"/clusters/{cluster}{APIS}/apibindings", obj)
+
+    async def is_served() -> bool:
+        return (await fleet.hub.of(MASTER, "GET", f"/clusters/{cluster}{EDGE}/edgeplacements")).status == 200
+
+    await fleet.eventually(is_served, "the edge API")
+
+
+async def report(one: Machines, imw: str, *, ago: timedelta) -> None:
+    """What a syncer would."""
+    beat = times.format_seconds(one.fleet.hub.now - ago)
+    patch = {"status": {"lastSyncerHeartbeatTime": beat, "allocatable": {"cpu": "2500m", "memory": "4Gi"}}}
+    path = f"/clusters/{imw}{WORKLOAD}/synctargets/edge1/status"
+    answer = await one.fleet.hub.of(MASTER, "PATCH", path, patch, content_type=MERGE_PATCH)
+    assert answer.status == 200, answer.body
+
+
+async def slices(one: Machines) -> list[Obj]:
+    path = f"/clusters/{one.shop}{EDGE}/singleplacementslices"
+    answer = await one.fleet.hub.of(MASTER, "GET", path)
+    return [place for each in answer.json["items"] for place in each["destinations"]]
+
+
+async def test_what_is_bound_is_led_to_the_synctarget_of_its_cluster_and_to_no_other() -> None:
+    async with machines(start=False) as one:
+        fleet = one.fleet
+        imw = await fleet.hub.workspace("imw")
+        await bind_edge(fleet, one.shop)
+        for name in ("edge1", "edge2"):
+            await fleet.target(imw, name, {"id": name})
+        await fleet.location(imw, "all", {"env": "prod"}, {})
+        await fleet.start(scheduler=True, globals=True)
+        await one.cluster("az1", {"small": 9}, synctarget={"workspace": "root:imw", "name": "edge1"})
+        await report(one, imw, ago=timedelta(0))
+        for name in ("a", "b"):
+            await one.machine(name)
+            assert await one.bound(name) == "az1"
+        await one.machine("c")
+        assert await one.refused("c") == "0/1 clusters fit: 1 out of vcpus"  # of which its syncer reports two
+        assert (await one.pod("a"))["metadata"]["labels"] == {LABEL: "az1"}
+
+        async def leads_there() -> bool:
+            return {place["syncTargetName"] for place in await slices(one)} == {"edge1"}
+
+        await fleet.eventually(leads_there, "the way")
+        placement = await one.of_shop("GET", PLACEMENT)
+        assert placement["spec"]["downsync"] == [
+            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {LABEL: "az1"}}]}
+        ]
+        await report(one, imw, ago=timedelta(hours=1))
+
+        async def is_told() -> bool:
+            return bool((await one.clusters())[0]["status"]["phase"] == "Unreachable")
+
+        await fleet.eventually(is_told, "the phase")
+        await fleet.crash()
+        await fleet.start(scheduler=True, globals=True)
+        for name in ("a", "b", "c"):
+            await one.of_shop("DELETE", f"{PODS}/{name}")
+
+        async def is_gone() -> bool:
+            answer = await fleet.hub.of(MASTER, "GET", f"/clusters/{one.shop}{PLACEMENT}")
+            return answer.status == 404
+
+        await fleet.eventually(is_gone, "the end of the placement")
