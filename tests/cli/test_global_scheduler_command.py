@@ -1,0 +1,137 @@
+"""`farflung global-scheduler`: what its files say, what is wrong with them, and that only one works at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fleet import PROVIDER, Fleet
+from machines import machines
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from farflung.cli import global_scheduler
+from farflung.cli.controllers import GLOBAL, Where, settings_of
+from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
+from farflung.cli.main import main
+from farflung.client.rest import Client
+from farflung.lib.klog import Logger
+from farflung.runtime.exports import find_view
+from farflung.runtime.manager import Manager
+from farflung.scheduling.policy import default_policy
+
+SAMPLES = Path(__file__).parents[2] / "conf"
+OPTIONS = {
+    "kubeconfig": "",
+    "context": "",
+    "provider": "",
+    "verbosity": 0,
+    "concurrency": None,
+    "bind_address": "",
+    "leader_elect": False,
+}
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES, tmp_path / "conf"))
+
+
+def test_without_files_the_usual_policy_decides() -> None:
+    assert configuration("", "") == Configuration(default_policy())
+
+
+def test_a_directory_tells_of_flavors_sites_and_the_policy(conf: Path) -> None:
+    found = configuration(str(conf), "")
+    assert "c6.large.2" in found.flavors
+    assert "az1" in [site.key.name for site in found.sites]
+    assert [name for name, _ in found.policy.scorers] == ["StackAffinity", "Flavor", "SiteResourcesLeastAllocated"]
+    other = conf.parent / "other.yaml"
+    other.write_text("predicates: [{name: Flavor}]\npriorities: []\n")
+    assert configuration(str(conf), str(other)).policy.filters == ("Flavor",)
+
+
+def test_the_server_and_the_kubeconfig_of_a_directory_count_if_nothing_else_is_said(conf: Path) -> None:
+    text = (conf / "conf.yaml").read_text().replace('master: ""', "master: https://127.0.0.1:1")
+    (conf / "conf.yaml").write_text(text.replace('kubeconfig: ""', "kubeconfig: kube"))
+    there = str(conf / "kube")
+    told = settings_of("x", (GLOBAL,), {**OPTIONS, "conf": str(conf)})
+    assert told.where == Where(kubeconfig=there, server="https://127.0.0.1:1")
+    assert told.everywhere == Where(kubeconfig=there, context="system:admin", server="https://127.0.0.1:1")
+    assert settings_of("x", (GLOBAL,), {**OPTIONS, "conf": str(conf), "kubeconfig": "k"}).where.kubeconfig == "k"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("edgecloud_policy.yaml", "predicates: [{name: Luck}]", "Luck"),
+        ("edgecloud_policy.yaml", "priorities: [{name: Flavor, weight: 1}, {name: Flavor, weight: 2}]", "Flavor"),
+        ("conf.yaml", "scheduler_policy_file: nowhere.yaml", "nowhere.yaml"),
+        ("conf.yaml", "master: 127.0.0.1\nscheduler_policy_file: edgecloud_policy.yaml", "URL"),
+        ("conf.yaml", "{", "conf.yaml"),
+        ("flavors.json", "[]", "flavors.json"),
+    ],
+)
+def test_what_is_wrong_with_files_is_said_in_one_sentence(conf: Path, file: str, text: str, said: str) -> None:
+    (conf / file).write_text(text)
+    ended = CliRunner().invoke(main, ["global-scheduler", "--conf", str(conf)])
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith("farflung global-scheduler: ")
+    assert said in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_directory_without_settings_is_an_error_for_who_names_it_and_none_for_all_controllers(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no .*/conf\.yaml"):
+        configuration(str(tmp_path), "")
+    assert not global_scheduler.has_configuration(str(tmp_path))
+    environment = {"CONFIG_BASE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    ended = CliRunner().invoke(main, ["controllers"], env=environment)
+    assert "conf.yaml" not in ended.stderr
+
+
+async def joined(fleet: Fleet, manager: Manager, log: Logger) -> asyncio.Task[None]:
+    espw, root = fleet.client(f"/clusters/{PROVIDER}"), fleet.client("/clusters/root")
+    edge, targets = [
+        (await find_view(client, name, fleet.outside, log)).url
+        for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
+    ]
+    ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
+    global_scheduler.join(ways, Configuration(), manager, fleet.outside, log, workers=4)
+    return asyncio.create_task(manager.run())
+
+
+async def test_of_two_schedulers_one_works_and_the_other_follows_when_it_ends() -> None:
+    async with machines(start=False) as one:
+        log = io.StringIO()
+        managers = [Manager(Logger(log)) for _ in range(2)]
+        tasks = [await joined(one.fleet, manager, Logger(log)) for manager in managers]
+        try:
+            await one.cluster("az1", {"small": 1})
+            for name in ("a", "b"):
+                await one.machine(name)
+
+            async def told() -> bool:
+                pods = await one.pods()
+                return all(pod.get("status", {}).get("conditions") for pod in pods)
+
+            await one.fleet.eventually(told, "a decision about both")
+            assert sorted(pod["spec"].get("nodeName", "") for pod in await one.pods()) == ["", "az1"]
+            works = [bool(manager.informers) for manager in managers]
+            assert sorted(works) == [False, True]
+            assert all(manager.synced for manager in managers)  # who waits is ready to
+            registry = CollectorRegistry()
+            registry.register(managers[works.index(True)].figures())
+            assert b'farflung_placements_total{result="bound"} 1.0' in generate_latest(registry)
+            tasks[works.index(True)].cancel()
+            await one.cluster("az2", {"small": 1}, zone="az2")
+            await one.fleet.eventually(lambda: managers[works.index(False)].informers, "the other")
+            assert {await one.bound("a"), await one.bound("b")} == {"az1", "az2"}
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
