@@ -82,7 +82,7 @@ def _item(item: Obj) -> str:
     parts += [f"{size} GiB of {kind}" for kind, size in item.get("storage", {}).items()]
     if item.get("publicAddress"):
         parts.append("a public address")
-    return f"{item['name']}: {', '.join(parts)}"
+    return f"{item['name']}: {', '.join(parts)}".removeprefix(": ")
 
 
 def _where(where: Obj) -> Iterator[str]:

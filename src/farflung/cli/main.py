@@ -1006,6 +1006,7 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
 
 
 @main.command(short_help="Show the whole story: two clusters, two workloads, three web pages.")
+@click.argument("story", type=click.Choice(["edges", "global"]), default="edges")
 @click.option("--keep", is_flag=True, help="Leave it running, and say how to look around.")
 @click.option("--stop", is_flag=True, help="End what an earlier one left running, and remove it.")
 @click.option(
@@ -1015,15 +1016,19 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
     show_default=True,
     help="What runs the pods: real images by podman, or stand-ins for them that are local processes.",
 )
-def demo(keep: bool, stop: bool, runtime: str) -> None:
+def demo(story: str, keep: bool, stop: bool, runtime: str) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
     The pages are at the ports 8081, 8082 and 8083 of this machine, which have to be free.  Nothing else has to be
     installed, and nothing is left behind.
+
+    `farflung demo global` shows instead how virtual machines find their way to a dozen Clusters.
     """
-    from farflung.cli import demo as story
+    from farflung.cli import demo, demo_global, demo_stage
 
     if stop:
-        story.stop()
+        demo_stage.stop()
+    elif story == "global":
+        demo_global.run(keep=keep)
     else:
-        story.run(keep=keep, runtime=runtime)
+        demo.run(keep=keep, runtime=runtime)

@@ -1,0 +1,192 @@
+"""`farflung demo global`: virtual machines find their way to a dozen Clusters."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from farflung.cli import demo_stage
+from farflung.cli.credentials import KUBECONFIG
+from farflung.cli.demo_stage import BINDINGS, Place, Stage, called, listed
+from farflung.cli.printing import count
+from farflung.cli.progress import shown
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.inventory import condition_of
+from farflung.controllers.global_scheduler.statuses import SCHEDULED
+from farflung.machinery.errors import Obj
+
+CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
+ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
+PODS: Final = Collection("", "v1", "pods", "Pod")
+WORKSPACE: Final = "root:machines"
+EXPORTS: Final = ("kubernetes", "globalscheduler.com")
+REGIONS: Final = ("region1", "region2", "region3", "region4")
+ZONES: Final = 3  #: of each region
+FLAVOR, LARGE, RARE = "c6.large.2", "m6.xlarge.4", "p2.gpu.8"
+STACKS: Final = 6  #: replicas of the Allocation
+
+
+def run(*, keep: bool) -> None:
+    """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
+    demo_stage.run(_play, "demo global", keep=keep, advice=_advice)
+
+
+def _advice(where: Place) -> str:
+    return f"""
+It goes on running. To look around:
+
+  export KUBECONFIG={where.hub / KUBECONFIG}
+  export PATH={Path(sys.executable).parent}:$PATH
+  kubectl ws {WORKSPACE}
+  kubectl get clusters,allocations
+  kubectl get pods -o wide
+  kubectl describe pods demovm
+  farflung explain allocation shop
+
+`{called()} demo --stop` ends it and removes {where.directory}."""
+
+
+async def _play(where: Place) -> None:
+    began = time.monotonic()
+    with shown(sys.stderr) as steps:
+        async with Story(where, steps).opened() as story:
+            await story.tell()
+    number = STACKS + 2
+    click.echo(f"\n{count(number, 'stack')} in 12 Clusters, {time.monotonic() - began:.1f} s after the start.\n")
+    story.show()
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+def _clusters() -> Iterator[Obj]:
+    """The first one has most; only the last one has what is rare, and that once."""
+    for at in range(len(REGIONS) * ZONES):
+        flavors = {FLAVOR: 8 if at == 0 else 4, LARGE: 2}
+        if at == len(REGIONS) * ZONES - 1:
+            flavors[RARE] = 1
+        yield {
+            "apiVersion": CLUSTERS.api_version,
+            "kind": "Cluster",
+            "metadata": {"name": f"az{at + 1}"},
+            "spec": {
+                "region": {"region": REGIONS[at // ZONES], "availabilityzone": f"az{at + 1}"},
+                "flavors": [{"flavorid": name, "totalcapacity": number} for name, number in flavors.items()],
+                "eipcapacity": 8,
+            },
+        }
+
+
+def _machine(name: str, flavor: str, *regions: str) -> Obj:
+    selector = {"regions": [{"region": region} for region in regions], "strategy": {"localStrategy": "centralize"}}
+    machine = {
+        "keyPairName": "foobar",
+        "name": "vm001",
+        "image": "download.cirros-cloud.net/0.3.5/cirros-0.3.5-x86_64-disk.img",
+        "imagePullPolicy": "IfNotPresent",
+        "needEIP": True,
+        "flavors": [{"flavorID": flavor}],
+        "resourceCommonInfo": {"selector": selector},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"virtualMachine": machine}}
+
+
+def _stack() -> Obj:
+    """A web server and a database that belong together, several times in two regions."""
+    resources = [
+        {"name": name, "resource_type": "vm", "flavors": [{"flavor_id": flavor}]}
+        for name, flavor in (("web", FLAVOR), ("db", LARGE))
+    ]
+    selector = {
+        "regions": [{"region": "region2"}, {"region": "region3"}],
+        "strategy": {"location_strategy": "discrete"},
+    }
+    spec = {"replicas": STACKS, "resource_group": {"name": "shop", "resources": resources}, "selector": selector}
+    return {"apiVersion": ALLOCATIONS.api_version, "kind": "Allocation", "metadata": {"name": "shop"}, "spec": spec}
+
+
+# --- the story ------------------------------------------------------------------------------------
+
+
+class Story(Stage):
+    async def tell(self) -> None:
+        await self.start_hub()
+        with self.steps.step(f"Describe 12 Clusters in {count(len(REGIONS), 'region')}, in the workspace {WORKSPACE}"):
+            await self.workspace(WORKSPACE)
+            for export in EXPORTS:
+                await self.make(self._home, BINDINGS, _binding(export))
+            for cluster in _clusters():
+                await self._create(CLUSTERS, cluster)
+        with self.steps.step("Bind the virtual machine demovm to a Cluster of region1"):
+            await self._create(PODS, _machine("demovm", FLAVOR, "region1"))
+            await self._bound("demovm")
+        with self.steps.step(f"Bind {STACKS} stacks of two machines to Clusters of region2 and region3"):
+            await self._create(ALLOCATIONS, _stack())
+            await self.until(self._allocated, "a place for all stacks")
+            self.told.append((f"kubectl get allocations    # in {WORKSPACE}", await listed(self._home, ALLOCATIONS)))
+        await self._find_no_room()
+        await self._show()
+
+    async def _find_no_room(self) -> None:
+        """Until there is some."""
+        with self.steps.step(f"Find no place for a second {RARE}, because there is one in all the world"):
+            await self._create(PODS, _machine("render1", RARE))
+            await self._bound("render1")
+            await self._create(PODS, _machine("render2", RARE))
+            why = await self.until(self._refusal, "a reason")
+            self.told.append(("kubectl describe pods render2    # PodScheduled", f"False: {why}"))
+        with self.steps.step("Delete the first one, and bind the second"):
+            await self._home.delete(PODS, "render1", "default", grace=0)
+            await self._bound("render2")
+
+    async def _show(self) -> None:
+        with self.steps.step("Explain it"):
+            await self.until(self._counted, "the number of stacks of each Cluster")
+            for what, collection in (("pods -o wide", PODS), ("clusters", CLUSTERS)):
+                shown = await listed(self._home, collection, wide=collection is PODS)
+                self.told.append((f"kubectl get {what}    # in {WORKSPACE}", shown))
+            command = "explain pod demovm"
+            self.told.append((f"farflung {command}    # in {WORKSPACE}", await self.command(command, WORKSPACE)))
+
+    # --- words ------------------------------------------------------------------------------------
+
+    @property
+    def _home(self) -> Client:
+        return self.hub.workspace(WORKSPACE)
+
+    async def _create(self, collection: Collection, obj: Obj) -> None:
+        await self.make(self._home, collection, {**obj, "metadata": {**obj["metadata"], "namespace": "default"}})
+
+    async def _bound(self, name: str) -> None:
+        async def bound() -> bool:
+            found = await self._home.get(PODS, name, "default")
+            return condition_of(found.get("status") or {}, SCHEDULED).get("status") == "True"
+
+        await self.until(bound, f"a Cluster for {name}")
+
+    async def _allocated(self) -> bool:
+        found = await self._home.get(ALLOCATIONS, "shop", "default")
+        return bool((found.get("status") or {}).get("phase") == "Bound")
+
+    async def _refusal(self) -> str:
+        found = await self._home.get(PODS, "render2", "default")
+        return str(condition_of(found.get("status") or {}, SCHEDULED).get("message", ""))
+
+    async def _counted(self) -> bool:
+        stacks = [(one.get("status") or {}).get("stacks", 0) for one in await self._home.list(CLUSTERS)]
+        return bool(sum(stacks) == STACKS + 2)
+
+
+def _binding(export: str) -> Obj:
+    return {
+        "apiVersion": BINDINGS.api_version,
+        "kind": "APIBinding",
+        "metadata": {"name": export},
+        "spec": {"reference": {"export": {"path": "root:compute", "name": export}}},
+    }

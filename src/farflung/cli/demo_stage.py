@@ -1,0 +1,302 @@
+"""What demos play on: a directory with everything that they make, a hub, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import click
+import orjson
+
+from farflung.cli.background import Background, Process
+from farflung.cli.credentials import KUBECONFIG
+from farflung.cli.printing import table
+from farflung.cli.progress import Steps
+from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
+from farflung.client.kubeconfig import load
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.edge.ports_taken import PortTaken
+from farflung.machinery.errors import Obj
+
+T = TypeVar("T")
+
+PATIENCE: Final = 120.0  #: seconds until we give up on one thing
+POLL: Final = 0.05
+BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
+WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
+AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP)  #: beside ^C
+EDGES: Final = "edges.kubeconfig"  #: the contexts of the clusters
+
+
+class DemoError(Exception):
+    """A sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Everything that the demo makes is in one directory."""
+
+    directory: Path
+
+    @property
+    def hub(self) -> Path:
+        return self.directory / "hub"
+
+    @property
+    def edges(self) -> Path:
+        return self.directory / EDGES
+
+    def log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    @property
+    def background(self) -> Background:
+        return Background(self.directory / "processes.json")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its edges are none of the user's others."""
+        kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        return {**kept, "FARFLUNG_HOME": str(self.directory / "home")}
+
+
+def place() -> Place:
+    home = os.environ.get("FARFLUNG_HOME")
+    return Place((Path(home) if home else Path.home() / ".farflung") / "demo")
+
+
+def farflung(*words: str) -> list[str]:
+    return [sys.executable, "-m", "farflung", *words]
+
+
+# --- beginning and end ----------------------------------------------------------------------------
+
+
+def run(
+    play: Callable[[Place], Coroutine[None, None, None]], command: str, *, keep: bool, advice: Callable[[Place], str]
+) -> None:
+    """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException.
+
+    `command`: the one that plays it; `advice`: how to look around in what is kept.
+    """
+    where = place()
+    if clean(where):
+        click.echo("An earlier demo was still running; it is stopped.", err=True)
+    kept = False
+    try:
+        where.directory.mkdir(mode=0o700, parents=True)
+        asyncio.run(_interruptible(play(where)))
+        kept = keep
+    except (DemoError, PortTaken, ClientError, OSError) as error:
+        raise click.ClickException(f"{error}{_logs(where)}") from None
+    except KeyboardInterrupt:
+        raise click.Abort from None
+    finally:
+        if not kept:
+            with _undisturbed():
+                if where.background.processes():
+                    with contextlib.suppress(OSError):  # the terminal may be gone
+                        click.echo("Stopping it …", err=True)
+                clean(where)
+    if keep:
+        click.echo(advice(where))
+    else:
+        click.echo(f"All of it is stopped and gone. `{called()} {command} --keep` leaves it running.", err=True)
+
+
+def called() -> str:
+    """What to type for this program: `make demo` works without it on the PATH."""
+    typed = Path(sys.argv[0])
+    return str(typed) if typed.name == "farflung" and not shutil.which("farflung") else "farflung"
+
+
+def stop() -> None:
+    there = clean(place())
+    click.echo("The demo is stopped and gone." if there else "No demo is running.")
+
+
+def clean(where: Place) -> bool:
+    """Stop and remove all that is there; whether something was."""
+    if not where.directory.exists():
+        return False
+    where.background.stop()
+    if (where.directory / "home").exists():
+        _call(farflung("edge", "delete", "--all"), where.environment)
+    shutil.rmtree(where.directory, ignore_errors=True)
+    return True
+
+
+def _call(command: list[str], environment: dict[str, str]) -> None:
+    subprocess.run(  # noqa: S603
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Who presses ^C again wants it to end, and it does, but in order."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDING)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _logs(where: Place) -> str:
+    """The last words of whatever failed."""
+    said = []
+    for file in sorted(where.directory.glob("*.log")):
+        lines = file.read_text(errors="replace").splitlines()
+        worth = [line for line in lines if line[:1] in ("E", "W") or "rror" in line]
+        said += [f"\n  {file.stem}: {line[:300]}" for line in worth[-2:]]
+    return "".join(said)
+
+
+async def _interruptible(play: Coroutine[None, None, None]) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in ENDING:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await play
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except ExceptionGroup as errors:
+        raise _first(errors) from None
+
+
+def _first(error: Exception) -> Exception:
+    """What went wrong, of several things that did; mostly it is the same one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+# --- the stage ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Stage:
+    """A hub, and words for what stories do with it."""
+
+    where: Place
+    steps: Steps
+    told: list[tuple[str, str]] = field(default_factory=list)  #: commands, and what they say of it
+    _hub: Client | None = None
+    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        async with self._stack:
+            yield self
+
+    @property
+    def hub(self) -> Client:
+        assert self._hub is not None
+        return self._hub
+
+    async def start_hub(self) -> None:
+        with self.steps.step("Start the hub and its controllers"):
+            process = self.start("hub", "start", "--root-directory", str(self.where.hub), "--port", "0")
+            path = self.where.hub / KUBECONFIG
+
+            async def connected() -> Client | None:
+                if not process.is_alive:
+                    raise DemoError("the hub ended")
+                if not path.exists():
+                    return None
+                client = self._hub or await self.client(path, "base")
+                await client.raw("/readyz")
+                return client
+
+            self._hub = await self.until(connected, "the hub")
+
+    def start(self, name: str, *words: str) -> Process:
+        where = self.where
+        return where.background.start(name, farflung(*words), where.log(name), where.environment)
+
+    async def client(self, path: Path, context: str = "") -> Client:
+        access = load(str(path), context=context)
+        return Client(await self._stack.enter_async_context(access.transport()), access.prefix, "farflung-demo")
+
+    def show(self) -> None:
+        for command, answer in self.told:
+            click.secho(f"$ {command}", bold=True)
+            click.echo(f"{answer}\n")
+
+    async def command(self, words: str, path: str) -> str:
+        """What one of our commands says in a workspace."""
+        where = ["--kubeconfig", str(self.where.hub / KUBECONFIG), "--context", "base", "--workspace", path]
+        process = await asyncio.create_subprocess_exec(
+            *farflung(*words.split(), *where),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=self.where.environment,
+        )
+        said, _ = await process.communicate()
+        return said.decode().rstrip()
+
+    async def workspace(self, path: str) -> None:
+        parent, _, name = path.rpartition(":")
+        body = {"apiVersion": WORKSPACES.api_version, "kind": "Workspace", "metadata": {"name": name}}
+        with contextlib.suppress(AlreadyExists):
+            await self.hub.workspace(parent).create(WORKSPACES, body)
+
+        async def ready() -> bool:
+            found = await self.hub.workspace(parent).get(WORKSPACES, name)
+            return (found.get("status") or {}).get("phase") == "Ready"
+
+        await self.until(ready, f"the workspace {path}")
+
+    async def make(self, client: Client, collection: Collection, obj: Obj) -> None:
+        """As soon as it is served: a binding takes a moment."""
+
+        async def made() -> bool:
+            with contextlib.suppress(AlreadyExists):
+                await client.create(collection, obj, obj["metadata"].get("namespace", ""))
+            return True
+
+        await self.until(made, f"{obj['kind']} {obj['metadata']['name']}")
+
+    async def until(self, look: Callable[[], Awaitable[T | None]], what: str) -> T:
+        """What it finds, once it does; what is not there yet, and servers that do not answer yet, are waited for."""
+        deadline, reason = time.monotonic() + PATIENCE, ""
+        while time.monotonic() < deadline:
+            try:
+                found = await look()
+                if found:
+                    return found
+            except (NotFound, Unreachable, KubeconfigError, OSError) as error:
+                reason = f": {error}"
+            await asyncio.sleep(POLL)
+        raise DemoError(f"{what} is not there after {PATIENCE:.0f} s{reason}")
+
+
+async def listed(client: Client, collection: Collection, *, wide: bool = False) -> str:
+    """As kubectl shows it."""
+    answer = orjson.loads(await client.raw(f"{collection.path()}?includeObject=Metadata", accept=AS_TABLE))
+    shown = [at for at, column in enumerate(answer["columnDefinitions"]) if wide or not column.get("priority")]
+    rows = [["NAMESPACE", *(answer["columnDefinitions"][at]["name"].upper() for at in shown)]]
+    for row in answer["rows"]:
+        rows.append([row["object"]["metadata"]["namespace"], *(str(row["cells"][at]) for at in shown)])
+    return table(rows)

@@ -1,0 +1,37 @@
+"""`farflung demo global`: machines find their Clusters, one when there is room again, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PATIENCE = 120.0  #: seconds
+FARFLUNG = Path(sys.executable).with_name("farflung")
+
+
+def demo(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FARFLUNG_HOME": str(home / "farflung")}
+    return subprocess.run(
+        [FARFLUNG, "demo", *words], capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
+    )
+
+
+def test_the_demo_shows_where_machines_go_and_is_kept_until_it_is_stopped(tmp_path: Path) -> None:
+    ended = demo(tmp_path, "global", "--keep")
+    try:
+        assert ended.returncode == 0, ended.stderr
+        said = ended.stdout
+        assert "False: 0/12 clusters fit: 11 no flavor p2.gpu.8, 1 out of p2.gpu.8" in said
+        assert re.search(r"default +shop +Bound +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", said)
+        assert re.search(r"default +demovm .* az1 ", said)
+        assert re.search(r"default +render2 .* az12 ", said)
+        assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", said, re.MULTILINE)
+        assert "goes to az1 with c6.large.2" in said
+        assert "farflung demo --stop" in said
+    finally:
+        stopped = demo(tmp_path, "--stop")
+    assert stopped.stdout == "The demo is stopped and gone.\n"
+    assert not (tmp_path / "farflung" / "demo").exists()
