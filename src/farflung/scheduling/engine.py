@@ -19,7 +19,7 @@ from farflung.scheduling.ledger import Ledger
 from farflung.scheduling.places import Places
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.ranking import Candidate, Ranking
-from farflung.scheduling.standing import Standing, standing_of
+from farflung.scheduling.standing import Standing
 from farflung.scheduling.strategies import Bounds, by_region, divide, possible
 from farflung.scheduling.values import (
     Capacity,
@@ -177,7 +177,7 @@ class Engine:
 
     def _stand(self, site: Site) -> None:
         self._version += 1
-        self._standings[site.key] = standing_of(site, self._ledger.usage(site.key), self._version)
+        self._standings[site.key] = Standing(site, self._ledger.usage(site.key), self._version)
 
     def _use(self, key: SiteKey) -> None:
         """Something was reserved or released there."""

@@ -49,7 +49,7 @@ def room_for(need: Need, standing: Standing, *, several: bool, fake_spot: bool =
         left -= number
         if not several or not left:
             break
-        standing = standing._replace(usage=standing.usage.plus(combination.claim, number))
+        standing = Standing(standing.site, standing.usage.plus(combination.claim, number))
     return Room(tuple(portions), most - left, "" if portions else _most_hopeful(refusals))
 
 
@@ -62,9 +62,8 @@ def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:
         most = min(most, standing.storage(kind) // size)
         if not most:
             return 0, f"out of {shortened(kind)}"
-    free = standing.eips()
-    if need.eips and free is not None:
-        most = min(most, free // need.eips)
+    if need.eips and standing.eips is not None:
+        most = min(most, standing.eips // need.eips)
         if not most:
             return 0, "out of public addresses"
     return most, ""
@@ -108,18 +107,14 @@ def _times(combination: Combination, standing: Standing, fake_spot: bool) -> tup
 
 
 def _within_totals(claim: Claim, standing: Standing, most: int) -> tuple[int, str]:
-    if claim.vcpus:
-        free = standing.vcpus()
-        if free is not None:
-            most = min(most, free // claim.vcpus)
-            if not most:
-                return 0, "out of vcpus"
-    if claim.memory:
-        free = standing.memory()
-        if free is not None:
-            most = min(most, free // claim.memory)
-            if not most:
-                return 0, "out of memory"
+    if claim.vcpus and standing.vcpus is not None:
+        most = min(most, standing.vcpus // claim.vcpus)
+        if not most:
+            return 0, "out of vcpus"
+    if claim.memory and standing.memory is not None:
+        most = min(most, standing.memory // claim.memory)
+        if not most:
+            return 0, "out of memory"
     return most, ""
 
 

@@ -134,12 +134,12 @@ def least_allocated(standing: Standing, combination: Combination) -> float:
     total = 0.0
     if claim.memory and capacity.memory is not None:
         weights += MEMORY
-        total += MEMORY * _left(capacity.memory, standing.memory_used() + claim.memory)
+        total += MEMORY * _left(capacity.memory, standing.memory_used + claim.memory)
     else:
         by_flavor += MEMORY
     if claim.vcpus and capacity.vcpus is not None:
         weights += VCPUS
-        total += VCPUS * _left(capacity.vcpus, standing.vcpus_used() + claim.vcpus)
+        total += VCPUS * _left(capacity.vcpus, standing.vcpus_used + claim.vcpus)
     else:
         by_flavor += VCPUS
     if by_flavor and claim.flavors:
