@@ -6,7 +6,7 @@ definition is read, not when its objects are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -66,7 +66,7 @@ def _resource(definition: Obj, version: Obj) -> Resource:
         storage_version_hash=storage_version_hash(group, stored_version(definition), kind),
         columns=columns,
         cells=cells,
-        selectable=_selectable(version.get("selectableFields") or ()),
+        selectable=selectable(field["jsonPath"] for field in version.get("selectableFields") or ()),
         deprecated=_deprecation(spec, version, kind) if version.get("deprecated") else "",
         custom=True,
     )
@@ -128,9 +128,9 @@ def _following(names: tuple[str, ...]) -> Find:
     return find
 
 
-def _selectable(fields: Sequence[Obj]) -> SelectableFields:
+def selectable(paths: Iterable[str]) -> SelectableFields:
     """By the name a selector gives them: the path without its first dot."""
-    return {path.removeprefix("."): _text_at(path) for path in (field["jsonPath"] for field in fields)}
+    return {path.removeprefix("."): _text_at(path) for path in paths}
 
 
 def _text_at(path: str) -> Callable[[Obj], str]:

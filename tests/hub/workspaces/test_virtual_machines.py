@@ -422,6 +422,23 @@ async def test_machines_are_bound_through_the_view_of_the_export(shop: Shop) -> 
     assert (await shop.hub.post(f"{view}{other}{PODS}/demovm/binding", binding("demovm"))).status == 404
 
 
+async def test_pods_are_selected_by_their_clusters(shop: Shop) -> None:
+    for name, cluster in (("a", "az1"), ("b", "az2"), ("c", "")):
+        await shop.create(demo(name))
+        if cluster:
+            await shop.bind(binding(name, cluster))
+    for selector, names in (
+        ("spec.clusterName=az1", ["a"]),
+        ("spec.nodeName!=", ["a", "b"]),
+        ("spec.clusterName=", ["c"]),
+        ("status.phase=Pending,spec.nodeName=az2", ["b"]),
+    ):
+        assert (await shop.hub.get(shop.pods, {"fieldSelector": selector})).names == names, selector
+    view = f"{await shop.view('kubernetes')}*/api/v1/pods"
+    assert (await shop.hub.get(view, {"fieldSelector": "spec.nodeName="})).names == ["c"]
+    assert (await shop.hub.get(shop.pods, {"fieldSelector": "spec.nics=a"})).status == 400
+
+
 async def test_discovery_lists_bindings_of_pods(shop: Shop) -> None:
     for place in (shop.at, f"{await shop.view('kubernetes')}{shop.cluster}"):
         resources = (await shop.hub.get(f"{place}/api/v1")).json["resources"]

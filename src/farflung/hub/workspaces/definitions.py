@@ -26,6 +26,7 @@ Form = Literal["bound", "ending", "viewed"]
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
 PODS: Final = ("", "pods")
 BINDING: Final = Subresource("binding", ("create",), "Binding", "", "v1")
+SELECTABLE: Final = custom.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
 #: what a printer may trip over in an object that is not as Kubernetes has it
 UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
 
@@ -76,13 +77,16 @@ def dressed(resource: Resource, identity: str, form: Form) -> Resource:
 
 
 def with_binding(resource: Resource, definition: Obj) -> Resource:
-    """Pods get their nodes or clusters through a door of its own, if their schema is one that has room for that."""
+    """Pods get their nodes or clusters through a door of its own, and are selected by them, if their schema is one that
+    has room for that."""
     if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
         return resource
     versions = definition["spec"]["versions"]
     schema = next(one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == resource.version)
     has_room = _type_at(schema, "spec", "nodeName") == "string" and _type_at(schema, "status", "conditions") == "array"
-    return replace(resource, subresources=(*resource.subresources, BINDING)) if has_room else resource
+    if not has_room:
+        return resource
+    return replace(resource, subresources=(*resource.subresources, BINDING), selectable=SELECTABLE)
 
 
 def _type_at(schema: Obj, *path: str) -> str:
