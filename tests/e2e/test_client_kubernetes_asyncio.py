@@ -24,11 +24,9 @@ async def api(hub: HubProcess) -> AsyncIterator[ApiClient]:
     await config.load_kube_config(config_file=str(hub.kubeconfig), client_configuration=settings)
     async with ApiClient(settings) as connection:
         yield connection
-        connector = connection.rest_client.pool_manager.connector
-        kept = [protocol for kept in connector._conns.values() for protocol, _ in kept]
-        sockets = [one.transport.get_extra_info("socket") for one in kept if one.transport is not None]
+    transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
     async with asyncio.timeout(PATIENCE):
-        while any(socket.fileno() != -1 for socket in sockets):  # TLS says goodbye in its own time
+        while any(one._sock is not None for one in list(transports.values())):  # TLS says goodbye in its own time
             await asyncio.sleep(0)
 
 
