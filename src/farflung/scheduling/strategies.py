@@ -116,24 +116,23 @@ def _best(sites: Capacities[K], replicas: int, number: int) -> Shares[K]:
 
     A site is passed over if even the largest of the others would not make up for it: then it never would.
     """
+    first = list(sites[:number])
+    if sum(capacity for _, capacity in first) >= replicas:
+        return first
     rest = sorted((capacity for _, capacity in sites), reverse=True)
     chosen: list[tuple[K, int]] = []
+    largest = sum(rest[:number])
     for key, capacity in sites:
-        others = number - len(chosen) - 1
-        if others < 0:
-            break
-        if capacity + _largest(rest, others, without=capacity) >= replicas:
+        # with this one: the largest ones, among which it is already, or takes the place of the smallest
+        smallest = rest[number - 1]
+        if largest - smallest + min(capacity, smallest) >= replicas:
             chosen.append((key, capacity))
-            replicas -= capacity
             rest.remove(capacity)
+            replicas, number = replicas - capacity, number - 1
+            if not number:
+                break
+            largest = sum(rest[:number])
     return chosen
-
-
-def _largest(capacities: list[int], number: int, *, without: int) -> int:
-    """The sum of so many of the largest ones, not counting one of them."""
-    if number and number <= len(capacities) and without >= capacities[number - 1]:
-        return sum(capacities[: number + 1]) - without
-    return sum(capacities[:number])
 
 
 def _in_proportion(sites: Capacities[K], replicas: int) -> Shares[K]:
