@@ -51,6 +51,7 @@ class Views:
         self._kinds = kinds
         self._apis = apis
         self._binder = binder
+        self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
         self._made: dict[str, _Made] = {}
         self._sight = Sight(store, apis)
         self._sight.subscribe(self._forget)
@@ -81,10 +82,9 @@ class Views:
         return offer
 
     def _exported(self, offer: Offer) -> Iterator[BoundDefinition]:
-        builtin = self._kinds.builtin.catalog
         for one in offer.resources or ():
             names = one.names
-            if any((other.group, other.plural) == (names.group, names.plural) for other in builtin):
+            if (names.group, names.plural) in self._builtin:
                 continue
             bound = BoundResource(names.group, names.plural, one.schema, one.uid, offer.identity)
             definition = self._apis.definition(bound, Export(offer.cluster, offer.name), "viewed")
