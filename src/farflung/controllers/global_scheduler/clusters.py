@@ -28,6 +28,7 @@ from farflung.scheduling.values import SiteKey
 NAME: Final = "global-scheduler-clusters"
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
 LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
+LATEST: Final = 10.0  #: seconds for which what is said of a Cluster waits while many wait for a place
 PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
 
 
@@ -39,23 +40,27 @@ class Clusters:
         targets: Informer[SeenTarget],
         client_of: Callable[[str], Client],
         workspace_of: Callable[[str], Client],
+        is_busy: Callable[[], bool],
         outside: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
         *,
         workers: int,
     ) -> None:
-        """`client_of`: the API of Clusters in a logical cluster; `workspace_of`: a whole workspace, by path or name."""
+        """`client_of`: the API of Clusters in a logical cluster; `workspace_of`: a whole workspace, by path or name;
+        `is_busy`: whether there is something more urgent to do."""
         self._world = world
         self._informer = informer
         self._targets = targets
         self._client_of = client_of
         self._workspace_of = workspace_of
+        self._is_busy = is_busy
         self._monotonic = outside.monotonic
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._users: dict[Key, set[Key]] = {}  #: Clusters by their SyncTargets
         self._written: dict[SiteKey, float] = {}
+        self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
         self.controller: Controller[SiteKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
         )
@@ -100,6 +105,7 @@ class Clusters:
         if cluster is None:
             self._world.remove_site(site_key, now)
             self._written.pop(site_key, None)
+            self._late.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
         site = cluster.site if target_key is None else site_with(cluster, self._targets.cache.get(target_key))
@@ -123,6 +129,9 @@ class Clusters:
             site = self._world.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + PAUSE > self._monotonic():
             return last + PAUSE - self._monotonic()
+        if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
+            return PAUSE
+        self._late.pop(key, None)
         status = status_of(cluster, site, self._world.usage(key), self._now())
         if not status:
             return None

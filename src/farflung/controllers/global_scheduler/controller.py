@@ -82,7 +82,7 @@ class GlobalScheduler:
         self.results: Counter[str] = Counter()  #: decisions by what came of them
         engine = Engine(setting.policy, setting.catalogue)
         self.world = World(engine, setting.patience)
-        seeing = Seeing(setting.catalogue)
+        seeing = Seeing(setting.catalogue, self.world.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, seeing.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
@@ -95,6 +95,7 @@ class GlobalScheduler:
             self._targets,
             lambda cluster: self._client(setting.scheduler_view, cluster),
             setting.everywhere.workspace,
+            lambda: len(self.world.queue) > FEW,
             outside,
             setting.now,
             log,

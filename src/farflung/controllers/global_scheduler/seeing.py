@@ -19,7 +19,7 @@ from farflung.controllers.global_scheduler.reading import (
 )
 from farflung.controllers.global_scheduler.world import Seen
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Flavor, Request, Toleration
+from farflung.scheduling.values import Flavor, Request, Reservation, Toleration
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 OURS: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
@@ -68,10 +68,13 @@ _phase: Final = msgspec.json.Decoder(_Phase)
 
 
 class Seeing:
-    """`catalogue`: the flavors there are."""
-
-    def __init__(self, catalogue: Mapping[str, Flavor]) -> None:
+    def __init__(
+        self, catalogue: Mapping[str, Flavor], expected: Callable[[str], tuple[Reservation, ...]] = lambda uid: ()
+    ) -> None:
+        """`catalogue`: the flavors there are; `expected`: what is being written about who has this uid, which is known
+        when it is heard of, and need not be read again."""
         self._catalogue = catalogue
+        self._expected = expected
 
     def pod(self, document: bytes) -> Seen:
         pod = _pod.decode(document)
@@ -99,13 +102,16 @@ class Seeing:
         )
 
     def _bound(self, document: bytes, metadata: _Metadata, spec: _PodSpec, bound_to: str) -> Seen:
-        held = reservation_of_pod(orjson.loads(document), _cluster(metadata), self._catalogue)
-        ours = (metadata.annotations or {}).get(reading.CLUSTER, "").endswith(f"/{bound_to}")
+        noted = (metadata.annotations or {}).get(reading.CLUSTER, "")
+        held = self._expected(metadata.uid)
+        if not held or noted != "{}|{}/{}".format(*held[0].site):
+            read = reservation_of_pod(orjson.loads(document), _cluster(metadata), self._catalogue)
+            held = () if read is None else (read,)
         return Seen(
             metadata.uid,
             metadata.resource_version,
-            held=() if held is None else (held,),
-            guest_of="" if ours else bound_to,
+            held=held,
+            guest_of="" if noted.endswith(f"/{bound_to}") else bound_to,
             tolerations=_tolerations(spec),
         )
 

@@ -265,6 +265,10 @@ class World:
         self._under_way[request.uid] = inf
         return Placed(subject, seen, request, decision)
 
+    def expected(self, uid: str) -> tuple[Reservation, ...]:
+        """What it holds as soon as what is under way is heard of; nothing if nothing is."""
+        return self._held.get(uid, ()) if uid in self._under_way else ()
+
     def is_under_way(self, uid: str) -> bool:
         return uid in self._under_way
 
