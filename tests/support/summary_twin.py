@@ -84,8 +84,8 @@ class Twin:
                 for kind, path in PATHS.items()
                 for obj in await one.items(cluster, path)
             }
-        for cluster in one.workloads:
             self.spaces[cluster] = by_name(await one.items(cluster, NAMESPACES))
+        for cluster in one.workloads:
             self.placements[cluster] = by_name(await one.items(cluster, f"{EDGE}/edgeplacements"))
             self.collectors[cluster] = by_name(await one.items(cluster, f"{EDGE}/statuscollectors"))
             self.slices[cluster] = await one.items(cluster, f"{EDGE}/singleplacementslices")
@@ -278,6 +278,14 @@ class Twin:
         return "1", copy.place.target, status
 
     # --- what is there ----------------------------------------------------------------------------
+
+    def is_ending(self) -> bool:
+        """Whether the hub is about to remove a namespace in which nothing is held."""
+        return any(
+            not is_there(space) and not any(part.namespace == name for part in self.parts[cluster])
+            for cluster, spaces in self.spaces.items()
+            for name, space in spaces.items()
+        )
 
     def wrong(self) -> str:
         """The first thing that is not as it should be."""

@@ -135,7 +135,8 @@ class History:
         return (await Twin(self.world).read()).wrong()
 
     async def right(self) -> bool:
-        return not await self.wrong()
+        twin = await Twin(self.world).read()
+        return not twin.is_ending() and not twin.wrong()
 
     async def settle(self) -> None:
         await self.passes(0)
