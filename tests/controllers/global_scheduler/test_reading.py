@@ -252,6 +252,11 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+def test_names_without_end_are_nobodys() -> None:
+    machine = {"flavors": [{"flavorID": "a"}], f"need{'_' * 1000}EIP": True}
+    assert not pod_request(pod(machine), "").items[0].eip
+
+
 # --- clusters -------------------------------------------------------------------------------------
 
 

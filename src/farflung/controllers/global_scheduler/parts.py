@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 ALIASES: Final = {"availablityzone": "availabilityzone"}
+LONGEST_NAME: Final = 64  #: of a field that may be one of ours
 MOST_ERRORS: Final = 100
 MOST_DIGITS: Final = 40  #: of a number that is a text
 
@@ -51,7 +52,7 @@ class Part:
             return
         for name, one in value.items():
             if one is not None:
-                self._add(plain(name), name, one)
+                self._add(plain(name) if len(name) <= LONGEST_NAME else name, name, one)
 
     def _add(self, known: str, name: str, value: Any) -> None:
         if known in self._fields:
