@@ -41,6 +41,7 @@ SPACE = "default"
 FLAVOR = "c6.large.2"
 SPARE = 4  #: how many times as many as there are would fit
 REGIONS = 20
+LITTLE = 3  #: writes in two seconds
 PATIENCE = 600.0  #: seconds for all to be bound
 
 
@@ -189,6 +190,13 @@ async def create_at(one: Fleet, rate: float, seconds: float) -> dict[str, float]
     return acknowledged
 
 
+async def calm(one: Fleet) -> None:
+    """Until next to nothing is written but the lease of the scheduler."""
+    before = -LITTLE
+    while before + LITTLE < (before := await one.revision()):
+        await asyncio.sleep(2.0)
+
+
 async def through_the_wire(figures: Figures, clusters: int, pods: int, rate: float, seconds: float) -> None:
     what = f"{pods:,} Pods to {clusters:,} clusters"
     async with fleet() as one:
@@ -208,7 +216,7 @@ async def through_the_wire(figures: Figures, clusters: int, pods: int, rate: flo
                     f"bound to {len(bound.clusters):,} of them; the first {first - started:.1f} s after the start",
                 )
                 after.show_since(before, figures, what, pods)
-                await one.quiet()
+                await calm(one)
                 before = await spent(one, scheduler.pid)
                 figures.show(f"{what}: writes afterwards", f"{before.revision - after.revision:,}", "", "until quiet")
                 await one_by_one(figures, one, bound, scheduler.pid, rate, seconds)
