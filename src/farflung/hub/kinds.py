@@ -82,7 +82,13 @@ class Kind:
 
     def read(self, entry: Entry) -> Obj:
         """The object of an entry, as clients see it; the caller's own copy."""
-        return self.served(objects.decode(entry))
+        stored = objects.decode(entry)
+        return stored if self.is_plain(entry) else self.served(stored)
+
+    def presented(self, entry: Entry) -> Obj:
+        """The object of an entry in the form of the rules; the caller's own copy."""
+        stored = objects.decode(entry)
+        return stored if self.is_plain(entry) else self.present(stored)
 
     def is_plain(self, entry: Entry) -> bool:
         """Whether clients see the bytes that are stored."""
@@ -113,7 +119,7 @@ class Kind:
     def renewed(self, entry: Entry) -> Obj:
         """The object of an entry in its stored form, as it would be written now; the caller's own copy."""
         stored = objects.decode(entry)
-        return stored if self.conversion is None else self.conversion.renew(stored)
+        return stored if self.conversion is None or self.is_plain(entry) else self.conversion.renew(stored)
 
     def encode_stored(self, obj: Obj) -> bytes:
         """The same as `encode` for an object that has its stored form already."""

@@ -160,7 +160,7 @@ def _check_policies(call: Call, entry: Entry, options: DeleteOptions, warnings: 
         return
     said = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
     try:
-        policies.check_deletion(call, call.kind.present(objects.decode(entry)), said, warnings)
+        policies.check_deletion(call, call.kind.presented(entry), said, warnings)
     except ApiError as error:
         raise respond.warned(error, warnings) from None
 

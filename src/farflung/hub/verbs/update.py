@@ -116,8 +116,8 @@ async def change_object(call: Call, change: Change, options: WriteOptions) -> En
 async def changed(call: Call, change: Change, options: WriteOptions) -> Entry:
     for _ in range(ATTEMPTS):
         entry = call.found()
-        old = call.kind.present(objects.decode(entry))
-        new = call.kind.enter(change.new(call.kind.served(objects.decode(entry))))
+        old = call.kind.presented(entry)
+        new = call.kind.enter(change.new(call.kind.read(entry)))
         check_preconditions(call, change, new, old, entry)
         prepare_change(call, change, new, old)
         taken = arrival.reserve(call, new, old)
