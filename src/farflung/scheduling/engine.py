@@ -8,7 +8,7 @@ much as what happened since the last one like it, not as much as there are sites
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Final, TypeVar
 
 from farflung.scheduling.claims import need_of
@@ -34,11 +34,11 @@ from farflung.scheduling.values import (
 )
 
 MOST_REPLICAS: Final = 10_000  #: of one request
-MOST_JUDGEMENTS: Final = 1_000_000  #: that are remembered: of so many sites for so many shapes
+MOST_JUDGEMENTS: Final = 400_000  #: that are remembered, of sites for shapes
 SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
 OTHERS: Final = "\0"  #: a tenant that no site names
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sized)
 
 
 class Engine:
@@ -156,11 +156,12 @@ class Engine:
         """
         if after is None or after.key not in self._standings:
             return False
-        if ranking := self._rankings.get(self._shape(request)):
+        ranking = self._rankings.get(self._shape(request))
+        if ranking is not None:
             return ranking.candidate(after.key) is not None
         standing = self._standings[after.key]
         judge = Judge(self._policy, self._asked(request), self._cheapest())
-        return not judge.refusal(standing.site) and self._measure(request).of(standing).room.number > 0
+        return not judge.refusal(standing.site) and self._measure(request).of(standing).number > 0
 
     def explain(self, request: Request) -> Explanation:
         """The decision, and what there is to say of each site."""
@@ -207,7 +208,7 @@ class Engine:
         return sorted(self._standings.values(), key=lambda standing: standing.order)
 
     def _ranking(self, request: Request) -> Ranking:
-        return _remembered(self._rankings, self._shape(request), self._most_shapes(), lambda: self._rank(request))
+        return self._remembered(self._rankings, self._shape(request), lambda: self._rank(request))
 
     def _rank(self, request: Request) -> Ranking:
         judge = Judge(self._policy, self._asked(request), self._cheapest())
@@ -218,16 +219,24 @@ class Engine:
 
     def _measure(self, request: Request) -> Measure:
         several = request.replicas > 1
-        return _remembered(
+        return self._remembered(
             self._measures,
             (request.items, several),
-            self._most_shapes(),
             lambda: Measure(need_of(request.items, self._catalogue), self._policy, several=several),
         )
 
-    def _most_shapes(self) -> int:
+    def _remembered(self, known: OrderedDict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+        """What was not used for longest is forgotten."""
+        found = known.get(key)
+        if found is not None:
+            known.move_to_end(key)
+            return found
+        known[key] = found = make()
         fewest, most = SHAPES
-        return min(most, max(fewest, self._most_judgements // (len(self._standings) + 1)))
+        judgements = sum(map(len, known.values()))
+        while len(known) > most or (len(known) > fewest and judgements > self._most_judgements):
+            judgements -= len(known.popitem(last=False)[1])
+        return found
 
     def _shape(self, request: Request) -> Hashable:
         return request.items, request.selector, self._tenant(request), self._current(request), request.replicas > 1
@@ -254,18 +263,6 @@ class Engine:
         )
         message = refusal_text(request, number, len(fitting), len(self._standings), reasons)
         return Decision(reasons=reasons, sites=len(self._standings), message=message)
-
-
-def _remembered(known: OrderedDict[Hashable, T], key: Hashable, most: int, make: Callable[[], T]) -> T:
-    """What was not used for longest is forgotten."""
-    found = known.get(key)
-    if found is None:
-        found = known[key] = make()
-        while len(known) > most:
-            known.popitem(last=False)
-    else:
-        known.move_to_end(key)
-    return found
 
 
 def _shares(request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> list[tuple[Candidate, int]]:
@@ -329,10 +326,9 @@ def _verdict(judge: Judge, measure: Measure, standing: Standing) -> Verdict:
     key = standing.site.key
     if reason := judge.refusal(standing.site):
         return Verdict(key, reason)
-    measured = measure.of(standing)
-    room = measured.room
+    room = measure.of(standing)
     if not room.number:
         return Verdict(key, room.refusal)
-    points = judge.points(judge.describe(standing.site), measured, standing)
+    points = judge.points(judge.describe(standing.site), room, standing)
     flavors = room.portions[0].combination.flavors
     return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))

@@ -9,7 +9,7 @@ from farflung.scheduling import scorers
 from farflung.scheduling.claims import Need
 from farflung.scheduling.filters import Asked, checks_for
 from farflung.scheduling.policy import Policy
-from farflung.scheduling.room import Room, room_for
+from farflung.scheduling.room import Portion, room_for
 from farflung.scheduling.standing import Standing
 from farflung.scheduling.values import Site, SiteKey
 
@@ -25,11 +25,13 @@ class Described(NamedTuple):
     points: int  #: of scorers of sites, weighted
 
 
-class Measured(NamedTuple):
+class Room(NamedTuple):
     """What can be said of what a site has left for some items, until something is reserved or released there."""
 
-    version: int
-    room: Room
+    version: int  #: of the standing
+    portions: tuple[Portion, ...]  #: the best liked first
+    number: int  #: of replicas in all portions together
+    refusal: str  #: why there is no room, if there is none
     points: int  #: of scorers of room, weighted
 
 
@@ -77,9 +79,9 @@ class Judge:
             points += weight * millionths(score(site))
         return Described(site, "", points)
 
-    def points(self, described: Described, measured: Measured, standing: Standing) -> int:
+    def points(self, described: Described, room: Room, standing: Standing) -> int:
         """Of all scorers together."""
-        points = described.points + measured.points
+        points = described.points + room.points
         for _, weight, score in self._of_stacks:
             points += weight * millionths(score(standing.usage))
         return points
@@ -108,9 +110,13 @@ class Measure:
         self._several = several
         self._fake_spot = policy.spot_fake
         self._scorers = [(weight, scorers.OF_ROOM[name]) for name, weight in policy.scorers if name in scorers.OF_ROOM]
-        self._known: dict[SiteKey, Measured] = {}
+        self._known: dict[SiteKey, Room] = {}
 
-    def of(self, standing: Standing) -> Measured:
+    def __len__(self) -> int:
+        """Of how many sites it remembers something."""
+        return len(self._known)
+
+    def of(self, standing: Standing) -> Room:
         key = standing.site.key
         known = self._known.get(key)
         if known is None or known.version != standing.version:
@@ -120,11 +126,13 @@ class Measure:
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)
 
-    def _measure(self, standing: Standing) -> Measured:
-        room = room_for(self._need, standing, several=self._several, fake_spot=self._fake_spot)
-        points = 0
-        if room.portions:
-            best = room.portions[0].combination
+    def _measure(self, standing: Standing) -> Room:
+        portions, refusal = room_for(self._need, standing, several=self._several, fake_spot=self._fake_spot)
+        number = points = 0
+        for portion in portions:
+            number += portion.number
+        if portions:
+            best = portions[0].combination
             for weight, score in self._scorers:
                 points += weight * millionths(score(standing, best))
-        return Measured(standing.version, room, points)
+        return Room(standing.version, portions, number, refusal, points)

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.scheduling.judging import Described, Judge, Measure
-from farflung.scheduling.room import Room
+from farflung.scheduling.judging import Described, Judge, Measure, Room
 from farflung.scheduling.standing import Order, Standing
 from farflung.scheduling.values import Site, SiteKey
 
@@ -48,6 +47,10 @@ class Ranking:
         self._reasons: Counter[str] = Counter()
         self._order: list[Candidate] = []
         self._changed: set[SiteKey] = set()
+
+    def __len__(self) -> int:
+        """Of how many sites it remembers something."""
+        return max(len(self._described), len(self._changed))
 
     def note(self, key: SiteKey) -> None:
         """A site is described in another way, or gone."""
@@ -110,12 +113,11 @@ class Ranking:
         if described.refusal:
             self._refuse(key, described.refusal)
             return None
-        measured = self._measure.of(standing)
-        room = measured.room
+        room = self._measure.of(standing)
         if not room.number:
             self._refuse(key, room.refusal)
             return None
-        points = self.judge.points(described, measured, standing)
+        points = self.judge.points(described, room, standing)
         return Candidate(-points, -room.number, standing.order, standing.site, room)
 
     def _refuse(self, key: SiteKey, reason: str) -> None:

@@ -23,34 +23,32 @@ class Portion(NamedTuple):
     number: int
 
 
-class Room(NamedTuple):
-    portions: tuple[Portion, ...] = ()  #: the best liked first
-    number: int = 0  #: of all portions together
-    refusal: str = ""  #: why there is no room, if there is none
+def room_for(
+    need: Need, standing: Standing, *, several: bool, fake_spot: bool = False
+) -> tuple[tuple[Portion, ...], str]:
+    """The portions, the best liked first, or why there is no room for one replica.
 
-
-def room_for(need: Need, standing: Standing, *, several: bool, fake_spot: bool = False) -> Room:
-    """Several: replicas for which the best liked flavors do not suffice may get others.  Otherwise all get the same."""
+    Several: replicas for which the best liked flavors do not suffice may get others.  Otherwise all get the same.
+    """
     if not need.combinations:
-        return Room(refusal="no flavor is asked for")
+        return (), "no flavor is asked for"
     most, refusal = _apart_from_flavors(need, standing) if need.beside_flavors else (UNLIMITED, "")
     if refusal:
-        return Room(refusal=_flavors_first(need, standing, fake_spot) or refusal)
+        return (), _flavors_first(need, standing, fake_spot) or refusal
     portions: list[Portion] = []
     refusals: list[str] = []
-    left = most
     for combination in need.combinations:
         number, refusal = _times(combination, standing, fake_spot)
         if refusal:
             refusals.append(refusal)
             continue
-        number = min(number, left)
+        number = min(number, most)
         portions.append(Portion(combination, number))
-        left -= number
-        if not several or not left:
+        most -= number
+        if not several or not most:
             break
         standing = Standing(standing.site, standing.usage.plus(combination.claim, number))
-    return Room(tuple(portions), most - left, "" if portions else _most_hopeful(refusals))
+    return tuple(portions), "" if portions else _most_hopeful(refusals)
 
 
 def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:
