@@ -34,7 +34,7 @@ from farflung.scheduling.values import (
 )
 
 MOST_REPLICAS: Final = 10_000  #: of one request
-MOST_JUDGEMENTS: Final = 400_000  #: that are remembered, of sites for shapes
+MOST_JUDGEMENTS: Final = 600_000  #: that are remembered, of sites for shapes
 SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
 OTHERS: Final = "\0"  #: a tenant that no site names
 
@@ -57,6 +57,7 @@ class Engine:
         self._places = Places()
         self._tenants: Counter[str] = Counter()  #: that sites name → how many do
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()  #: by shape; what was used last is last
+        self._judges: OrderedDict[Hashable, Judge] = OrderedDict()
         self._measures: OrderedDict[Hashable, Measure] = OrderedDict()
 
     # --- what there is ----------------------------------------------------------------------------
@@ -160,13 +161,12 @@ class Engine:
         if ranking is not None:
             return ranking.candidate(after.key) is not None
         standing = self._standings[after.key]
-        judge = Judge(self._policy, self._asked(request), self._cheapest())
-        return not judge.refusal(standing.site) and self._measure(request).of(standing).number > 0
+        refusal = self._judge(request).describe(standing.site).refusal
+        return not refusal and self._measure(request).of(standing).number > 0
 
     def explain(self, request: Request) -> Explanation:
         """The decision, and what there is to say of each site."""
-        judge = Judge(self._policy, self._asked(request), self._cheapest())
-        measure = self._measure(request)
+        judge, measure = self._judge(request), self._measure(request)
         verdicts = [_verdict(judge, measure, standing) for standing in self._in_order()]
         fitting = [one for one in verdicts if not one.refusal]
         ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
@@ -200,6 +200,7 @@ class Engine:
             self._tenants.update(after.tenants)
         if cheapest != self._cheapest():
             self._rankings.clear()
+            self._judges.clear()
 
     def _cheapest(self) -> float | None:
         return self._places.cheapest if "Price" in self._scorers else None
@@ -211,11 +212,14 @@ class Engine:
         return self._remembered(self._rankings, self._shape(request), lambda: self._rank(request))
 
     def _rank(self, request: Request) -> Ranking:
-        judge = Judge(self._policy, self._asked(request), self._cheapest())
-        ranking = Ranking(judge, self._measure(request), self._standings)
+        ranking = Ranking(self._judge(request), self._measure(request), self._standings)
         keys = self._places.possible(request.selector, self._policy.filters)
         ranking.note_all(self._standings if keys is None else keys)
         return ranking
+
+    def _judge(self, request: Request) -> Judge:
+        asked = self._asked(request)
+        return self._remembered(self._judges, asked, lambda: Judge(self._policy, asked, self._cheapest()))
 
     def _measure(self, request: Request) -> Measure:
         several = request.replicas > 1
@@ -324,11 +328,12 @@ def _chosen(judge: Judge, candidate: Candidate, number: int) -> Iterator[Chosen]
 
 def _verdict(judge: Judge, measure: Measure, standing: Standing) -> Verdict:
     key = standing.site.key
-    if reason := judge.refusal(standing.site):
-        return Verdict(key, reason)
+    described = judge.describe(standing.site)
+    if described.refusal:
+        return Verdict(key, described.refusal)
     room = measure.of(standing)
     if not room.number:
         return Verdict(key, room.refusal)
-    points = judge.points(judge.describe(standing.site), room, standing)
+    points = judge.points(described, room, standing)
     flavors = room.portions[0].combination.flavors
     return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))

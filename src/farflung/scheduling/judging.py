@@ -36,10 +36,11 @@ class Room(NamedTuple):
 
 
 class Judge:
-    """For requests that ask for the same."""
+    """For requests that ask for the same.  It remembers what it said of descriptions."""
 
     def __init__(self, policy: Policy, asked: Asked, cheapest: float | None) -> None:
         self.weighed: dict[str, int] = {}  #: the scorers that have a say, with their weights
+        self._known: dict[SiteKey, Described] = {}
         self._checks = checks_for(asked, policy.filters)
         self._of_sites: list[tuple[str, int, scorers.OfSite]] = []
         self._of_stacks: list[tuple[str, int, scorers.OfStacks]] = []
@@ -65,15 +66,23 @@ class Judge:
                 self._of_stacks.append((name, weight, of_stacks))
         return True
 
-    def refusal(self, site: Site) -> str:
-        for check in self._checks:
-            if reason := check(site):
-                return reason
-        return ""
+    def __len__(self) -> int:
+        """Of how many sites it remembers something."""
+        return len(self._known)
+
+    def forget(self, key: SiteKey) -> None:
+        self._known.pop(key, None)
 
     def describe(self, site: Site) -> Described:
-        if reason := self.refusal(site):
-            return Described(site, reason, 0)
+        known = self._known.get(site.key)
+        if known is None or known.site is not site:
+            known = self._known[site.key] = self._describe(site)
+        return known
+
+    def _describe(self, site: Site) -> Described:
+        for check in self._checks:
+            if reason := check(site):
+                return Described(site, reason, 0)
         points = self._same_points
         for _, weight, score in self._of_sites:
             points += weight * millionths(score(site))

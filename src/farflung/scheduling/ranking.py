@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.scheduling.judging import Described, Judge, Measure, Room
+from farflung.scheduling.judging import Judge, Measure, Room
 from farflung.scheduling.standing import Order, Standing
 from farflung.scheduling.values import Site, SiteKey
 
@@ -40,7 +40,6 @@ class Ranking:
         self.judge = judge
         self._measure = measure
         self._standings = standings
-        self._described: dict[SiteKey, Described] = {}
         self._willing: set[SiteKey] = set()  #: those that are described as what will do
         self._candidates: dict[SiteKey, Candidate] = {}
         self._refused: dict[SiteKey, str] = {}
@@ -50,7 +49,7 @@ class Ranking:
 
     def __len__(self) -> int:
         """Of how many sites it remembers something."""
-        return max(len(self._described), len(self._changed))
+        return max(len(self._candidates) + len(self._refused), len(self._changed))
 
     def note(self, key: SiteKey) -> None:
         """A site is described in another way, or gone."""
@@ -77,8 +76,9 @@ class Ranking:
     def reasons(self) -> Mapping[str, int]:
         """Why the others do not fit → how many.  This looks at every site."""
         self.candidates()
-        if len(self._described) < len(self._standings):
-            self._changed.update(key for key in self._standings if key not in self._described)
+        if len(self._candidates) + len(self._refused) < len(self._standings):
+            known = self._candidates.keys() | self._refused.keys()
+            self._changed.update(key for key in self._standings if key not in known)
             self.candidates()
         return self._reasons
 
@@ -102,17 +102,16 @@ class Ranking:
     def _judge(self, key: SiteKey) -> Candidate | None:
         standing = self._standings.get(key)
         if standing is None:
-            self._described.pop(key, None)
             self._willing.discard(key)
+            self.judge.forget(key)
             self._measure.forget(key)
             return None
-        described = self._described.get(key)
-        if described is None or described.site is not standing.site:
-            described = self._described[key] = self.judge.describe(standing.site)
-            (self._willing.discard if described.refusal else self._willing.add)(key)
+        described = self.judge.describe(standing.site)
         if described.refusal:
+            self._willing.discard(key)
             self._refuse(key, described.refusal)
             return None
+        self._willing.add(key)
         room = self._measure.of(standing)
         if not room.number:
             self._refuse(key, room.refusal)
