@@ -332,10 +332,11 @@ class GlobalScheduler:
 
     async def _move(self, subject: Subject, site: SiteKey) -> None:
         """To another place, if there is one, or if the cluster is no more."""
-        vanished, now = self.world.engine.site(site) is None, self._outside.monotonic()
+        seen, now = self.world.seen(subject), self._outside.monotonic()
+        if seen is None or not self.world.has_to_leave(subject, site, now):
+            return
         if subject.kind == ALLOCATION:
-            seen = self.world.seen(subject)
-            if seen is not None and seen.request is not None:
+            if seen.request is not None:
                 self.world.ask_again(seen.request, now)
             return
         try:
@@ -343,6 +344,8 @@ class GlobalScheduler:
             request = pod_request(found, subject.key.cluster)
         except (RefusedByServer, InvalidRequestError):
             return
-        if vanished or self.world.finds_another(request, site):
+        if request.uid != seen.uid or not self.world.has_to_leave(subject, site, now):
+            return  # something happened to one of them in the meantime
+        if self.world.engine.site(site) is None or self.world.finds_another(request, site, now):
             await self._binder.unbind(subject, found)
             self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))

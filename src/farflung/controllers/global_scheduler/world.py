@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.failover import Budget, Patience
@@ -14,6 +14,9 @@ from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.queue import Queue, shape_of
 from farflung.scheduling.values import Claim, Decision, Request, Reservation, Site, SiteKey, Toleration
+
+K = TypeVar("K")
+M = TypeVar("M")
 
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
@@ -114,7 +117,7 @@ class World:
         self.engine.remove_site(key)
         self._changed(key, before)
         self._unwell[key] = now
-        self._named[key.name].discard(key)
+        _leave(self._named, key.name, key)
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
 
@@ -146,26 +149,26 @@ class World:
     def hear(self, subject: Subject, seen: Seen | None, now: float) -> None:
         before = self._known.get(subject)
         if before is not None and (seen is None or seen.uid != before.uid):
-            self._forget(subject, before)
+            self._forget(subject, before, now)
         if seen is None:
             return
         if before is not None and before.guest_of and before.guest_of != seen.guest_of:
-            self._guests[before.guest_of].discard(subject)
+            _leave(self._guests, before.guest_of, subject)
         self._known[subject] = seen
         self._subjects[seen.uid] = subject
         if seen.guest_of:
             self._guests.setdefault(seen.guest_of, set()).add(subject)
         self._look_at(subject, seen, now)
 
-    def _forget(self, subject: Subject, seen: Seen) -> None:
+    def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
         del self._known[subject]
         if seen.guest_of:
-            self._guests[seen.guest_of].discard(subject)
+            _leave(self._guests, seen.guest_of, subject)
         self._subjects.pop(seen.uid, None)
         self._under_way.pop(seen.uid, None)
         self._tried.pop(seen.uid, None)
         self.queue.remove(seen.uid)
-        self._hold(seen.uid, ())
+        self._hold(seen.uid, (), now)
 
     def _look_at(self, subject: Subject, seen: Seen, now: float) -> None:
         held = self._resolved(subject, seen)
@@ -176,7 +179,7 @@ class World:
                     self.queue.update(seen.request, now)
                 return
             del self._under_way[seen.uid]
-        self._hold(seen.uid, held)
+        self._hold(seen.uid, held, now)
         if asks and seen.request is not None:
             self.queue.update(seen.request, now)
         else:
@@ -200,7 +203,7 @@ class World:
         for subject in sorted(self._guests.get(name, ())):
             self._look_at(subject, self._known[subject], now)
 
-    def _hold(self, uid: str, held: tuple[Reservation, ...]) -> None:
+    def _hold(self, uid: str, held: tuple[Reservation, ...], now: float) -> None:
         before = self._held.get(uid, ())
         if before == held:
             return
@@ -211,11 +214,16 @@ class World:
                 self.engine.release(one.uid)
             if new is None or (new.site, new.claim) != (one.site, one.claim):
                 self._changed(one.site, self.engine.site(one.site))
-            self._holders[one.site].pop(uid, None)
+            if one.site in self._holders:
+                self._holders[one.site].pop(uid, None)
+                if not self._holders[one.site]:
+                    del self._holders[one.site]
         self.engine.reserve(held)
         for one in held:
             self._holders.setdefault(one.site, {})[uid] = None
             self.touched[one.site] = None
+            if self.engine.site(one.site) is None:
+                self._unwell.setdefault(one.site, now)  # it went while nobody looked, or is still to be heard of
         if held:
             self._held[uid] = held
         else:
@@ -253,17 +261,32 @@ class World:
         before = self._held.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
-        decision = self.engine.decide(request)
+        decision = self._decided(request, now)
         if not decision.is_placed:
             self.engine.reserve(before)
             self.queue.refuse(request.uid, now)
             if not seen.asks:
                 self.queue.remove(request.uid)  # it has a place, and a better one is looked for again anyway
             return Refused(subject, seen, decision.message)
-        self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)))
+        self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
         self.engine.reserve(self._held[request.uid])
         self._under_way[request.uid] = inf
         return Placed(subject, seen, request, decision)
+
+    def _decided(self, request: Request, now: float) -> Decision:
+        """Nowhere from where it would have to leave at once."""
+        decision = self.engine.decide(request)
+        if not any(one.site in self._unwell for one in decision.chosen):
+            return decision
+        overdue = self._overdue(request, now)
+        if overdue.isdisjoint(one.site for one in decision.chosen):
+            return decision
+        return self.engine.decide(request, excluded=overdue)
+
+    def _overdue(self, request: Request, now: float) -> frozenset[SiteKey]:
+        """Sites that have not been well for longer than it tolerates."""
+        tolerations = request.selector.tolerations
+        return frozenset(key for key, since in self._unwell.items() if since + self._grace(key, tolerations) <= now)
 
     def expected(self, uid: str) -> tuple[Reservation, ...]:
         """What it holds as soon as what is under way is heard of; nothing if nothing is."""
@@ -307,15 +330,14 @@ class World:
 
     def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
         """Those that have to leave a site now and may, the longest overdue first."""
-        sites = {site.key for site in self.engine.sites()} | self._unwell.keys()
         self._budget.refill(now, len(self._held))
-        if failover.is_held(len(self._unwell), len(sites), self._patience):
-            return []
+        there = [key for key in self._unwell if self.engine.site(key) is not None]
+        held = failover.is_held(len(there), sum(1 for _ in self.engine.sites()), self._patience)
         due: list[tuple[float, Subject, SiteKey]] = []
-        for key, since in self._unwell.items():
+        for key in self._unwell.keys() - there if held else self._unwell:
             for uid in self._holders.get(key, ()):
                 subject = self._subjects[uid]
-                when = since + self._grace(key, self._known[subject])
+                when = self._due(key, self._known[subject])
                 if when <= now and self._may_leave(uid, self._known[subject], now):
                     due.append((when, subject, key))
         found: list[tuple[Subject, SiteKey]] = []
@@ -326,21 +348,29 @@ class World:
             found.append((subject, key))
         return found
 
+    def has_to_leave(self, subject: Subject, site: SiteKey, now: float) -> bool:
+        """Whether it is there, still or again, and its time is over."""
+        seen = self._known.get(subject)
+        return seen is not None and seen.uid in self._holders.get(site, ()) and self._due(site, seen) <= now
+
+    def _due(self, key: SiteKey, seen: Seen) -> float:
+        return self._unwell.get(key, inf) + self._grace(key, seen.tolerations)
+
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
 
-    def _grace(self, key: SiteKey, seen: Seen) -> float:
+    def _grace(self, key: SiteKey, tolerations: tuple[Toleration, ...]) -> float:
         site = self.engine.site(key)
         if site is None:
             return self._patience.vanished
-        return failover.grace(site, seen.tolerations, self._patience.tolerated)
+        return failover.grace(site, tolerations, self._patience.tolerated)
 
-    def finds_another(self, request: Request, site: SiteKey) -> bool:
-        """Whether it can be placed without that site.  Nothing is reserved."""
+    def finds_another(self, request: Request, site: SiteKey, now: float) -> bool:
+        """Whether it can be placed without that site, for longer than a moment.  Nothing is reserved."""
         before = self._held.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
-        placed = self.engine.decide(request, excluded=frozenset({site})).is_placed
+        placed = self.engine.decide(request, excluded=self._overdue(request, now) | {site}).is_placed
         self.engine.reserve(before)
         return placed
 
@@ -352,6 +382,13 @@ class World:
 
     def usage(self, key: SiteKey) -> Usage:
         return _sum([one.claim for one in self._held_at(key)])
+
+
+def _leave(groups: dict[K, set[M]], name: K, member: M) -> None:
+    members = groups.get(name, set())
+    members.discard(member)
+    if not members:
+        groups.pop(name, None)
 
 
 def _sum(claims: Iterable[Claim]) -> Usage:

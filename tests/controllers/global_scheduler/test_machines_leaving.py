@@ -1,0 +1,127 @@
+"""Who has to leave a cluster, and when: by what the scheduler knows, without a server."""
+
+from __future__ import annotations
+
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.world import POD, Placed, Refused, Seen, Subject, World
+from farflung.informer.cache import Key
+from farflung.scheduling.engine import Engine
+from farflung.scheduling.policy import default_policy
+from farflung.scheduling.values import (
+    Capacity,
+    Claim,
+    FlavorWish,
+    Health,
+    Item,
+    Request,
+    Reservation,
+    Selector,
+    Site,
+    SiteKey,
+    Taint,
+    Toleration,
+)
+
+PATIENCE = Patience(tolerated=300.0, vanished=5.0)
+
+
+def world(*names: str) -> World:
+    found = World(Engine(default_policy(), {}), PATIENCE)
+    for name in names:
+        found.put_site(site(name), 0.0)
+    return found
+
+
+def key(name: str) -> SiteKey:
+    return SiteKey("clouds", "default", name)
+
+
+def site(name: str, health: Health = Health.READY, *taints: Taint) -> Site:
+    return Site(key(name), uid=name, health=health, taints=taints, capacity=Capacity({"small": 9}))
+
+
+def subject(name: str) -> Subject:
+    return Subject(POD, Key("shop", "default", name))
+
+
+def asking(name: str, *tolerations: Toleration) -> Seen:
+    items = (Item("", (FlavorWish("small"),)),)
+    request = Request(name, items, Selector(tolerations=tolerations), tenant="shop")
+    return Seen(name, "1", request=request, asks=True, tolerations=tolerations)
+
+
+def bound(name: str, home: str, *tolerations: Toleration) -> Seen:
+    held = Reservation(name, key(home), Claim((("small", 1),)), "shop")
+    return Seen(name, "2", held=(held,), tolerations=tolerations)
+
+
+def test_what_is_bound_to_a_cluster_that_went_while_nobody_looked_leaves_it() -> None:
+    one = world("az1", "az2")
+    one.hear(subject("a"), bound("a", "gone"), 100.0)
+    assert one.leaving(104.0) == []
+    assert one.leaving(105.0) == [(subject("a"), key("gone"))]
+
+
+def test_a_cluster_that_is_heard_of_after_its_machines_keeps_them() -> None:
+    one = world("az1", "az2")
+    one.hear(subject("a"), bound("a", "az3"), 100.0)
+    one.put_site(site("az3"), 101.0)
+    assert one.leaving(1000.0) == []
+    assert one.unwell == []
+
+
+def test_clusters_that_are_no_more_hold_nothing_back() -> None:
+    one = world("az1", "az2", "az3")
+    for name in ("az1", "az2"):
+        one.hear(subject(name), bound(name, name), 0.0)
+        one.remove_site(key(name), 0.0)
+    assert one.leaving(10.0) == [(subject("az1"), key("az1")), (subject("az2"), key("az2"))]
+
+
+def test_machines_that_name_clusters_that_never_were_keep_nobody_from_leaving() -> None:
+    one = world("az1", "az2", "az3")
+    for number in range(9):
+        one.hear(subject(f"forged{number}"), bound(f"forged{number}", f"nowhere{number}"), 0.0)
+    one.hear(subject("a"), bound("a", "az1"), 0.0)
+    one.put_site(site("az1", Health.DOWN), 0.0)
+    assert (subject("a"), key("az1")) in one.leaving(400.0)
+
+
+def test_nothing_goes_where_it_would_have_to_leave_at_once() -> None:
+    for_a_while = Toleration("broken", "Exists", effect="NoExecute", seconds=60)
+    one = world()
+    one.put_site(site("az1", Health.READY, Taint("broken", effect="NoExecute")), 0.0)
+    one.hear(subject("a"), asking("a", for_a_while), 10.0)
+    assert isinstance(one.next(10.0), Placed)
+    one.hear(subject("b"), asking("b", for_a_while), 61.0)
+    assert isinstance(one.next(61.0), Refused)
+    one.put_site(site("az2"), 62.0)
+    one.wake(62.0)
+    found = one.next(63.0)
+    assert isinstance(found, Placed)
+    assert found.decision.chosen[0].site == key("az2")
+
+
+def test_a_machine_finds_no_other_place_that_it_would_have_to_leave_too() -> None:
+    for_a_while = Toleration("broken", "Exists", effect="NoExecute", seconds=60)
+    one = world()
+    for name in ("az1", "az2"):
+        one.put_site(site(name, Health.READY, Taint("broken", effect="NoExecute")), 0.0)
+    one.hear(subject("a"), bound("a", "az1", for_a_while), 0.0)
+    request = asking("a", for_a_while).request
+    assert request is not None
+    assert one.finds_another(request, key("az1"), 10.0)
+    assert not one.finds_another(request, key("az1"), 100.0)
+
+
+def test_only_who_is_there_and_is_still_the_same_has_to_leave() -> None:
+    one = world("az1", "az2", "az3")
+    one.hear(subject("a"), bound("a", "az1"), 0.0)
+    one.put_site(site("az1", Health.DOWN), 0.0)
+    assert one.has_to_leave(subject("a"), key("az1"), 300.0)
+    assert not one.has_to_leave(subject("a"), key("az1"), 299.0)
+    assert not one.has_to_leave(subject("a"), key("az2"), 300.0)
+    one.put_site(site("az1"), 301.0)
+    assert not one.has_to_leave(subject("a"), key("az1"), 302.0)
+    one.hear(subject("a"), bound("another", "az2"), 303.0)
+    assert not one.has_to_leave(subject("a"), key("az1"), 1000.0)
