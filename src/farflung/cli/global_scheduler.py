@@ -21,7 +21,7 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
-from farflung.runtime.leader import Candidate
+from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.scheduling.catalogue import CatalogueError
@@ -29,6 +29,7 @@ from farflung.scheduling.era import CONF, FILES, Base, read_base
 from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
 from farflung.scheduling.values import Flavor, Site
 
+TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
 COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
 PODS: Final = "kubernetes"
 CLUSTERS: Final = "globalscheduler.com"
@@ -176,7 +177,7 @@ def join(
 ) -> None:
     compute = ways.root.workspace(COMPUTE)
     identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
-    candidate = Candidate(compute, "default", NAME, identity, outside, _now, log)
+    candidate = Candidate(compute, "default", NAME, identity, outside, _now, log, TERMS)
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:

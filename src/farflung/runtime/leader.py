@@ -36,6 +36,7 @@ class Terms:
     lasting: float = 15.0  #: how long a Lease holds without being renewed
     deadline: float = 10.0  #: how long its holder tries to renew it before it stops working
     pause: float = 2.0  #: between two tries
+    renewal: float = 2.0  #: after which who holds it renews it
 
 
 USUAL: Final = Terms()
@@ -134,13 +135,16 @@ class Candidate:
 
     async def _keep(self) -> None:
         """Until it is lost."""
+        wait = self._terms.renewal
         while self._renewed is not None:
             renewed = self._renewed
-            await self._outside.sleep(max(0.0, min(self._terms.pause, self._left(renewed))))
+            await self._outside.sleep(max(0.0, min(wait, self._left(renewed))))
             if self._left(renewed) <= 0:
                 return
-            if not await self._try(self._left(renewed)) and self._seen.holder != self._identity:
+            is_ours = await self._try(self._left(renewed))
+            if not is_ours and self._seen.holder != self._identity:
                 return
+            wait = self._terms.renewal if is_ours else self._terms.pause
 
     def _left(self, renewed: float) -> float:
         """Seconds that we may still work."""
