@@ -237,9 +237,12 @@ class Engine:
             return found
         known[key] = found = make()
         fewest, most = SHAPES
-        judgements = sum(map(len, known.values()))
-        while len(known) > most or (len(known) > fewest and judgements > self._most_judgements):
-            judgements -= len(known.popitem(last=False)[1])
+        if len(known) > most:
+            known.popitem(last=False)
+        if len(known) * len(self._standings) > self._most_judgements:
+            judgements = sum(map(len, known.values()))
+            while len(known) > fewest and judgements > self._most_judgements:
+                judgements -= len(known.popitem(last=False)[1])
         return found
 
     def _shape(self, request: Request) -> Hashable:
