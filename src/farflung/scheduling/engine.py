@@ -7,9 +7,9 @@ much as what happened since the last one like it, not as much as there are sites
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from farflung.scheduling.claims import need_of
 from farflung.scheduling.explanation import Explanation, Verdict, refusal_text
@@ -38,7 +38,12 @@ MOST_JUDGEMENTS: Final = 600_000  #: that are remembered, of sites for shapes
 SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
 OTHERS: Final = "\0"  #: a tenant that no site names
 
-T = TypeVar("T", bound=Sized)
+
+class Remembered(Sized, Protocol):
+    used: int  #: when it was of use last
+
+
+T = TypeVar("T", bound=Remembered)
 
 
 class Engine:
@@ -56,9 +61,10 @@ class Engine:
         self._version = 0
         self._places = Places()
         self._tenants: Counter[str] = Counter()  #: that sites name → how many do
-        self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()  #: by shape; what was used last is last
-        self._judges: OrderedDict[Hashable, Judge] = OrderedDict()
-        self._measures: OrderedDict[Hashable, Measure] = OrderedDict()
+        self._rankings: dict[Hashable, Ranking] = {}  #: by shape
+        self._judges: dict[Hashable, Judge] = {}
+        self._measures: dict[Hashable, Measure] = {}
+        self._moment = 0
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -229,21 +235,25 @@ class Engine:
             lambda: Measure(need_of(request.items, self._catalogue), self._policy, several=several),
         )
 
-    def _remembered(self, known: OrderedDict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+    def _remembered(self, known: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
         """What was not used for longest is forgotten."""
+        self._moment += 1
         found = known.get(key)
-        if found is not None:
-            known.move_to_end(key)
-            return found
-        known[key] = found = make()
-        fewest, most = SHAPES
-        if len(known) > most:
-            known.popitem(last=False)
-        if len(known) * len(self._standings) > self._most_judgements:
-            judgements = sum(map(len, known.values()))
-            while len(known) > fewest and judgements > self._most_judgements:
-                judgements -= len(known.popitem(last=False)[1])
+        if found is None:
+            known[key] = found = make()
+            found.used = self._moment
+            self._forget(known)
+        found.used = self._moment
         return found
+
+    def _forget(self, known: dict[Hashable, T]) -> None:
+        fewest, most = SHAPES
+        may_be_many = len(known) * len(self._standings) > self._most_judgements
+        judgements = sum(map(len, known.values())) if may_be_many else 0
+        while len(known) > most or (len(known) > fewest and judgements > self._most_judgements):
+            key, oldest = min(known.items(), key=lambda item: item[1].used)
+            judgements -= len(oldest)
+            del known[key]
 
     def _shape(self, request: Request) -> Hashable:
         return request.items, request.selector, self._tenant(request), self._current(request), request.replicas > 1

@@ -39,6 +39,7 @@ class Judge:
     """For requests that ask for the same.  It remembers what it said of descriptions."""
 
     def __init__(self, policy: Policy, asked: Asked, cheapest: float | None) -> None:
+        self.used = 0
         self.weighed: dict[str, int] = {}  #: the scorers that have a say, with their weights
         self._known: dict[SiteKey, Described] = {}
         self._checks = checks_for(asked, policy.filters)
@@ -115,6 +116,7 @@ class Measure:
     """For requests that take the same.  It remembers what it measured, as long as that holds."""
 
     def __init__(self, need: Need, policy: Policy, *, several: bool) -> None:
+        self.used = 0
         self._need = need
         self._several = several
         self._fake_spot = policy.spot_fake

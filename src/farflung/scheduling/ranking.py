@@ -37,6 +37,7 @@ class Candidate(NamedTuple):
 
 class Ranking:
     def __init__(self, judge: Judge, measure: Measure, standings: Mapping[SiteKey, Standing]) -> None:
+        self.used = 0
         self.judge = judge
         self._measure = measure
         self._standings = standings
