@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from farflung.cli import global_scheduler
 from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
-from farflung.cli.outside import surroundings
+from farflung.cli.outside import collect_seldom, surroundings
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
@@ -158,6 +158,7 @@ async def _run(settings: Settings) -> None:
     if settings.with_parent:
         await _follow_parent(stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
+    collect_seldom()
     async with _servers(settings) as servers:
         working = asyncio.create_task(_work(settings, servers, surroundings(), log), name="controllers")
         ending = asyncio.create_task(stopped.wait(), name="signals")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import random
@@ -33,6 +32,7 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
+from farflung.cli.outside import collect_seldom
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub import objects
 from farflung.hub.app import Hub
@@ -62,8 +62,6 @@ from farflung.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
-#: New objects between collections.  What a write leaves is no garbage, and looking for some took a tenth of its time.
-COLLECT = (20_000, 20, 50)
 FOLLOW = 1.0  #: seconds between two looks whether tokens were revoked
 STOP_GRACE = 10.0  #: seconds that requests under way get when the hub stops
 DATABASE = "hub.sqlite"
@@ -243,9 +241,7 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
         following = asyncio.create_task(follow_tokens(authenticator), name="tokens")
         try:
             lines.begin()
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*COLLECT)
+            collect_seldom()
             server = await serve_on(sockets, hub, tls=server_context(certificates))
             try:
                 hub.metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
