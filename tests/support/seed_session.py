@@ -45,8 +45,11 @@ ORIGIN = re.compile(r"^([IWE])\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\]", re.MULTILINE)
 NUMBERS = re.compile(
     r"(?<=worker=)\d+|(?<=resourceVersion=)\"\d+\"|(?<=resourceVersion(?:Old|New)=)\"\d+\"|(?<=ResourceVersion:)\d+"
 )
-FOREGROUND = re.compile(r"farflung (scheduler|mailbox-controller|placement-translator|controllers|syncer)(?= |$)")
-LOOKING = re.compile(r"(KUBECONFIG=\S+ )?kubectl get |curl ")
+FOREGROUND = re.compile(
+    r"farflung (scheduler|mailbox-controller|placement-translator|controllers|syncer|global-scheduler)(?= |$)"
+    r"|hack/gs-scheduler-up\.sh"
+)
+LOOKING = re.compile(r"(KUBECONFIG=\S+ )?kubectl (get|describe) |curl ")
 LAST_WORDS = ('I] "shutting down controller" controller=', 'I] "stopped syncer"')
 
 

@@ -1,0 +1,223 @@
+"""The walk that users of the global scheduler know, as printed: a virtual machine gets its cluster.
+
+`Tenant` is not printed, because workspaces stand for tenants, and tolerations are those that the Pod says.  The
+scheduler is started by the script of that name, with the files that it had then, or comes with the hub.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from executable import ROOT, Directory
+from hub_process import HubProcess, eventually
+from kubectl_runner import kubectls
+from seed_session import Session
+
+MACHINE = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: demovm
+spec:
+  virtualMachine:
+    keyPairName: "foobar"
+    name: vm001
+    image: download.cirros-cloud.net/0.3.5/cirros-0.3.5-x86_64-disk.img
+    imagePullPolicy: IfNotPresent
+    needEIP: true
+    flavors:
+      - flavorID: "c6.large.2"
+    resourceCommonInfo:
+      selector:
+        regions:
+          - region: "region1"
+        strategy:
+          localStrategy: "centralize"
+"""
+AT_HOME = r"""
+$ kubectl ws root
+Current workspace is "root".
+$ kubectl ws create machines --enter
+Workspace "machines" (type root:organization) created. Waiting for it to be ready...
+Workspace "machines" (type root:organization) is ready to use.
+Current workspace is "root:machines" (type root:organization).
+$ kubectl kcp bind apiexport root:compute:kubernetes
+apibinding kubernetes created. Waiting to successfully bind ...
+kubernetes created and bound.
+$ kubectl kcp bind apiexport root:compute:globalscheduler.com
+apibinding globalscheduler.com created. Waiting to successfully bind ...
+globalscheduler.com created and bound.
+"""
+SCHEDULER = """\
+$ hack/gs-scheduler-up.sh --kubeconfig $HUB_KUBECONFIG --context base
+...
+I1128 10:53:00.261128   29786 controller.go:201] "starting controller" controller="global-scheduler"
+"""
+CREATED = """\
+$ kubectl apply -f vm.yaml
+pod/demovm created
+"""
+
+
+def described(session: Session) -> str:
+    """What `kubectl describe` prints, once the Pod has a cluster."""
+    said = ""
+
+    def scheduled() -> bool:
+        nonlocal said
+        said = session.run("kubectl describe pods demovm")
+        return bool(re.search(r"PodScheduled +True", said))
+
+    eventually(scheduled, "PodScheduled")
+    return said
+
+
+def check_description(said: str) -> None:
+    """As the walk prints it."""
+    assert re.search(r"^Name: +demovm$", said, re.MULTILINE)
+    assert re.search(r"^Namespace: +default$", said, re.MULTILINE)
+    assert re.search(r"^Node: +az1/$", said, re.MULTILINE)
+    assert re.search(r"^Labels: +<none>$", said, re.MULTILINE)
+    assert re.search(r"^Status: +Pending$", said, re.MULTILINE)
+    assert re.search(r"^IP: *$", said, re.MULTILINE)
+    assert re.search(r"^Containers: +<none>$", said, re.MULTILINE)
+    assert re.search(r"^Conditions:\n +Type +Status\n +PodScheduled +True *$", said, re.MULTILINE)
+    assert re.search(r"^Volumes: +<none>\nQoS Class: +BestEffort\nNode-Selectors: +<none>$", said, re.MULTILINE)
+    assert re.search(r"globalscheduler.com/flavor-id: +c6.large.2$", said, re.MULTILINE)
+    assert re.search(r"globalscheduler.com/site-id: +region1--az1$", said, re.MULTILINE)
+
+
+def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(
+    start: Callable[..., Session], tmp_path: Path
+) -> None:
+    session = start()
+    for name in ("conf", "hack"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "vm.yaml").write_text(MACHINE)
+    session.type(AT_HOME)
+    session.export(HUB_KUBECONFIG=str(tmp_path / ".farflung" / "admin.kubeconfig"), CONFIG_BASE=str(tmp_path / "conf"))
+    session.type(SCHEDULER)
+    session.type(CREATED)
+    check_description(described(session))
+    explained = session.run("farflung explain pod demovm")
+    assert "goes to az1 with c6.large.2" in explained
+    assert re.search(r"^az2 +region2 +az2 +0 +- +no +wrong region$", explained, re.MULTILINE)
+
+
+# --- with Clusters of the API ---------------------------------------------------------------------
+
+CLUSTER = """\
+apiVersion: globalscheduler.com/v1
+kind: Cluster
+metadata:
+  name: az1
+spec:
+  region: {region: region1, availabilityzone: az1}
+  flavors: [{flavorid: c6.large.2, totalcapacity: 1}]
+  eipcapacity: 3
+"""
+FULL = "0/1 clusters fit: 1 out of c6.large.2"
+
+
+@pytest.fixture
+def kubectl() -> Path:
+    found = kubectls()
+    if not found:
+        pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
+    return found[-1]
+
+
+class Walk:
+    """A session at a hub with one Cluster that has room for one machine."""
+
+    def __init__(self, directory: Path, kubectl: Path, *arguments: str) -> None:
+        self.directory = directory
+        self.arguments = arguments
+        self.hub = HubProcess(directory / ".farflung", command="start", arguments=arguments)
+        self.place = Directory(directory)
+        self.session = Session(self.place, kubectl, self.hub)
+        self.schedulers: list[subprocess.Popen[bytes]] = []
+        (directory / "vm.yaml").write_text(MACHINE)
+        (directory / "other.yaml").write_text(MACHINE.replace("demovm", "other"))
+        (directory / "cluster.yaml").write_text(CLUSTER)
+        self.session.type(AT_HOME)
+        self.session.run("kubectl apply -f cluster.yaml")
+
+    def crash(self) -> None:
+        """The hub, and its controllers with it; and start it again where it was."""
+        port = self.hub.port
+        self.hub.kill()
+        self.hub = HubProcess(self.directory / ".farflung", port=port, command="start", arguments=self.arguments)
+        self.session.run("kubectl ws root:machines")  # a hub that starts writes its kubeconfig anew
+
+    def schedule(self) -> subprocess.Popen[bytes]:
+        """By hand, in a process of its own."""
+        words = f"farflung global-scheduler --kubeconfig {self.hub.kubeconfig} --context base"
+        log = self.directory / f"scheduler-{len(self.schedulers)}.log"
+        self.schedulers.append(self.place.start(words, log))
+        return self.schedulers[-1]
+
+    def end(self) -> None:
+        for process in self.schedulers:
+            process.kill()
+            process.wait()
+        self.hub.kill()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def pod(self, name: str) -> tuple[str, str]:
+        """(the cluster that it is bound to, why it is bound to none)"""
+        found = orjson.loads(self.session.run(f"kubectl get pod {name} -o json"))
+        conditions = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+        return found["spec"].get("nodeName", ""), conditions.get("PodScheduled", {}).get("message", "")
+
+    def wait_for(self, name: str, cluster: str, why: str = "") -> None:
+        eventually(lambda: self.pod(name) == (cluster, why), f"{name} at {cluster or 'no cluster'}")
+
+
+@pytest.fixture
+def walk(tmp_path: Path, kubectl: Path, request: pytest.FixtureRequest) -> Iterator[Walk]:
+    walk = Walk(tmp_path, kubectl, *getattr(request, "param", ()))
+    try:
+        yield walk
+    finally:
+        walk.end()
+
+
+def test_what_is_deleted_makes_room_also_when_everything_was_killed_in_between(walk: Walk) -> None:
+    session = walk.session
+    session.type(CREATED)
+    check_description(described(session))
+    session.run("kubectl apply -f other.yaml")
+    walk.wait_for("other", "", FULL)
+    assert "FailedScheduling" in session.run("kubectl describe pods other")
+    walk.crash()
+    session.run("kubectl delete pod demovm --now")
+    walk.wait_for("other", "az1")
+    assert yaml.safe_load(session.run("kubectl get cluster az1 -o yaml"))["spec"]["flavors"][0]["totalcapacity"] == 1
+    planned = session.run("farflung plan -f vm.yaml")
+    assert planned == f"Pod default/demovm (new)\ngoes nowhere: {FULL}\n"
+
+
+@pytest.mark.parametrize("walk", [["--no-controllers"]], indirect=True)
+def test_a_scheduler_that_was_killed_knows_what_is_bound_when_it_comes_back(walk: Walk) -> None:
+    session = walk.session
+    first = walk.schedule()
+    session.type(CREATED)
+    check_description(described(session))
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    session.run("kubectl apply -f other.yaml")
+    waiting = session.run("farflung explain pod other")
+    assert waiting.endswith(f"goes nowhere: {FULL}\nnow: not bound; the global scheduler is behind, or does not run\n")
+    walk.schedule()
+    walk.wait_for("other", "", FULL)
+    assert session.run("farflung explain pod other").endswith("; up to date\n")
+    assert walk.pod("demovm") == ("az1", "")
