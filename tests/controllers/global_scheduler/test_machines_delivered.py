@@ -9,11 +9,13 @@ from hub_harness import MERGE_PATCH
 from machines import PODS, Machines, machines
 from platform_harness import APIS, MASTER
 
-from farflung.machinery import times
+from farflung.controllers.global_scheduler import statuses
+from farflung.machinery import names, times
 from farflung.machinery.errors import Obj
+from farflung.scheduling.values import SiteKey
 
 LABEL = "globalscheduler.com/cluster"
-PLACEMENT = "/apis/edge.kcp.io/v1alpha1/edgeplacements/global-scheduler-az1"
+PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
 
 
 async def bind_edge(fleet: Fleet, cluster: str) -> None:
@@ -58,15 +60,16 @@ async def test_what_is_bound_is_led_to_the_synctarget_of_its_cluster_and_to_no_o
             assert await one.bound(name) == "az1"
         await one.machine("c")
         assert await one.refused("c") == "0/1 clusters fit: 1 out of vcpus"  # of which its syncer reports two
-        assert (await one.pod("a"))["metadata"]["labels"] == {LABEL: "az1"}
+        label = statuses.label(SiteKey(one.home, "default", "az1"))
+        assert (await one.pod("a"))["metadata"]["labels"] == {LABEL: label}
 
         async def leads_there() -> bool:
             return {place["syncTargetName"] for place in await slices(one)} == {"edge1"}
 
         await fleet.eventually(leads_there, "the way")
-        placement = await one.of_shop("GET", PLACEMENT)
+        placement = await one.of_shop("GET", f"{PLACEMENTS}/global-scheduler-{label}")
         assert placement["spec"]["downsync"] == [
-            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {LABEL: "az1"}}]}
+            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {LABEL: label}}]}
         ]
         await report(one, imw, ago=timedelta(hours=1))
 
@@ -76,11 +79,45 @@ async def test_what_is_bound_is_led_to_the_synctarget_of_its_cluster_and_to_no_o
         await fleet.eventually(is_told, "the phase")
         await fleet.crash()
         await fleet.start(scheduler=True, globals=True)
+        await one.at_rest()
+        after = await one.of_shop("GET", f"{PLACEMENTS}/global-scheduler-{label}")
+        assert after["metadata"]["uid"] == placement["metadata"]["uid"]  # what is at the edge was not taken away
         for name in ("a", "b", "c"):
             await one.of_shop("DELETE", f"{PODS}/{name}")
 
         async def is_gone() -> bool:
-            answer = await fleet.hub.of(MASTER, "GET", f"/clusters/{one.shop}{PLACEMENT}")
-            return answer.status == 404
+            return not (await one.of_shop("GET", PLACEMENTS))["items"]
 
         await fleet.eventually(is_gone, "the end of the placement")
+
+
+async def test_every_cluster_hears_of_its_synctarget_however_many_name_the_same_workspace() -> None:
+    async with machines(start=False) as one:
+        fleet, several = one.fleet, [f"edge{number}" for number in range(1, 13)]
+        for name in several:
+            await one.cluster(name, {"small": 1}, synctarget={"workspace": "root:imw", "name": name})
+        await one.start()
+
+        async def phases() -> set[str]:
+            return {cluster.get("status", {}).get("phase", "") for cluster in await one.clusters()}
+
+        async def is_offline() -> bool:
+            return await phases() == {"Offline"}
+
+        await fleet.eventually(is_offline, "nobody there")
+        imw = await fleet.hub.workspace("imw")
+        for name in several:
+            await fleet.target(imw, name, {"id": name})
+        await one.restart()
+
+        async def is_known() -> bool:
+            return "Offline" not in await phases()
+
+        await fleet.eventually(is_known, "all of them")
+
+
+def test_clusters_that_have_the_same_name_share_no_label() -> None:
+    keys = [SiteKey(*key) for key in (("a", "b", "az1"), ("a", "c", "az1"), ("b", "b", "az1"), ("a", "b", "a" * 253))]
+    labels = {statuses.label(key) for key in keys}
+    assert len(labels) == 4
+    assert all(not names.label_value(label) for label in labels)

@@ -178,6 +178,40 @@ async def test_a_machine_that_is_deleted_while_it_is_bound_leaves_nothing_behind
         assert await one.bound("b") == "az1"
 
 
+async def test_a_machine_that_is_edited_while_it_is_bound_takes_no_more_than_there_is() -> None:
+    async with machines() as one:
+        await one.cluster("az1", {"small": 3})
+        edited = machine("a", count=3)["spec"]["virtualMachine"]
+
+        async def edit(request: Request) -> None:
+            if "/binding" in request.target:
+                one.fleet.masters.gate = None
+                patch = {"spec": {"virtualMachine": edited}}
+                await one.of_shop("PATCH", f"{PODS}/a", patch, content_type=MERGE_PATCH)
+
+        one.fleet.masters.gate = edit
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await one.machine("b")
+        assert await one.refused("b") == "0/1 clusters fit: 1 out of small"
+
+
+async def test_machines_of_a_cluster_that_went_while_nobody_looked_are_placed_elsewhere() -> None:
+    async with machines(patience=SOON) as one:
+        await one.cluster("az1", {"small": 1})
+        await one.machine("a")
+        await one.bound("a")
+        await one.fleet.crash()
+        await one.of_home("DELETE", f"{CLUSTERS}/az1")
+        await one.cluster("az2", {"small": 1})
+        await one.start()
+
+        async def elsewhere() -> bool:
+            return bool((await one.pod("a"))["spec"].get("nodeName") == "az2")
+
+        await one.fleet.eventually(elsewhere, "another place")
+
+
 async def test_nothing_is_written_when_nothing_changes() -> None:
     async with machines() as one:
         await one.cluster("az1", {"small": 1})

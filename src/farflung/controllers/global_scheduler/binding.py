@@ -10,6 +10,7 @@ from farflung.client.errors import ClientError, NotFound, Refused, TooMany
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.reading import CLUSTER
 from farflung.controllers.global_scheduler.world import POD, Placed, Seen, Subject, World
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
@@ -110,10 +111,8 @@ class Binder:
         client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
         labels = statuses.labels(chosen.site) if self._delivers(chosen.site) else {}
         if self._knows_bindings:
-            if labels:
-                marked = {"metadata": {"uid": placed.seen.uid, "labels": labels}}
-                await client.patch(PODS, name, marked, namespace)
-            binding = statuses.binding(subject.key, placed.seen.uid, chosen, site)
+            await self._mark(placed, client, labels.get(CLUSTER))
+            binding = statuses.binding(subject.key, self._as_it_is(placed), chosen, site)
             try:
                 await client.create(PODS, binding, namespace, "binding")
                 return
@@ -125,6 +124,22 @@ class Binder:
         conditions = statuses.pod_conditions(placed.seen.status, "True", "", "", times.format_seconds(self._now()))
         self._informer(subject).assume(patched)
         await client.patch(PODS, name, {"status": {"conditions": conditions}}, namespace, "status")
+
+    def _as_it_is(self, placed: Placed) -> Seen:
+        """What is known of it by now, unless it asks for something else: then the server refuses what was decided."""
+        seen = self._world.seen(placed.subject)
+        if seen is None or seen.request is None or seen.uid != placed.seen.uid:
+            return placed.seen
+        same = (seen.request.items, seen.request.selector) == (placed.request.items, placed.request.selector)
+        return seen if same else placed.seen
+
+    async def _mark(self, placed: Placed, client: Client, label: str | None) -> None:
+        """As something that is to be delivered there and nowhere else, whatever was tried before."""
+        seen = self._as_it_is(placed)
+        if (seen.request or placed.request).labels.get(CLUSTER) != label:
+            patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version, "labels": {CLUSTER: label}}}
+            key = placed.subject.key
+            self._informer(placed.subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
 
     async def _bind_allocation(self, placed: Placed) -> None:
         subject = placed.subject

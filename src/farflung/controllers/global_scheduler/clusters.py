@@ -17,7 +17,7 @@ from farflung.controllers.global_scheduler.inventory import (
     status_of,
     unwell_for,
 )
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.world import World, leave
 from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import CLUSTER, Surroundings
@@ -29,6 +29,7 @@ NAME: Final = "global-scheduler-clusters"
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
 LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 LATEST: Final = 10.0  #: seconds for which what is said of a Cluster waits while many wait for a place
+AGAIN: Final = 60.0  #: seconds after which a SyncTarget that is not there is looked for again by its path
 PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
 
 
@@ -41,6 +42,7 @@ class Clusters:
         client_of: Callable[[str], Client],
         workspace_of: Callable[[str], Client],
         is_busy: Callable[[], bool],
+        tell: Callable[[], None],
         outside: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
@@ -48,16 +50,18 @@ class Clusters:
         workers: int,
     ) -> None:
         """`client_of`: the API of Clusters in a logical cluster; `workspace_of`: a whole workspace, by path or name;
-        `is_busy`: whether there is something more urgent to do."""
+        `is_busy`: whether there is something more urgent to do; `tell`: who decides, that something changed."""
         self._world = world
         self._informer = informer
         self._targets = targets
         self._client_of = client_of
         self._workspace_of = workspace_of
         self._is_busy = is_busy
+        self._tell = tell
         self._monotonic = outside.monotonic
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
+        self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
         self._users: dict[Key, set[Key]] = {}  #: Clusters by their SyncTargets
         self._written: dict[SiteKey, float] = {}
         self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
@@ -76,6 +80,11 @@ class Clusters:
         cluster = self._informer.cache.get(Key(*site))
         return cluster is not None and cluster.target is not None
 
+    def is_found(self, site: SiteKey) -> bool:
+        """Whether it is known where its SyncTarget would be, if it has one."""
+        cluster = self._informer.cache.get(Key(*site))
+        return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
+
     def _target_key(self, key: Key, cluster: SeenCluster) -> Key | None:
         """None: it has none, or nobody has found out where it is."""
         if cluster.target is None:
@@ -87,12 +96,27 @@ class Clusters:
     # --- hearing ----------------------------------------------------------------------------------
 
     def on_cluster(self, change: Change[SeenCluster]) -> None:
-        for one in (change.old, change.new):
-            target = None if one is None else self._target_key(change.key, one)
-            if target is not None:
-                users = self._users.setdefault(target, set())
-                (users.add if one is change.new else users.discard)(change.key)
+        old, new = change.old, change.new
+        if old is None or new is None or old.target != new.target:
+            if old is not None:
+                self._forget(change.key, old)
+            if new is not None:
+                self._note(change.key, new)
         self._look_at(change.key)
+
+    def _note(self, key: Key, cluster: SeenCluster) -> None:
+        if path := _path(cluster):
+            self._namers.setdefault(path, set()).add(key)
+        if target := self._target_key(key, cluster):
+            self._users.setdefault(target, set()).add(key)
+
+    def _forget(self, key: Key, cluster: SeenCluster) -> None:
+        if target := self._target_key(key, cluster):
+            leave(self._users, target, key)
+        if path := _path(cluster):
+            leave(self._namers, path, key)
+            if path not in self._namers:
+                self._paths.pop(path, None)
 
     def on_target(self, change: Change[SeenTarget]) -> None:
         if change.old != change.new:
@@ -108,8 +132,11 @@ class Clusters:
             self._late.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
-        site = cluster.site if target_key is None else site_with(cluster, self._targets.cache.get(target_key))
-        self._world.put_site(site, now, age=unwell_for(cluster, site, self._now()))
+        target = None if target_key is None else self._targets.cache.get(target_key)
+        site = cluster.site if target_key is None else site_with(cluster, target)
+        judged = cluster.target is None or target_key is not None
+        age = unwell_for(cluster, site, target, self._now()) if judged else 0.0
+        self._world.put_site(site, now, age=age)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:
@@ -124,9 +151,8 @@ class Clusters:
         cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
         if cluster is None or site is None:
             return None
-        if cluster.target is not None and self._target_key(Key(*key), cluster) is None:
-            await self._find(Key(*key), cluster, cluster.target.workspace)
-            site = self._world.engine.site(key) or site
+        again = await self._seek(Key(*key), cluster)
+        site = self._world.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + PAUSE > self._monotonic():
             return last + PAUSE - self._monotonic()
         if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
@@ -134,7 +160,7 @@ class Clusters:
         self._late.pop(key, None)
         status = status_of(cluster, site, self._world.usage(key), self._now())
         if not status:
-            return None
+            return again
         self._written[key] = self._monotonic()
         identity = {"uid": site.uid, "resourceVersion": cluster.version}
         patch = {"metadata": identity, "status": status}
@@ -143,14 +169,36 @@ class Clusters:
             self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
         except NotFound:
             return None
-        return None
+        return again
 
-    async def _find(self, key: Key, cluster: SeenCluster, path: str) -> None:
-        """The logical cluster of a workspace that is named by its path."""
+    async def _seek(self, key: Key, cluster: SeenCluster) -> float | None:
+        """Find out where its SyncTarget is, if that is named by a path: a workspace may come, or be made again, later.
+        When to ask again; None: never."""
+        path, target = _path(cluster), self._target_key(key, cluster)
+        if not path or (target is not None and target in self._targets.cache):
+            return None
         try:
             found = await self._workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
-            logical = (found["metadata"].get("annotations") or {}).get(CLUSTER, "")
+            logical = str((found["metadata"].get("annotations") or {}).get(CLUSTER, ""))
         except (NotFound, Forbidden):
             logical = ""  # there is no such workspace
-        self._paths[path] = str(logical)
-        self.on_cluster(Change(key, None, cluster))
+        if logical != self._paths.get(path):
+            self._lead(path, logical)
+        return AGAIN
+
+    def _lead(self, path: str, logical: str) -> None:
+        """All who name this path to that logical cluster."""
+        found = [(key, self._informer.cache.get(key)) for key in sorted(self._namers.get(path, ()))]
+        known = [(key, cluster) for key, cluster in found if cluster is not None]
+        for key, cluster in known:
+            self._forget(key, cluster)
+        self._paths[path] = logical
+        for key, cluster in known:
+            self._note(key, cluster)
+            self._look_at(key)
+        self._tell()
+
+
+def _path(cluster: SeenCluster) -> str:
+    """Of the workspace that its SyncTarget is in, if that is how it is named."""
+    return "" if cluster.target is None or ":" not in cluster.target.workspace else cluster.target.workspace

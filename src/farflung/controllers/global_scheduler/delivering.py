@@ -26,6 +26,7 @@ NAME: Final = "global-scheduler-delivering"
 PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 PREFIX: Final = "global-scheduler-"
 OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation: the Cluster that an EdgePlacement of ours is about
+UNFOUND: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
 UNSERVED: Final = 60.0  #: seconds after which a workspace is asked again whether it has the edge API by now
 
 
@@ -54,7 +55,7 @@ def existing(document: bytes) -> Existing:
 
 
 def placement_name(site: SiteKey) -> str:
-    return f"{PREFIX}{site.name}"
+    return f"{PREFIX}{statuses.label(site)}"
 
 
 def placement(site: SiteKey, target: Target) -> Obj:
@@ -87,16 +88,19 @@ class Delivering:
         placements: Informer[Existing],
         view: Callable[[str], Client],
         target_of: Callable[[SiteKey], Target | None],
+        is_found: Callable[[SiteKey], bool],
         outside: Surroundings,
         log: Logger,
         *,
         workers: int,
     ) -> None:
-        """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site."""
+        """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site; `is_found`: whether
+        it is known where that would be."""
         self._world = world
         self._placements = placements
         self._view = view
         self._target_of = target_of
+        self._is_found = is_found
         self._log = log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
         self.controller: Controller[Delivery] = Controller(
@@ -106,7 +110,7 @@ class Delivering:
     def look_at(self, site: SiteKey) -> None:
         """Something came or went there, or it has another SyncTarget."""
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
-        if self._target_of(site) is None and not known:
+        if self._is_found(site) and self._target_of(site) is None and not known:
             return
         wanted = {Delivery(subject.key.cluster, site) for subject in self._world.holders(site) if subject.kind == POD}
         for delivery in sorted(wanted | known):
@@ -124,13 +128,15 @@ class Delivering:
             self.controller.queue.add(delivery)
 
     async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
+        if not self._is_found(delivery.site):
+            return UNFOUND
         name, target = placement_name(delivery.site), self._target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
         ours = there is not None and there.owner == owner(delivery.site)
         if target is None or not self._is_wanted(delivery):
             if there is not None and ours:
                 await self._remove(delivery, name, there.uid)
-            self._known.get(name, set()).discard(delivery)
+            self._forget(name, delivery)
             return None
         wanted = placement(delivery.site, target)
         if there is None:
@@ -142,6 +148,12 @@ class Delivering:
             patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
             self._placements.assume(await self._view(delivery.workspace).patch(PLACEMENTS, name, patch))
         return None
+
+    def _forget(self, name: str, delivery: Delivery) -> None:
+        known = self._known.get(name, set())
+        known.discard(delivery)
+        if not known:
+            self._known.pop(name, None)
 
     def _is_wanted(self, delivery: Delivery) -> bool:
         holders = self._world.holders(delivery.site)

@@ -65,6 +65,7 @@ def _reference(said: object) -> TargetRef | None:
 class SeenTarget(msgspec.Struct, frozen=True):
     uid: str
     ready: str  #: True, False or Unknown; empty: nobody has said
+    since: str  #: when; empty: nobody has said
     vcpus: int | None
     memory: int | None  #: MiB
 
@@ -89,12 +90,14 @@ _target: Final = msgspec.json.Decoder(_Target)
 
 def seen_target(document: bytes) -> SeenTarget:
     target = _target.decode(document)
-    ready = condition_of({"conditions": target.status.conditions}, READY).get("status")
+    condition = condition_of({"conditions": target.status.conditions}, READY)
+    ready, since = condition.get("status"), condition.get("lastTransitionTime")
     amounts = target.status.allocatable or target.status.capacity
     vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
     return SeenTarget(
         target.metadata.uid,
         ready if isinstance(ready, str) else "",
+        since if isinstance(since, str) else "",
         vcpus,
         None if memory is None else memory // MEBIBYTE,
     )
@@ -141,13 +144,16 @@ def condition_of(status: Obj, type: str) -> Obj:
     return next((one for one in found if one.get("type") == type), {})
 
 
-def unwell_for(cluster: SeenCluster, site: Site, now: datetime) -> float:
-    """Seconds for which it is known to be so already."""
+def unwell_for(cluster: SeenCluster, site: Site, target: SeenTarget | None, now: datetime) -> float:
+    """Seconds for which it is known to be so already.  Its SyncTarget may have been well for a while when nobody
+    looked, so it is not counted for longer than that says."""
     said: list[object] = [taint.since for taint in site.taints if taint.effect == NO_EXECUTE and taint.since]
+    ages = [age for one in said if (age := _age(one, now)) is not None]
     ready = condition_of(cluster.status, READY)
     if site.health not in WELL and ready.get("status") == "False":
-        said.append(ready.get("lastTransitionTime"))
-    return max((age for one in said if (age := _age(one, now)) is not None), default=0.0)
+        known = [ready.get("lastTransitionTime"), *([] if target is None else [target.since])]
+        ages.append(min((age for one in known if (age := _age(one, now)) is not None), default=0.0))
+    return max(ages, default=0.0)
 
 
 def _age(moment: object, now: datetime) -> float | None:

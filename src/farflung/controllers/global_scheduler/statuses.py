@@ -21,7 +21,7 @@ BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 INVALID: Final = "Invalid"
-LONGEST_LABEL: Final = 63  #: characters
+LONGEST_NAME: Final = 40  #: characters of a Cluster's name in a label
 
 
 def notes(chosen: Chosen, site: Site) -> dict[str, str]:
@@ -35,25 +35,29 @@ def notes(chosen: Chosen, site: Site) -> dict[str, str]:
     }
 
 
-def binding(key: Key, uid: str, chosen: Chosen, site: Site) -> Obj:
-    """Of a Pod to a Cluster."""
+def binding(key: Key, seen: Seen, chosen: Chosen, site: Site) -> Obj:
+    """Of a Pod to a Cluster, if it still asks for what was decided on."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
         target["namespace"] = chosen.site.namespace
     metadata = {
         "name": key.name,
         "namespace": key.namespace,
-        "uid": uid,
+        "uid": seen.uid,
+        "resourceVersion": seen.version,
         "annotations": notes(chosen, site),
     }
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
+def label(site: SiteKey) -> str:
+    """What says where something is bound to: Clusters of several namespaces may have the same name."""
+    return f"{site.name[:LONGEST_NAME].rstrip('.-')}-{sha256('|'.join(site).encode()).hexdigest()[:16]}"
+
+
 def labels(site: SiteKey) -> dict[str, str]:
     """By which what is bound there is selected."""
-    if len(site.name) <= LONGEST_LABEL:
-        return {CLUSTER: site.name}
-    return {CLUSTER: f"{site.name[:40].rstrip('.-')}-{sha256(site.name.encode()).hexdigest()[:16]}"}
+    return {CLUSTER: label(site)}
 
 
 def bound_pod(seen: Seen, chosen: Chosen, site: Site, labels: dict[str, str]) -> Obj:

@@ -117,7 +117,7 @@ class World:
         self.engine.remove_site(key)
         self._changed(key, before)
         self._unwell[key] = now
-        _leave(self._named, key.name, key)
+        leave(self._named, key.name, key)
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
 
@@ -153,7 +153,7 @@ class World:
         if seen is None:
             return
         if before is not None and before.guest_of and before.guest_of != seen.guest_of:
-            _leave(self._guests, before.guest_of, subject)
+            leave(self._guests, before.guest_of, subject)
         self._known[subject] = seen
         self._subjects[seen.uid] = subject
         if seen.guest_of:
@@ -163,7 +163,7 @@ class World:
     def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
         del self._known[subject]
         if seen.guest_of:
-            _leave(self._guests, seen.guest_of, subject)
+            leave(self._guests, seen.guest_of, subject)
         self._subjects.pop(seen.uid, None)
         self._under_way.pop(seen.uid, None)
         self._tried.pop(seen.uid, None)
@@ -384,7 +384,7 @@ class World:
         return _sum([one.claim for one in self._held_at(key)])
 
 
-def _leave(groups: dict[K, set[M]], name: K, member: M) -> None:
+def leave(groups: dict[K, set[M]], name: K, member: M) -> None:
     members = groups.get(name, set())
     members.discard(member)
     if not members:
