@@ -68,7 +68,7 @@ if replay.GOLDEN.is_dir():
             outcome = replay.replay_http(hub, replay.recordings("kubernetes", "*.jsonl"))
         assert outcome.differing == replay.Known.read().of_http()
 
-    @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.timeout(600)
     def test_exactly_the_known_http_exchanges_differ_in_a_workspace() -> None:
         command = [sys.executable, str(prefixed.__file__)]  # beside, because the recordings' tool leaves files open

@@ -146,7 +146,7 @@ def test_a_thousand_workspaces_go_though_the_hub_is_killed(tmp_path: Path) -> No
     remove_and_kill(tmp_path / "data", count=1000, kills=6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_workspaces_go(tmp_path: Path) -> None:
     remove_and_kill(tmp_path / "data", count=1000, kills=0)
 
