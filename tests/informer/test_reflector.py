@@ -71,6 +71,9 @@ class Heard:
     def hear(self, version: int) -> None:
         self.cache.hear(version)
 
+    def is_news(self, key: Key, version: int) -> bool:
+        return version > self.cache.version(key)
+
     def previous(self, key: Key) -> Any:
         return self.cache.get(key)
 
@@ -130,6 +133,14 @@ async def test_changes_are_handed_on_in_order_and_the_next_watch_goes_on_after_t
     assert done.heard.news == [["a"], "b@8", "a@9", "-a"]
     assert done.watched_from == ["7", "10"]
     assert done.pauses == []
+
+
+async def test_what_is_known_already_is_not_read_again() -> None:
+    """As it is by who wrote it and was answered first."""
+    changes = event("ADDED", widget("b", 8)), event("MODIFIED", widget("b", 8))
+    done = await play(listed(7), watched(*changes))
+    assert done.heard.news == [[], "b@8"]
+    assert done.watched_from == ["7", "8"]
 
 
 @given(st.data())

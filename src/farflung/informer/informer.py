@@ -59,7 +59,8 @@ class Informer(Generic[T]):
         """What we wrote ourselves, as the server answered."""
         raw = orjson.dumps(written)
         key, version = where(raw)
-        self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
+        if number(version) > self.cache.heard:
+            self._tell(self.cache.assume(Known(key, number(version), self._decode(raw))))
 
     def forget(self, key: Key, version: int | None = None) -> None:
         """What we deleted ourselves.  `version`: as we knew it before; if something was heard of it since, that is
@@ -83,6 +84,9 @@ class Informer(Generic[T]):
 
     def hear(self, version: int) -> None:
         self.cache.hear(version)
+
+    def is_news(self, key: Key, version: int) -> bool:
+        return version > self.cache.version(key)
 
     def previous(self, key: Key) -> T | None:
         return self.cache.get(key)

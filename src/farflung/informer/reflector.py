@@ -41,6 +41,9 @@ class Sink(Protocol[T]):
     def hear(self, version: int) -> None:
         """Nothing happened up to this version that was not told."""
 
+    def is_news(self, key: Key, version: int) -> bool:
+        """Whether it is newer than what is known: what was written and told of at once is heard of again."""
+
     def previous(self, key: Key) -> T | None: ...
 
     def trouble(self, what: str, error: Exception) -> None:
@@ -130,7 +133,7 @@ class Reflector(Generic[T]):
         async for page in self._client.pages(self._collection, self._selection):
             version = page.metadata.resource_version
             for document in page.documents():
-                found.extend(self._known(document))
+                found.extend(self._known(*where(document), document))
         if not version:
             raise Garbled("a list without a resourceVersion")
         self._sink.replace(found, number(version))
@@ -156,25 +159,24 @@ class Reflector(Generic[T]):
             raise Garbled("a watch that ended at once")
 
     def _hear(self, event: Event) -> None:
+        if event.type == "ERROR":
+            raise _told(event.object)
+        key, version = where(event.object)
         if event.type in ("ADDED", "MODIFIED"):
-            for known in self._known(bytes(event.object)):
-                self._sink.apply(known)
+            if self._sink.is_news(key, number(version)):
+                for known in self._known(key, version, bytes(event.object)):
+                    self._sink.apply(known)
         elif event.type == "DELETED":
-            key, version = where(event.object)
             value = self._sink.previous(key)
             if value is not None:
                 self._sink.remove(Known(key, number(version), value))
-        elif event.type == "ERROR":
-            raise _told(event.object)
         elif event.type != "BOOKMARK":
             raise Garbled(f"an event of the type {event.type[:50]!r}")
-        _, version = where(event.object)
         self._sink.hear(number(version))
         self._since = version
 
-    def _known(self, document: bytes) -> Iterator[Known[T]]:
+    def _known(self, key: Key, version: str, document: bytes) -> Iterator[Known[T]]:
         """Nothing if it makes no sense and never did."""
-        key, version = where(document)
         try:
             value: T | None = self._decode(document)
         except NONSENSE as error:
