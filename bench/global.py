@@ -7,8 +7,7 @@ own.  A watcher of the Pods notes when each is bound: all but the first, by the 
 is the rate.  Then so many Pods a second are created for so long, and the delay is the time from the moment when the
 hub has acknowledged one until the watcher sees it bound.
 
-The engine alone: decisions, each of which is reserved before the next, by the number of clusters and by how many
-different wishes there are.
+The engine alone: decisions about machines that are alike; bench/global_engine.py has others.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -24,15 +23,13 @@ import msgspec
 import uvloop
 from figures import Figures, allow_many_connections
 from generators import percentile
+from global_engine import Bench, measure
 from hub_process import cpu_seconds, resident_megabytes
 from scheduler_wire import BINDINGS, headed
 from translator import Fleet, fleet
 
 from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import default_policy
-from farflung.scheduling.values import Capacity, Flavor, FlavorWish, Health, Item, Request, Site, SiteKey
 
 PODS = Collection("", "v1", "pods", "Pod")
 CLUSTERS = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
@@ -239,53 +236,12 @@ async def one_by_one(figures: Figures, one: Fleet, bound: Bound, scheduler: int,
 
 # --- the engine alone -----------------------------------------------------------------------------
 
-DECISIONS = 10_000
 
-
-def site(number: int, flavors: list[str], room: int) -> Site:
-    key = SiteKey("inventory", SPACE, f"cluster-{number:05}")
-    offered = dict.fromkeys(flavors, room)
-    return Site(
-        key,
-        f"{number:036}",
-        region=f"region{number % REGIONS}",
-        zone=f"az{number}",
-        health=Health.READY,
-        capacity=Capacity(offered, vcpus=2 * room, memory=4096 * room, storage={"sas": 256}, eips=room),
-        price=10.0,
-    )
-
-
-def engine_alone(figures: Figures, count: int, wishes: int) -> None:
-    """Everything asks for one of so many flavors."""
-    flavors = [f"flavor-{number}" for number in range(wishes)]
-    engine = Engine(default_policy(), {name: Flavor(name, 2, 4096) for name in flavors})
-    room = DECISIONS * SPARE // count + 1
-    for number in range(count):
-        engine.put_site(site(number, flavors, room))
-    placed = seconds(lambda: decide(engine, flavors, 0, wishes))
-    used = seconds(lambda: decide(engine, flavors, wishes, wishes + DECISIONS))
-    figures.show(
-        f"engine, {count:,} clusters, {wishes:,} wishes",
-        f"{DECISIONS / used:,.0f}/s",
-        ">= 5,000/s" if wishes == 1 else "",
-        f"{used / DECISIONS * 1e6:.0f} µs each; the first of each wish {placed / wishes * 1e3:.0f} ms",
-    )
-
-
-def decide(engine: Engine, flavors: list[str], start: int, end: int) -> None:
-    for number in range(start, end):
-        item = Item("vm001", (FlavorWish(flavors[number % len(flavors)]),), eip=True)
-        request = Request(f"{number:036}", (item,), tenant="workload")
-        decision = engine.decide(request)
-        assert decision.is_placed, decision.message
-        engine.reserve(engine.reservations_of(request, decision))
-
-
-def seconds(act: Callable[[], None]) -> float:
-    started = time.process_time()
-    act()
-    return time.process_time() - started
+def engine_alone(figures: Figures, clusters: int) -> None:
+    rate, times = measure(Bench(clusters).alike)
+    p50, p99 = percentile(times, 50), percentile(times, 99)
+    remark = f"p50 {p50:.3f} ms, p99 {p99:.3f} ms, the first {times[-1] * 1e3:.0f} ms"
+    figures.show(f"engine alone, {clusters:,} clusters", f"{rate:,.0f}/s", ">= 5,000/s", remark)
 
 
 def main() -> None:
@@ -300,8 +256,8 @@ def main() -> None:
     figures = Figures()
     figures.begin("aim", "remark")
     if said.only in ("", "engine"):
-        for count, wishes in ((1_000, 1), (10_000, 1), (10_000, 10)):
-            engine_alone(figures, count, wishes)
+        for count in (1_000, 10_000):
+            engine_alone(figures, count)
     if said.only in ("", "wire"):
         uvloop.run(through_the_wire(figures, said.clusters, said.pods, said.rate, said.seconds))
 
