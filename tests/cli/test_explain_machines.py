@@ -1,0 +1,136 @@
+"""`farflung explain pod` and `explain allocation`: every Cluster fits or has a reason, and the API agrees or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+import orjson
+import pytest
+from asked_hub import custom
+from asked_machines import NOW, MachineHub, allocation, machine
+
+from farflung.cli.explain_machines import explain
+from farflung.cli.global_scheduler import Configuration
+from farflung.cli.machine_text import BEHIND, STAYS, printed
+from farflung.controllers.edge_scheduler.inventory import HiddenError
+from farflung.controllers.global_scheduler.binding import PODS
+from farflung.scheduling.policy import Policy
+from farflung.scheduling.values import Capacity, Site, SiteKey
+
+USUAL = Configuration()
+
+
+async def said(
+    hub: MachineHub, kind: str = "Pod", name: str = "demovm", configured: Configuration = USUAL
+) -> list[str]:
+    """Lines for people."""
+    answer = await explain(hub.hub.asked, kind, name, "default", configured)
+    assert orjson.loads(orjson.dumps(answer)) == answer
+    return printed(answer, "table", limit=20).splitlines()
+
+
+async def test_every_cluster_fits_or_has_a_reason_and_the_pod_is_where_it_would_go() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine("demovm", "region1")), "az1")
+    lines = await said(hub)
+    assert lines[:4] == [
+        "Pod default/demovm in root:web asks for",
+        "  machines:   1 of c6.large.2",
+        "  where:      region region1",
+        "  how:        centralize",
+    ]
+    assert [line.split() for line in lines[5:8]] == [
+        ["CLUSTER", "REGION", "ZONE", "ROOM", "SCORE", "CHOSEN", "REASON"],
+        ["az1", "region1", "az1", "2", "75.00", "yes"],
+        ["az2", "region2", "az2", "0", "-", "no", "wrong", "region"],
+    ]
+    assert lines[-2] == "goes to az1 with c6.large.2, score 75.00"
+    assert lines[-1].startswith("now: bound to az1 since ")
+    assert lines[-1].endswith("; as it would be decided now")
+    assert hub.hub.transport.writes == []
+
+
+async def test_one_that_is_bound_elsewhere_stays_and_what_others_hold_counts() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine("demovm")), "az1")
+    for name in ("one", "two"):
+        await hub.bind(await hub.make(machine(name)), "az1")
+    lines = await said(hub)
+    assert ["az1", "region1", "az1", "0", "-", "no", "out", "of", "c6.large.2"] in [line.split() for line in lines]
+    assert lines[-2].startswith("goes to az2 with ")
+    assert lines[-1].endswith(f"; {STAYS}")
+
+
+async def test_one_that_waits_is_told_why_and_whether_the_scheduler_said_so() -> None:
+    hub = await MachineHub.started()
+    pod = await hub.make(machine("demovm", "nowhere"))
+    why = "0/2 clusters fit: 2 wrong region"
+    assert (await said(hub))[-2:] == [f"goes nowhere: {why}", f"now: not bound; {BEHIND}"]
+    await hub.refuse(pod, why)
+    assert (await said(hub))[-1] == f"now: not bound since {NOW}: {why}; up to date"
+    await hub.refuse(pod, "something else")
+    assert (await said(hub))[-1].endswith(BEHIND)
+
+
+async def test_one_that_fits_and_is_not_bound_waits_for_the_scheduler() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    lines = await said(hub)
+    assert lines[-2].startswith("goes to az2 with ")
+    assert lines[-1] == f"now: not bound; {BEHIND}"
+
+
+async def test_what_the_scheduler_leaves_alone_is_told_so() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine("gated", schedulingGates=[{"name": "example.com/later"}]))
+    await hub.make(machine("other", schedulerName="mine"))
+    assert (await said(hub, name="gated"))[-1].endswith("leaves it alone: it has spec.schedulingGates")
+    assert (await said(hub, name="other"))[-1].endswith("leaves it alone: its spec.schedulerName is mine")
+
+
+async def test_replicas_of_an_allocation_are_counted_by_cluster() -> None:
+    hub = await MachineHub.started()
+    obj = await hub.make(allocation("shop", 3))
+    await hub.bind_allocation(obj, "az2", "az2", "az1")
+    lines = await said(hub, "Allocation", "shop")
+    assert "  replicas:   3" in lines
+    assert any(line.startswith("2 replicas go to az2 with c6.large.2") for line in lines)
+    assert lines[-1] == f"now: bound to az2 (2 replicas), az1 since {NOW}; as it would be decided now"
+
+
+async def test_files_and_a_policy_that_the_scheduler_was_told_count() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    site = Site(SiteKey("", "", "file"), region="region3", capacity=Capacity({"c6.large.2": 100}))
+    policy = Policy(("regionandaz",), (("SiteResourcesLeastAllocated", 1),))
+    lines = await said(hub, configured=replace(USUAL, sites=(site,), policy=policy))
+    assert "goes to file with c6.large.2, score 99.00" in lines
+    assert "SCORES   SiteResourcesLeastAllocated *1   FLAVORS" in lines
+
+
+async def test_of_many_clusters_the_rest_is_counted() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine("demovm", "region1"))
+    answer = await explain(hub.hub.asked, "Pod", "demovm", "default", USUAL)
+    assert "1 Cluster more: 1 wrong region. `--limit 0` lists all." in printed(answer, "table", limit=1)
+    assert "more:" not in printed(answer, "table", limit=0)
+
+
+async def test_what_is_not_there_or_no_machine_is_told_so() -> None:
+    hub = await MachineHub.started()
+    with pytest.raises(click.ClickException, match="there is no Pod default/demovm in the workspace root:web"):
+        await said(hub)
+    containers = [{"name": "c", "image": "i"}]
+    await hub.client.create(PODS, {**custom(PODS, "demovm", containers=containers)}, "default")
+    with pytest.raises(click.ClickException, match=r"no spec.virtualMachine: the global scheduler leaves it alone"):
+        await said(hub)
+
+
+async def test_who_may_not_see_clusters_is_told_what_is_missing() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    await hub.hub.grant("root:web", "reader", {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})
+    await hub.hub.grant("root:web", "visitor", {"nonResourceURLs": ["/"], "verbs": ["access"]})
+    with pytest.raises(HiddenError, match="you may not see the Clusters of all workspaces"):
+        await explain(hub.hub.asked_by_somebody, "Pod", "demovm", "default", USUAL)

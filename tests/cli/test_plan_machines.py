@@ -1,0 +1,81 @@
+"""`farflung plan`: to which Clusters machines of files would go, one after the other, and nothing done."""
+
+from __future__ import annotations
+
+from asked_machines import MachineHub, allocation, machine
+
+from farflung.cli.manifests import Manifest
+from farflung.cli.plan import check, is_change, plan, printed
+from farflung.controllers.global_scheduler.binding import PODS
+from farflung.machinery.errors import Obj
+
+
+async def planned(hub: MachineHub, *objs: Obj, delete: bool = False) -> Obj:
+    return await plan(hub.hub.asked, check([Manifest("x.yaml", obj) for obj in objs]), delete=delete)
+
+
+def lines(answer: Obj) -> list[str]:
+    return [line.partition(", score")[0] for line in printed(answer, "table").splitlines() if line]
+
+
+async def test_what_one_takes_the_next_one_has_not() -> None:
+    hub = await MachineHub.started()
+    answer = await planned(hub, machine("a", "region1"), machine("b", "region1"), machine("c", "region1"))
+    assert lines(answer) == [
+        "Pod default/a (new)",
+        "goes to az1 with c6.large.2",
+        "Pod default/b (new)",
+        "goes to az1 with c6.large.2",
+        "Pod default/c (new)",
+        "goes nowhere: 0/2 clusters fit: 1 out of c6.large.2, 1 wrong region",
+    ]
+    assert answer["summary"]["unplaced"] == 1
+    assert is_change(answer)
+    assert await hub.client.list(PODS) == []
+
+
+async def test_who_has_a_higher_priority_comes_first_wherever_it_is_in_the_file() -> None:
+    hub = await MachineHub.started()
+    low, high = allocation("low", 4), allocation("high", 6, priority=10)
+    answer = await planned(hub, low, high)
+    assert lines(answer) == [
+        "Allocation default/low (new)",
+        "goes nowhere: 0 of 4 replicas can be placed; 0/2 clusters fit: 2 out of c6.large.2",
+        "Allocation default/high (new)",
+        "4 replicas go to az2 with c6.large.2",
+        "2 replicas go to az1 with c6.large.2",
+    ]
+
+
+async def test_what_is_bound_and_stays_the_same_stays() -> None:
+    hub = await MachineHub.started()
+    obj = allocation("shop", 2)
+    await hub.bind_allocation(await hub.make(obj), "az1", "az2")
+    answer = await planned(hub, obj)
+    assert lines(answer) == ["Allocation default/shop (unchanged)", "stays bound to az1, az2"]
+    assert not is_change(answer)
+
+
+async def test_one_that_changes_may_use_what_it_holds_and_stays_if_it_does_not_fit() -> None:
+    hub = await MachineHub.started()
+    await hub.bind_allocation(await hub.make(allocation("shop", 2)), "az1", "az2")
+    assert lines(await planned(hub, allocation("shop", 6))) == [
+        "Allocation default/shop (changed)",
+        "4 replicas go to az2 with c6.large.2",
+        "2 replicas go to az1 with c6.large.2",
+    ]
+    assert lines(await planned(hub, allocation("shop", 7))) == [
+        "Allocation default/shop (changed)",
+        "goes nowhere: 6 of 7 replicas can be placed; 2/2 clusters fit",
+        "stays bound to az1, az2",
+    ]
+
+
+async def test_what_would_be_deleted_is_bound_no_more() -> None:
+    hub = await MachineHub.started()
+    pod = machine("demovm")
+    await hub.bind(await hub.make(pod), "az1")
+    assert lines(await planned(hub, pod, delete=True)) == [
+        "Pod default/demovm (deleted)",
+        "is not bound to az1 any more",
+    ]

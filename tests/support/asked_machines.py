@@ -1,0 +1,94 @@
+"""A hub with Clusters and virtual machines, without sockets, and nobody who binds them but the test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asked_hub import BINDINGS, AskedHub, custom
+from hub_harness import ADMIN_TOKEN
+from local_transport import LocalTransport
+
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.clusters import CLUSTERS
+from farflung.controllers.global_scheduler.reading import CLUSTER
+from farflung.controllers.global_scheduler.reading import FLAVOR as FLAVOR_ID
+from farflung.controllers.global_scheduler.statuses import bound_allocation, pod_conditions
+from farflung.controllers.global_scheduler.world import POD, Placed, Seen, Subject
+from farflung.informer.cache import Key
+from farflung.machinery.errors import Obj
+from farflung.scheduling.values import Chosen, Claim, Decision, Request, SiteKey
+
+FLAVOR = "c6.large.2"
+NOW = "2024-05-01T12:00:00Z"
+
+
+def named(collection: Any, name: str, **spec: Any) -> Obj:
+    obj = custom(collection, name, **spec)
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
+
+
+def machine(name: str = "demovm", *regions: str, flavor: str = FLAVOR, **spec: Any) -> Obj:
+    selector = {"regions": [{"region": region} for region in regions]} if regions else {}
+    common = {"resourceCommonInfo": {"selector": selector}} if regions else {}
+    return named(PODS, name, virtualMachine={"flavors": [{"flavorID": flavor}], **common}, **spec)
+
+
+def allocation(name: str = "shop", replicas: int = 2, *, strategy: str = "discrete", **spec: Any) -> Obj:
+    group = {"resources": [{"name": "web", "flavors": [{"flavor_id": FLAVOR}]}]}
+    selector = {"strategy": {"location_strategy": strategy}}
+    return named(ALLOCATIONS, name, replicas=replicas, resource_group=group, selector=selector, **spec)
+
+
+class MachineHub:
+    """One workspace has both APIs, two Clusters with room for 2 and 4 machines, and whatever a test makes."""
+
+    def __init__(self, hub: AskedHub, cluster: str) -> None:
+        self.hub = hub
+        self.client = hub.client
+        self._scheduler = Client(LocalTransport(hub.transport.function, ADMIN_TOKEN), hub.client.prefix)
+        self.cluster = cluster  #: the logical cluster of the workspace of the machines
+
+    @classmethod
+    async def started(cls) -> MachineHub:
+        hub = await AskedHub.started()
+        for export in ("kubernetes", "globalscheduler.com"):
+            reference = {"export": {"path": "root:compute", "name": export}}
+            await hub.client.create(BINDINGS, custom(BINDINGS, export, reference=reference))
+        made = await hub.client.create(CLUSTERS, _cluster("az1", "region1", 2), "default")
+        await hub.client.create(CLUSTERS, _cluster("az2", "region2", 4), "default")
+        return cls(hub, made["metadata"]["annotations"]["kcp.io/cluster"])
+
+    async def make(self, obj: Obj) -> Obj:
+        collection = PODS if obj["kind"] == POD else ALLOCATIONS
+        return await self.client.create(collection, obj, "default")
+
+    def chosen(self, name: str) -> Chosen:
+        return Chosen(SiteKey(self.cluster, "default", name), (FLAVOR,), 80.0, Claim(((FLAVOR, 1),)))
+
+    async def bind(self, pod: Obj, name: str) -> None:
+        """As the scheduler would."""
+        notes = {CLUSTER: f"{self.cluster}|default/{name}", FLAVOR_ID: FLAVOR}
+        metadata = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"], "annotations": notes}
+        target = {"kind": "Cluster", "name": name}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        await self._scheduler.create(PODS, body, "default", "binding")
+
+    async def bind_allocation(self, obj: Obj, *names: str) -> None:
+        metadata = obj["metadata"]
+        seen = Seen(metadata["uid"], metadata["resourceVersion"], metadata["generation"])
+        request = Request(metadata["uid"], ())
+        decision = Decision(tuple(self.chosen(name) for name in names))
+        subject = Subject(ALLOCATIONS.kind, Key(self.cluster, "default", metadata["name"]))
+        status = bound_allocation(Placed(subject, seen, request, decision), NOW)
+        await self.client.patch(ALLOCATIONS, metadata["name"], {"status": status}, "default", "status")
+
+    async def refuse(self, pod: Obj, message: str) -> None:
+        conditions = pod_conditions(b"{}", "False", "Unschedulable", message, NOW)
+        patch = {"status": {"conditions": conditions}}
+        await self._scheduler.patch(PODS, pod["metadata"]["name"], patch, "default", "status")
+
+
+def _cluster(name: str, region: str, number: int) -> Obj:
+    flavors = [{"flavorid": FLAVOR, "totalcapacity": number}]
+    return named(CLUSTERS, name, region={"region": region, "availabilityzone": name}, flavors=flavors)
