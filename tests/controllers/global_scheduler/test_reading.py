@@ -19,6 +19,7 @@ from farflung.controllers.global_scheduler.reading import (
     reservations_of_allocation,
     site_of,
 )
+from farflung.controllers.global_scheduler.world import Seen
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 from farflung.scheduling.claims import claim_of
@@ -335,7 +336,8 @@ LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a",
 
 def bound(pod: Obj, chosen: Chosen) -> Obj:
     """As a Binding leaves it."""
-    binding = statuses.binding(Key("shop", "default", "vm"), "u1", chosen, Site(chosen.site, region="r", zone="z"))
+    key, site = Key("shop", "default", "vm"), Site(chosen.site, region="r", zone="z")
+    binding = statuses.binding(key, Seen("u1", "7"), chosen, site)
     metadata = {**pod["metadata"], "annotations": {"a": "b", **binding["metadata"]["annotations"]}}
     spec = {**pod["spec"], "nodeName": chosen.site.name, "clusterName": chosen.site.name}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
