@@ -202,9 +202,11 @@ def test_combinations_of_flavors_are_tried_by_how_they_are_liked() -> None:
 
 
 def test_only_the_best_combinations_are_tried_of_very_many() -> None:
-    need = need_of([vm(*(f"f{number}" for number in range(9)))] * 12, {})
+    many = vm(*(f"f{number}" for number in range(9)))
+    need = need_of([many] * 8, {})
     likings = [one.liking for one in need.combinations]
     assert len(likings) == len({one.flavors for one in need.combinations}) == 256
+    assert len(need_of([many] * 64, {}).combinations) == 32
     assert likings == sorted(likings, reverse=True)
 
 

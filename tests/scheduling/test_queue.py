@@ -296,7 +296,6 @@ def test_one_that_failed_for_another_reason_than_room_tries_again_after_its_paus
         wish("a", flavor="m1.nano"),
         wish("a", replicas=2),
         wish("a", tenant="t"),
-        wish("a", labels={"app": "web"}),
         wish("a", selector=Selector(regions=(RegionWish("region1"),))),
     ],
 )
@@ -307,3 +306,17 @@ def test_what_a_decision_depends_on_is_part_of_the_shape(other: Request) -> None
 def test_names_priorities_and_the_order_of_labels_are_not_part_of_the_shape() -> None:
     one = wish("a", labels={"x": "1", "y": "2"})
     assert shape_of(one) == shape_of(wish("b", priority=7, labels={"y": "2", "x": "1"}))
+
+
+def test_who_tries_again_for_no_reason_keeps_nobody_waiting_who_is_new() -> None:
+    queue = Queue()
+    for number in range(3):
+        queue.add(wish(f"old{number}", flavor=f"flavor{number}"), 0.0)
+        queue.pop(0.0)
+        queue.refuse(f"old{number}", 0.0)
+    queue.add(wish("new"), 60.0)
+    assert popped(queue, 60.0) == ["new", "old0", "old1", "old2"]
+
+
+def test_labels_are_nothing_that_a_decision_depends_on() -> None:
+    assert shape_of(wish("a", labels={"app": "a"})) == shape_of(Request("b", wish("a").items, labels={"app": "b"}))

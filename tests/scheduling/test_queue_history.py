@@ -22,6 +22,7 @@ class Fact:
     refused_at: float = 0.0
     changed: bool = False  #: while it was held
     helped: bool = False  #: while it was held
+    last: bool = False  #: it is ready although nothing happened
 
     @property
     def shape(self) -> str:
@@ -42,7 +43,7 @@ class Twin:
     def found(self, place: str, shape: str | None = None) -> list[Fact]:
         """The best first."""
         facts = [fact for fact in self.facts.values() if fact.place == place and shape in (None, fact.shape)]
-        return sorted(facts, key=lambda fact: (-fact.request.priority, fact.added))
+        return sorted(facts, key=lambda fact: (-fact.request.priority, fact.place == "ready" and fact.last, fact.added))
 
     def update(self, request: Request) -> None:
         fact = self.facts.get(request.uid)
@@ -51,7 +52,7 @@ class Twin:
             self.facts[request.uid] = Fact(request, self.added)
         elif fact.request != request:
             self.give_way(fact)
-            fact.request, fact.refusals, fact.changed = request, 0, fact.place == "held"
+            fact.request, fact.refusals, fact.changed, fact.last = request, 0, fact.place == "held", False
             fact.place = "held" if fact.place == "held" else "ready"
 
     def remove(self, uid: str) -> None:
@@ -78,7 +79,7 @@ class Twin:
     def settle(self, now: float) -> None:
         for fact in self.found("waiting"):
             if fact.refused_at + 60 <= now:
-                fact.place = "ready"
+                fact.place, fact.last = "ready", True
         for shape in self.hopes():
             first = self.found("waiting", shape)[0]
             if first.pauses_until <= now:
@@ -97,7 +98,7 @@ class Twin:
         fact.place = "ready" if fact.changed else "waiting"
         if fact.changed:
             return
-        fact.refusals, fact.refused_at = fact.refusals + 1, now
+        fact.refusals, fact.refused_at, fact.last = fact.refusals + 1, now, False
         if fact.helped or retry:
             self.hopeful.add(fact.shape)
         else:

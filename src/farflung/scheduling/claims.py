@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from farflung.scheduling.values import Claim, Flavor, FlavorWish, Item, Spot, SpotPool
 
 MOST_COMBINATIONS: Final = 256  #: of flavors that are tried, the best liked ones
+MOST_ITEMS: Final = 2048  #: in all combinations, of which each site is asked for each: fewer are tried of large stacks
 LIKED_MOST: Final = 10  #: the weight of the first flavor of an item; the next ones have 5, 3, 2, 2, 1, …
 
 
@@ -110,7 +111,7 @@ def _best_first(lengths: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]
     Each but the first comes from one that is better: the last index that is not 0 is one less there.
     """
     heap: list[tuple[int, tuple[int, ...], int]] = [(-LIKED_MOST * len(lengths), (0,) * len(lengths), 0)]
-    for _ in range(MOST_COMBINATIONS):
+    for _ in range(min(MOST_COMBINATIONS, MOST_ITEMS // len(lengths))):
         if not heap:
             return
         minus_weight, indexes, last = heappop(heap)

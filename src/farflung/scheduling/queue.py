@@ -29,19 +29,19 @@ class Counts(NamedTuple):
 
 
 def shape_of(request: Request) -> Hashable:
-    """What a decision depends on: equal for requests that differ in uid, priority and names of items alone."""
+    """What a decision depends on: equal for requests that differ in uid, priority, labels and names of items alone."""
     return (
         tuple(item._replace(name="") for item in request.items),
         request.selector,
         request.replicas,
         request.tenant,
-        tuple(sorted(request.labels.items())),
         request.current,
     )
 
 
 class Queue:
-    """The highest priority first, and of equals who was added first.
+    """The highest priority first, and of equals who was added first; but who tries again although nothing happened that
+    could help does so after all others of its priority.
 
     A request is held from `pop` until it is refused or removed, and handed out again only after that.  One that is
     refused waits until something happens that could help it, or a minute, and pauses in any case: longer each time,
@@ -195,14 +195,14 @@ class Queue:
 
     def _ripen(self, now: float) -> None:
         while (late := self._leftover.first()) and late[0][0] <= now:
-            self._try_again(self._entries[late[1]])
+            entry = self._entries[late[1]]
+            self._leave(entry)
+            self._make_ready(entry, last=True)
         while (woken := self._woken.first()) and woken[0][0] <= now:
             self._woken.discard(woken[1])
-            self._try_again(self._first(woken[1]))
-
-    def _try_again(self, entry: _Entry) -> None:
-        self._leave(entry)
-        self._make_ready(entry)
+            entry = self._first(woken[1])
+            self._leave(entry)
+            self._make_ready(entry)
 
     # --- places -----------------------------------------------------------------------------------
 
@@ -220,9 +220,10 @@ class Queue:
         else:
             self._make_ready(entry)
 
-    def _make_ready(self, entry: _Entry) -> None:
+    def _make_ready(self, entry: _Entry, *, last: bool = False) -> None:
         entry.place = _Place.READY
-        self._ready.put(entry.request.uid, entry.order())
+        priority, *age = entry.order()
+        self._ready.put(entry.request.uid, (priority, 1.0 if last else 0.0, *age))
 
     def _leave(self, entry: _Entry) -> None:
         """The place where it is, for another one or for good."""
