@@ -68,6 +68,11 @@ class Queue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
+    @property
+    def shapes(self) -> int:
+        """How many there are of those who wait."""
+        return len(self._groups)
+
     def counts(self) -> Counts:
         pausing = len(self._woken)
         return Counts(len(self._ready), pausing, len(self._leftover) - pausing, len(self._held))

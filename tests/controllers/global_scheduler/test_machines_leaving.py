@@ -1,7 +1,10 @@
-"""Who has to leave a cluster, and when: by what the scheduler knows, without a server."""
+"""Who tries again, and who has to leave a cluster, and when: by what the scheduler knows, without a server."""
 
 from __future__ import annotations
 
+import pytest
+
+from farflung.controllers.global_scheduler import world as worlds
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.world import POD, Placed, Refused, Seen, Subject, World
 from farflung.informer.cache import Key
@@ -125,3 +128,15 @@ def test_only_who_is_there_and_is_still_the_same_has_to_leave() -> None:
     assert not one.has_to_leave(subject("a"), key("az1"), 302.0)
     one.hear(subject("a"), bound("another", "az2"), 303.0)
     assert not one.has_to_leave(subject("a"), key("az1"), 1000.0)
+
+
+def test_nobody_asks_without_end_whom_a_change_could_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "MOST_QUESTIONS", 1)
+    one = world()
+    one.hear(subject("a"), asking("a"), 0.0)
+    assert isinstance(one.next(0.0), Refused)
+    for changes, tried in ((1, False), (2, True)):
+        for number in range(changes):
+            one.put_site(site(f"az{changes}{number}", Health.DOWN), 10.0 * changes)
+        one.wake(10.0 * changes)
+        assert isinstance(one.next(10.0 * changes), Refused) is tried

@@ -40,6 +40,7 @@ NAME: Final = "global-scheduler"
 SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
 TURN: Final = 0.004  #: seconds of deciding before others get their turn
 WAKING: Final = 0.05  #: seconds between two looks at who could be helped
+SHARE: Final = 0.1  #: of all time at most that is spent on these looks
 AT_ONCE: Final = 32  #: binds under way
 TELLING: Final = 8  #: workers that write why something is not placed
 FEW: Final = 64  #: as long as no more wait, an Event tells of each that is placed
@@ -77,7 +78,7 @@ class GlobalScheduler:
         self._news = asyncio.Event()
         self._placed: asyncio.Queue[Placed] = asyncio.Queue(workers)
         self._busy = 0  #: binds under way
-        self._woken = -WAKING
+        self._wakes_at = 0.0
         self._synced = False
         self.results: Counter[str] = Counter()  #: decisions by what came of them
         engine = Engine(setting.policy, setting.catalogue)
@@ -251,9 +252,10 @@ class GlobalScheduler:
             await self._pause(monotonic())
 
     def _wake(self, now: float) -> None:
-        if self.world.has_news and self._woken + WAKING <= now:
-            self._woken = now
+        if self.world.has_news and self._wakes_at <= now:
             self.world.wake(now)
+            spent = self._outside.monotonic() - now
+            self._wakes_at = now + max(WAKING, spent / SHARE)
 
     def _spread_word(self) -> None:
         touched, self.world.touched = self.world.touched, {}
@@ -265,7 +267,7 @@ class GlobalScheduler:
         """Until something happens, or somebody's time has come."""
         next_at = self.world.queue.next_at()
         if self.world.has_news:
-            next_at = min(self._woken + WAKING, next_at if next_at is not None else self._woken + WAKING)
+            next_at = min(self._wakes_at, next_at if next_at is not None else self._wakes_at)
         if next_at is None:
             await self._news.wait()
             return

@@ -21,6 +21,7 @@ M = TypeVar("M")
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
 PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
+MOST_QUESTIONS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
 HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
 
 
@@ -237,6 +238,9 @@ class World:
         """Those for whom something happened that can help."""
         changes, self._changes = self._changes, {}
         if not changes:
+            return
+        if len(changes) * self.queue.shapes > MOST_QUESTIONS:
+            self.queue.wake(now, lambda request: True)
             return
         pairs = [(before, self.engine.site(key)) for key, before in sorted(changes.items())]
         could_help = self.engine.could_help
