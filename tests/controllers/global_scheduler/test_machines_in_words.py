@@ -9,6 +9,7 @@ from typing import Any
 from hub_harness import MERGE_PATCH
 from machines import ALLOCATIONS, CLUSTERS, PODS, Machines, allocation, cluster_spec, machine, machines
 
+from farflung.client.errors import NotFound
 from farflung.client.transport import Request
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.scheduling.values import Capacity, Site, SiteKey
@@ -210,6 +211,23 @@ async def test_machines_of_a_cluster_that_went_while_nobody_looked_are_placed_el
             return bool((await one.pod("a"))["spec"].get("nodeName") == "az2")
 
         await one.fleet.eventually(elsewhere, "another place")
+
+
+async def test_a_workspace_that_is_gone_says_nothing_about_bindings_elsewhere() -> None:
+    async with machines() as one:
+        await one.cluster("az1", {"small": 1})
+        asked: list[str] = []
+
+        async def gone(request: Request) -> None:
+            if f"{PODS}/a" in request.target and request.method != "GET":
+                asked.append(request.target)
+                if len(asked) <= 2:
+                    raise NotFound(404, "NotFound", "no such workspace")
+
+        one.fleet.masters.gate = gone
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        assert ["/binding" in target for target in asked] == [True, False, True]
 
 
 async def test_nothing_is_written_when_nothing_changes() -> None:

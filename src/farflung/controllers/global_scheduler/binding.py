@@ -119,8 +119,9 @@ class Binder:
             except NotFound as error:
                 if error.names(name):
                     raise
-                self._knows_bindings = False
-        patched = await client.patch(PODS, name, statuses.bound_pod(placed.seen, chosen, site, labels), namespace)
+        bound = statuses.bound_pod(self._as_it_is(placed), chosen, site, labels)
+        patched = await client.patch(PODS, name, bound, namespace)
+        self._knows_bindings = False  # the workspace is there, and so is the Pod
         conditions = statuses.pod_conditions(placed.seen.status, "True", "", "", times.format_seconds(self._now()))
         self._informer(subject).assume(patched)
         await client.patch(PODS, name, {"status": {"conditions": conditions}}, namespace, "status")
