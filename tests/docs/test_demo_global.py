@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PATIENCE = 120.0  #: seconds
 FARFLUNG = Path(sys.executable).with_name("farflung")
 
@@ -19,6 +21,7 @@ def demo(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_demo_shows_where_machines_go_and_is_kept_until_it_is_stopped(tmp_path: Path) -> None:
     ended = demo(tmp_path, "global", "--keep")
     try:

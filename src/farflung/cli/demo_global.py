@@ -142,7 +142,7 @@ class Story(Stage):
             why = await self.until(self._refusal, "a reason")
             self.told.append(("kubectl describe pods render2    # PodScheduled", f"False: {why}"))
         with self.steps.step("Delete the first one, and bind the second"):
-            await self._home.delete(PODS, "render1", "default", grace=0)
+            await self._home.delete(PODS, "render1", "default")
             await self._bound("render2")
 
     async def _show(self) -> None:

@@ -23,8 +23,8 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
     if problem := answer.get("problem"):
         return f"{title} cannot be understood: {problem}\n{_now(answer, {})}"
     names = names_of(answer["clusters"])
-    parts = [f"{title} asks for", table([f"  {name}:", text] for name, text in _asked(answer["asks"]))]
-    parts[0:2] = ["\n".join(parts)]
+    asked = table([f"  {name}:", text] for name, text in _asked(answer["asks"]))
+    parts = [f"{title} asks for\n{asked}"]
     shown = answer["clusters"][: limit or None]
     if shown:
         parts.append(table(_rows(shown, names)))
