@@ -140,3 +140,19 @@ def test_nobody_asks_without_end_whom_a_change_could_help(monkeypatch: pytest.Mo
             one.put_site(site(f"az{changes}{number}", Health.DOWN), 10.0 * changes)
         one.wake(10.0 * changes)
         assert isinstance(one.next(10.0 * changes), Refused) is tried
+
+
+def test_nothing_leaves_because_a_clock_was_set() -> None:
+    one = world("az2", "az3")
+    one.put_site(site("az1", Health.DOWN), 0.0)
+    one.hear(subject("a"), bound("a", "az1"), 0.0)
+    one.put_site(site("az1", Health.UNREACHABLE), 10.0, age=3600.0)
+    assert one.leaving(299.0) == []
+    assert one.leaving(300.0) == [(subject("a"), key("az1"))]
+
+
+def test_sites_of_files_that_nobody_named_this_time_keep_what_they_have() -> None:
+    one = world("az1")
+    held = Reservation("a", SiteKey("", "", "az9"), Claim((("small", 1),)), "shop")
+    one.hear(subject("a"), Seen("a", "2", held=(held,)), 0.0)
+    assert one.leaving(1000.0) == []

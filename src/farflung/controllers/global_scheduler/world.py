@@ -95,15 +95,16 @@ class World:
     # --- sites ------------------------------------------------------------------------------------
 
     def put_site(self, site: Site, now: float, *, age: float = 0.0) -> None:
-        """`age`: for how long it has been unwell already, if it is."""
+        """`age`: for how long it has been unwell already, if it is; what was known before counts for more, as a clock
+        may have been set since."""
         before = self.engine.site(site.key)
         if before == site:
             return
         self.engine.put_site(site)
         self._changed(site.key, before)
         if failover.is_unwell(site):
-            since = self._unwell.get(site.key, inf)
-            self._unwell[site.key] = min(since, now - max(0.0, age)) if before is not None else now - max(0.0, age)
+            if before is None or site.key not in self._unwell:
+                self._unwell[site.key] = now - max(0.0, age)
         else:
             self._unwell.pop(site.key, None)
         if before is None:
@@ -223,7 +224,7 @@ class World:
         for one in held:
             self._holders.setdefault(one.site, {})[uid] = None
             self.touched[one.site] = None
-            if self.engine.site(one.site) is None:
+            if one.site.cluster and self.engine.site(one.site) is None:
                 self._unwell.setdefault(one.site, now)  # it went while nobody looked, or is still to be heard of
         if held:
             self._held[uid] = held
