@@ -14,7 +14,7 @@ from farflung.cli.explain_machines import explain
 from farflung.cli.global_scheduler import Configuration
 from farflung.cli.machine_text import BEHIND, STAYS, printed
 from farflung.controllers.edge_scheduler.inventory import HiddenError
-from farflung.controllers.global_scheduler.binding import PODS
+from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.values import Capacity, Site, SiteKey
 
@@ -87,6 +87,27 @@ async def test_what_the_scheduler_leaves_alone_is_told_so() -> None:
     await hub.make(machine("other", schedulerName="mine"))
     assert (await said(hub, name="gated"))[-1].endswith("leaves it alone: it has spec.schedulingGates")
     assert (await said(hub, name="other"))[-1].endswith("leaves it alone: its spec.schedulerName is mine")
+
+
+async def test_an_allocation_that_failed_is_left_alone_and_would_go_somewhere() -> None:
+    hub = await MachineHub.started()
+    await hub.make(allocation("shop", 1))
+    await hub.client.patch(ALLOCATIONS, "shop", {"status": {"phase": "Failed"}}, "default", "status")
+    lines = await said(hub, "Allocation", "shop")
+    assert lines[-2].startswith("goes to az2 with ")
+    assert lines[-1] == "now: not bound; the global scheduler leaves it alone: it has ended: Failed"
+
+
+async def test_what_cannot_be_understood_is_told_with_its_path() -> None:
+    hub = await MachineHub.started()
+    pod = machine("demovm", "region1")
+    pod["spec"]["virtualMachine"]["resourceCommonInfo"]["selector"] |= {"minClusters": 3, "maxClusters": 2}
+    await hub.make(pod)
+    assert await said(hub) == [
+        "Pod default/demovm in root:web cannot be understood: "
+        "spec.virtualMachine.resourceCommonInfo.selector.maxClusters: must not be less than the minimum",
+        f"now: not bound; {BEHIND}",
+    ]
 
 
 async def test_replicas_of_an_allocation_are_counted_by_cluster() -> None:

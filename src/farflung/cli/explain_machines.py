@@ -43,7 +43,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     held = known.world.holds(seen.uid)
     known.world.hear(subject, None, 0.0)  # it would not stand in its own way
     head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
-    request, problem = _request(document, kind, known, seen)
+    request, problem = _request(document, kind, known)
     if request is None:
         now = _now(document, kind, seen, held, None)
         return {"object": head, "problem": problem, "clusters": [], "now": now}
@@ -70,14 +70,15 @@ async def _object(hub: Hub, kind: str, name: str, namespace: str) -> Obj:
     raise click.ClickException(f"there is no {kind} {namespace}/{name} in the workspace {workspace_name(hub)}")
 
 
-def _request(document: Obj, kind: str, known: Known, seen: Seen) -> tuple[Request | None, str]:
-    """What it would ask for if it had no place.  One that is bound is read as if it were not."""
-    if kind == ALLOCATION:
-        return seen.request, seen.problem
-    spec = {name: value for name, value in document["spec"].items() if name not in ("nodeName", "clusterName")}
-    spec |= {"schedulerName": "", "schedulingGates": None}
+def _request(document: Obj, kind: str, known: Known) -> tuple[Request | None, str]:
+    """What it would ask for if it had no place, had not ended, and were the scheduler's: and if nobody can understand
+    that, why."""
+    left_out = ("nodeName", "clusterName", "schedulerName", "schedulingGates")
+    spec = {name: value for name, value in document["spec"].items() if name not in left_out}
     metadata = {name: value for name, value in document["metadata"].items() if name != "deletionTimestamp"}
-    anew = known.seen(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": {}}))
+    status = document.get("status")
+    said = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
+    anew = known.seen(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": said}))
     return anew.request, anew.problem
 
 
