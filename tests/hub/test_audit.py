@@ -10,6 +10,7 @@ import pytest
 from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, USER_TOKEN, LocalHub
 
 SECRETS = "/api/v1/namespaces/default/secrets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 #: whoever sees this in a log has found a leak
 HIDDEN = "hunter2hunter2"
@@ -52,6 +53,18 @@ async def test_reads_and_questions_are_none(hub: LocalHub, lines: pytest.LogCapt
     await hub.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
     await hub.post("/healthz")
     assert told(lines) == []
+
+
+async def test_a_lease_that_is_renewed_is_none_and_one_that_is_made_or_refused_is_one(
+    hub: LocalHub, lines: pytest.LogCaptureFixture
+) -> None:
+    made = (await hub.post(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "x"}})).json
+    await hub.put(f"{LEASES}/a", made)
+    await hub.put(f"{LEASES}/a", {**made, "metadata": {**made["metadata"], "resourceVersion": "1"}})
+    assert [line.split()[2] + line.rpartition(" ")[2] for line in told(lines)] == [
+        "verb=createcode=201",
+        "verb=updatecode=409",
+    ]
 
 
 async def test_what_is_refused_is_told_with_its_code(hub: LocalHub, lines: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
     audit user=admin verb=create resource=apps/v1/deployments cluster=root namespace=shop name=web code=201 ms=2 …
 
+Leases that are renewed have none: that is a sign of life, and nothing else.
+
 A line never has anything of an object but its name: no body, no query, no message of an error.
 """
 
@@ -37,6 +39,8 @@ VERBS: Final = {
 }
 #: groups of questions: what is sent to them is answered and never stored
 QUESTIONS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+RENEWED: Final = 200
+RENEWAL: Final = "verb=update resource=coordination.k8s.io/v1/leases "  #: a sign of life, every few seconds
 LONGEST: Final = 256  #: characters of a name; what is longer is refused, and need not be told in full
 PLAIN: Final = re.compile(r"[\w.,:;@+/()*-]+", re.ASCII)
 
@@ -66,7 +70,7 @@ class Audit:
 
     def end(self, trail: Trail, request: Request, code: int) -> None:
         what = described(request.method, *(trail.place or split_cluster(request.path)))
-        if not what:
+        if not what or (code == RENEWED and what.startswith(RENEWAL)):
             return
         user = "-" if trail.user is None else shown(trail.user.name)
         if trail.by is not trail.user and trail.by is not None:
