@@ -97,6 +97,17 @@ def test_of_what_is_well_every_step_is_told_with_its_time() -> None:
     assert found().state is State.DONE
 
 
+def test_a_copy_that_no_syncer_wrote_to_since_is_judged_by_its_version_alone() -> None:
+    writers = [managed("farflung-syncer", HOUR), managed("start", MINUTES)]
+
+    def at_the_edge(version: str) -> State:
+        steps = found(copy=copied(managedFields=writers, resourceVersion=version)).steps
+        return next(one.state for one in steps if one.name == "edge")
+
+    assert at_the_edge("12") is State.DONE
+    assert at_the_edge("13") is State.STUCK
+
+
 SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
     "undecided": (
         {"slices": None, "copy": None},

@@ -59,10 +59,10 @@ class Report:
         return next((one for what, way, one in self.problems if what in about and way == direction), None)
 
     def has_brought(self, part: Part, version: Any, written: datetime | None, now: datetime) -> bool:
-        """Whether a copy without problems is at the edge as it was `written`, and is now.  Writes of the syncer's own
-        make the version greater, and are no news to it: then it counts that since then nothing was left to do, but what
-        fails for other objects.  Times are of whole seconds, and a report may be older than what is heard next: so it
-        counts when there was time for another one."""
+        """Whether a copy without problems is at the edge as it was `written` (None: only its version counts), and is
+        now.  Writes of the syncer's own make the version greater, and are no news to it: then it counts that since then
+        nothing was left to do, but what fails for other objects.  Times are of whole seconds, and a report may be older
+        than what is heard next: so it counts when there was time for another one."""
         through = (self.through or {}).get((part.kind.group, part.kind.resource))
         if through is None:
             return False

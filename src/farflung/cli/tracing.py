@@ -262,6 +262,13 @@ def written_to(obj: Mapping[str, Any]) -> str:
     return max([one["time"] for one in kept if one.get("time")], default=_created(obj))
 
 
+def _is_untouched(copy: Mapping[str, Any]) -> bool:
+    """Whether no syncer wrote since: then its version says all."""
+    entries = copy["metadata"].get("managedFields") or ()
+    theirs = [one.get("time") or "" for one in entries if one.get("subresource") or one.get("manager") == MANAGER]
+    return max(theirs, default="") < written_to(copy)
+
+
 # --- at the edge ----------------------------------------------------------------------------------
 
 
@@ -285,7 +292,8 @@ def _at_edge(subject: Subject, facts: Facts, copy: Obj, report: Report | Hidden,
         since = copy["metadata"]["deletionTimestamp"]
         return Step("edge", _overdue(since, now), f"the syncer has still to remove it; {ago}", heard, _LOG)
     version = copy["metadata"].get("resourceVersion")
-    if report.has_brought(subject.part, version, moment(written_to(copy)), now):
+    written = None if _is_untouched(copy) else moment(written_to(copy))
+    if report.has_brought(subject.part, version, written, now):
         return Step("edge", State.DONE, f"applied; {ago}", heard)
     pending = f", with {count(report.pending, 'change')} to bring" if report.pending else ""
     message = f"the syncer has still to bring it; {ago}{pending}"

@@ -570,6 +570,13 @@ class Syncer:
         gone."""
         return self._kinds.edge.groups != () and (self._hears_configs or len(self._journal) > 0)
 
+    @property
+    def _has_heard_all(self) -> bool:
+        """Of whatever is wanted, as far as the mailbox has it and lets us."""
+        served = {one for one in self._wanted.resources if self._kinds.in_mailbox(one, "") is not None}
+        unheard = [one for one in served | {*self._copies.resources()} if not self._copies.is_known(one)]
+        return self._hears_configs and all(self._copies.error(one) is not None for one in unheard)
+
     def _orphans(self) -> int:
         return sum(entry.orphaned for entry in self._entries())
 
@@ -609,6 +616,8 @@ class Syncer:
             synced = Condition("Synced", False, "Failing", f"{failing} objects cannot be synced")
         elif self.progress.pending:
             synced = Condition("Synced", False, "Pending", "changes are on their way")
+        elif not self._has_heard_all:
+            synced = Condition("Synced", False, "Pending", "what is wanted is still being read")
         unchanged = Condition("HubUnchanged", True, "AsBefore")
         if orphaned:
             reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
