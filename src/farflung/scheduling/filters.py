@@ -121,10 +121,10 @@ CHOSEN: Final[Mapping[str, Filter]] = {
     "SiteAvailability": availability,
     "LocationAndOperator": location_and_operator,
     "regionandaz": region_and_zone,
-    "ExclusiveSite": exclusive_site,
 }
 #: what always holds: files may name these as well, but the original has no input for them that they could turn off
 ALWAYS: Final[Mapping[str, Filter]] = {
+    "ExclusiveSite": exclusive_site,
     "TaintToleration": taint_toleration,
     "ClusterAffinity": cluster_affinity,
 }

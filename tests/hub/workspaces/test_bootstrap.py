@@ -169,10 +169,14 @@ async def test_a_hub_that_was_there_before_gets_the_export_at_its_next_start() -
         *(
             f"/rbac.authorization.k8s.io/{kind}/{cluster}/{name}"
             for kind in ("clusterroles", "clusterrolebindings")
-            for name in ("compute:virtual-machines", "compute:bind-global-scheduler")
+            for name in (
+                "compute:virtual-machines",
+                "compute:virtual-machine-operators",
+                "compute:bind-global-scheduler",
+            )
         ),
     ]
-    assert len(newer) == 7
+    assert len(newer) == 9
     for key in newer:
         entry = hub.store.get(key)
         assert entry is not None, key

@@ -386,27 +386,42 @@ async def test_bindings_are_only_created(shop: Shop) -> None:
 # --- by whom, and where ---------------------------------------------------------------------------
 
 
-async def test_who_binds_must_be_allowed_to(shop: Shop) -> None:
-    await shop.create(demo())
+async def grant_everything(shop: Shop) -> None:
+    """To a user, in the workspace; what exports let nobody do stays forbidden."""
     rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
         {"nonResourceURLs": ["/"], "verbs": ["access"]},
     ]
     subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "somebody"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "some"}
-    granted = f"{shop.at}{RBAC}/clusterroles"
-    await shop.hub.create(granted, {"metadata": {"name": "some"}, "rules": rules})
+    await shop.hub.create(f"{shop.at}{RBAC}/clusterroles", {"metadata": {"name": "some"}, "rules": rules})
     await shop.hub.create(
         f"{shop.at}{RBAC}/clusterrolebindings", {"metadata": {"name": "some"}, "roleRef": role, "subjects": [subject]}
     )
+
+
+async def test_only_operators_bind_machines_by_hand(shop: Shop) -> None:
+    await shop.create(demo())
+    await grant_everything(shop)
     shop.hub.token = USER_TOKEN
     assert (await shop.hub.get(f"{shop.pods}/demovm")).status == 200
     assert (await shop.bind(binding("demovm"))).status == 403
     shop.hub.token = ADMIN_TOKEN
-    also = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
-    await shop.hub.patch(f"{granted}/some", {"rules": [*rules, also]})
-    shop.hub.token = USER_TOKEN
     assert (await shop.bind(binding("demovm"))).status == 201
+
+
+async def test_only_operators_describe_clusters_as_they_are_for_everybody(shop: Shop) -> None:
+    await grant_everything(shop)
+    cluster, allocation = yaml.safe_load(CLUSTER), yaml.safe_load(ALLOCATION)
+    shop.hub.token = USER_TOKEN
+    assert (await shop.hub.post(f"{shop.at}{CLUSTERS}", cluster)).status == 403
+    assert (await shop.hub.post(f"{shop.at}{ALLOCATIONS}", allocation)).status == 201
+    forged = {"status": {"phase": "Bound"}}
+    assert (await shop.hub.patch(f"{shop.at}{ALLOCATIONS}/a1/status", forged)).status == 403
+    shop.hub.token = ADMIN_TOKEN
+    assert (await shop.hub.post(f"{shop.at}{CLUSTERS}", cluster)).status == 201
+    shop.hub.token = USER_TOKEN
+    assert (await shop.hub.get(f"{shop.at}{CLUSTERS}/az1")).status == 200
 
 
 async def test_machines_are_bound_through_the_view_of_the_export(shop: Shop) -> None:

@@ -26,7 +26,10 @@ def api_export() -> Obj:
         "apiVersion": "apis.kcp.io/v1alpha1",
         "kind": "APIExport",
         "metadata": {"name": GROUP},
-        "spec": {"latestResourceSchemas": [one.resource_schema_name for one in KINDS.values()]},
+        "spec": {
+            "latestResourceSchemas": [one.resource_schema_name for one in KINDS.values()],
+            "maximalPermissionPolicy": {"local": {}},
+        },
     }
 
 

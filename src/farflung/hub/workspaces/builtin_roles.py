@@ -11,6 +11,7 @@ from typing import Final
 from farflung.apis.globalscheduler.v1 import GROUP as GLOBAL_SCHEDULER
 from farflung.apis.kcp.compute import EXPORT
 from farflung.hub.auth.user import AUTHENTICATED
+from farflung.hub.workspaces.access import OPERATORS
 from farflung.hub.workspaces.maximal import PREFIX
 from farflung.machinery.errors import Obj
 
@@ -59,19 +60,22 @@ def root_roles() -> list[tuple[Obj, Obj]]:
 
 def compute_roles() -> list[tuple[Obj, Obj]]:
     """Everybody may bind the exports, and do with their kinds what users of them do.  The status of Pods is only looked
-    at."""
+    at.  Clusters are for everybody's machines, so only operators describe them, and bind machines there by hand."""
     kinds = (("apps", "deployments"), ("", "services"), ("networking.k8s.io", "ingresses"))
     usual = [_rule(group, [plural], ["*"]) for group, plural in kinds]
     scale = _rule("apps", ["deployments/scale"], ["*"])
     status = [_rule(group, [f"{plural}/status"], READ) for group, plural in kinds]
     pods = _rule("", ["pods", "pods/status"], READ)
-    machines = (_rule("", ["pods"], ["*"]), _rule("", ["pods/binding"], ["create"]))
+    stacks = _rule(GLOBAL_SCHEDULER, ["allocations"], ["*"])
+    clusters = _rule(GLOBAL_SCHEDULER, ["allocations/status", "clusters", "clusters/status"], READ)
+    everything = (_rule(GLOBAL_SCHEDULER, ["*"], ["*"]), _rule("", ["pods/binding"], ["create"]))
     access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     return [
         _granted("compute:access", AUTHENTICATED, access),
         _granted("compute:bind", AUTHENTICATED, _bind(EXPORT)),
         _granted("compute:maximal-permission-policy", PREFIX + AUTHENTICATED, *usual, scale, *status, pods),
-        _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, *machines),
+        _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
+        _granted("compute:virtual-machine-operators", PREFIX + OPERATORS, *everything),
         _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBAL_SCHEDULER)),
     ]
 
