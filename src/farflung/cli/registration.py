@@ -29,6 +29,7 @@ Tell = Callable[[str], None]  #: says how far we are to whoever waits
 
 COMPUTE: Final = "root:compute"  #: the workspace that exports the kinds of workloads
 PAUSE: Final = 0.2  #: seconds between two looks
+WHILE: Final = 2.0  #: seconds that need no words
 REMIND: Final = 10.0  #: seconds until it is said again what we wait for
 COLLECTIONS: Final = {
     one.kind: one
@@ -177,9 +178,10 @@ class Missing:
 
 
 async def _awaited(look: Callable[[], Awaitable[T | Missing]], seconds: float, tell: Tell) -> T:
-    """What `look` finds in the end.  Says what is waited for, and does not wait for ever."""
+    """What `look` finds in the end.  Says what is waited for, if that takes a while, and does not wait for ever."""
     loop = asyncio.get_running_loop()
     deadline, said, remind = loop.time() + seconds, "", 0.0
+    worth_telling = loop.time() + min(WHILE, seconds / 4)
     while True:
         try:
             async with asyncio.timeout(max(deadline - loop.time(), PAUSE)):
@@ -190,7 +192,7 @@ async def _awaited(look: Callable[[], Awaitable[T | Missing]], seconds: float, t
             return found
         if loop.time() >= deadline:
             raise click.ClickException(f"gave up after {seconds:g} s of waiting for {found}")
-        if str(found) != said or loop.time() >= remind:
+        if loop.time() >= worth_telling and (str(found) != said or loop.time() >= remind):
             said, remind = str(found), loop.time() + REMIND
             tell(f"Waiting for {said}")
         await asyncio.sleep(PAUSE)
