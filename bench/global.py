@@ -26,9 +26,10 @@ from generators import percentile
 from global_engine import Bench, measure
 from hub_process import cpu_seconds, resident_megabytes
 from scheduler_wire import BINDINGS, headed
-from translator import Fleet, fleet
+from translator import Fleet, fleet, following
 
 from farflung.client.resource import Collection
+from farflung.client.rest import Events
 from farflung.machinery.errors import Obj
 
 PODS = Collection("", "v1", "pods", "Pod")
@@ -116,22 +117,15 @@ class Bound:
 @asynccontextmanager
 async def watching(one: Fleet) -> AsyncIterator[Bound]:
     bound = Bound()
-    async for page in one.workload.pages(PODS):
-        since = page.metadata.resource_version
 
-    async def watch() -> None:
-        async for events in one.workload.watch(PODS, since, seconds=3600):
-            for event in events:
-                if event.type == "MODIFIED":
-                    bound.hear(bytes(event.object))
-            bound.news.set()
+    def hear(events: Events) -> None:
+        for event in events:
+            if event.type == "MODIFIED":
+                bound.hear(bytes(event.object))
+        bound.news.set()
 
-    task = asyncio.create_task(watch())
-    try:
+    async with following(one.workload, PODS, hear):
         yield bound
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @dataclass(frozen=True)

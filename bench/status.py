@@ -27,10 +27,11 @@ from generators import percentile
 from http_client import Connection, Server
 from hub_process import cpu_seconds
 from scheduler_wire import PLACEMENTS, TARGETS, headed
-from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, namespace, placement
+from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, following, namespace, placement
 
 from edge import controllers_of
 from farflung.client.resource import Collection
+from farflung.client.rest import Events
 from farflung.controllers.mailbox.decide import SYNC_TARGET_NAME, Metadata, Workspace, WorkspaceSpec, WorkspaceStatus
 from farflung.controllers.placement_translator.engine import Copy, Place
 from farflung.controllers.placement_translator.guard import Limits
@@ -96,21 +97,14 @@ class Watched:
 @asynccontextmanager
 async def watching(one: Fleet) -> AsyncIterator[Watched]:
     watched = Watched()
-    async for page in one.workload.pages(SUMMARIES):
-        since = page.metadata.resource_version
 
-    async def watch() -> None:
-        async for events in one.workload.watch(SUMMARIES, since, seconds=3600):
-            for event in events:
-                if event.type in ("ADDED", "MODIFIED"):
-                    watched.hear(bytes(event.object))
+    def hear(events: Events) -> None:
+        for event in events:
+            if event.type in ("ADDED", "MODIFIED"):
+                watched.hear(bytes(event.object))
 
-    task = asyncio.create_task(watch())
-    try:
+    async with following(one.workload, SUMMARIES, hear):
         yield watched
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @dataclass

@@ -26,7 +26,7 @@ from scheduler_wire import AT_ONCE, BINDINGS, PLACEMENTS, TARGETS, WORKSPACES, h
 
 from farflung.client.kubeconfig import load
 from farflung.client.resource import Collection
-from farflung.client.rest import Client
+from farflung.client.rest import Client, Events
 from farflung.machinery.errors import Obj
 
 CONFIGS = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
@@ -140,6 +140,24 @@ class Fleet:
         before = -1
         while before != (before := await self.revision()):
             await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def following(client: Client, collection: Collection, hear: Callable[[Events], None]) -> AsyncIterator[None]:
+    """Tell of whatever becomes of the objects of a kind, as long as the block lasts."""
+    async for page in client.pages(collection):
+        since = page.metadata.resource_version
+
+    async def watch() -> None:
+        async for events in client.watch(collection, since, seconds=3600):
+            hear(events)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

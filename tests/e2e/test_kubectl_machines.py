@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seed_machine import MACHINE
 from seed_session import Session
 
 WORKSPACE = r"""
@@ -23,28 +24,9 @@ apibinding.apis.kcp.io/kubernetes created
 $ kubectl apply -f config/globalscheduler/imports/
 apibinding.apis.kcp.io/globalscheduler.com created
 """
-MACHINE = r"""
+WALK = r"""
 $ cat >vm.yaml <<EOF
-apiVersion: v1
-kind: Pod
-metadata:
-  name: demovm
-spec:
-  virtualMachine:
-    keyPairName: "foobar"
-    name: vm001
-    image: download.cirros-cloud.net/0.3.5/cirros-0.3.5-x86_64-disk.img
-    imagePullPolicy: IfNotPresent
-    needEIP: true
-    flavors:
-      - flavorID: "c6.large.2"
-    resourceCommonInfo:
-      selector:
-        regions:
-          - region: "region1"
-        strategy:
-          localStrategy: "centralize"
-EOF
+{machine}EOF
 $ kubectl apply -f vm.yaml
 pod/demovm created
 $ kubectl apply -f vm.yaml
@@ -91,5 +73,5 @@ DESCRIPTION:
 def test_a_virtual_machine_is_created_changed_and_bound(start: Callable[..., Session]) -> None:
     session = start("--bare")
     session.type(WORKSPACE)
-    session.type(MACHINE)
+    session.type(WALK.replace("{machine}", MACHINE))
     session.type(CLUSTERS)

@@ -17,29 +17,9 @@ import pytest
 from executable import ROOT, Directory
 from hub_process import PATIENCE, HubProcess
 from kubectl_runner import kubectls
+from seed_machine import MACHINE
 from seed_session import Session
 
-MACHINE = """\
-apiVersion: v1
-kind: Pod
-metadata:
-  name: demovm
-spec:
-  virtualMachine:
-    keyPairName: "foobar"
-    name: vm001
-    image: download.cirros-cloud.net/0.3.5/cirros-0.3.5-x86_64-disk.img
-    imagePullPolicy: IfNotPresent
-    needEIP: true
-    flavors:
-      - flavorID: "c6.large.2"
-    resourceCommonInfo:
-      selector:
-        regions:
-          - region: "region1"
-        strategy:
-          localStrategy: "centralize"
-"""
 AT_HOME = r"""
 $ kubectl ws root
 Current workspace is "root".

@@ -59,19 +59,19 @@ def key(name: str) -> SiteKey:
 
 
 def site(
-    name: str, region: str = "region1", zone: str = "", /, flavors: dict[str, int] | None = None, **more: object
+    name: str, region: str = "region1", zone: str = "", /, flavors: dict[str, int] | None = None, **more: Any
 ) -> Site:
     """With ten of each flavor, unless told otherwise."""
     capacity = more.pop("capacity", Capacity({SMALL: 10, LARGE: 10} if flavors is None else flavors))
-    return Site(key(name), region=region, zone=zone or name, capacity=capacity, **more)  # type: ignore[arg-type]
+    return Site(key(name), region=region, zone=zone or name, capacity=capacity, **more)
 
 
 def vm(*flavors: str, number: int = 1, storage: Iterable[tuple[str, int]] = (), eip: bool = False) -> Item:
     return Item("vm", tuple(FlavorWish(flavor) for flavor in flavors or (LARGE,)), number, tuple(storage), eip)
 
 
-def ask(*items: Item, replicas: int = 1, uid: str = "demovm", tenant: str = "us", **selector: object) -> Request:
-    return Request(uid, items or (vm(),), Selector(**selector), replicas, tenant)  # type: ignore[arg-type]
+def ask(*items: Item, replicas: int = 1, uid: str = "demovm", tenant: str = "us", **selector: Any) -> Request:
+    return Request(uid, items or (vm(),), Selector(**selector), replicas, tenant)
 
 
 def engine(*sites: Site, policy: Policy | None = None) -> Engine:
@@ -479,8 +479,8 @@ def test_a_policy_without_predicates_still_gives_nothing_that_is_not_there() -> 
 # --- spot machines ----------------------------------------------------------------------------------
 
 
-def spot(**spot: object) -> Request:
-    return ask(Item("vm", (FlavorWish(LARGE, Spot(**spot)),)))  # type: ignore[arg-type]
+def spot(**spot: Any) -> Request:
+    return ask(Item("vm", (FlavorWish(LARGE, Spot(**spot)),)))
 
 
 @pytest.mark.parametrize(

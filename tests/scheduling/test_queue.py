@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,9 @@ from farflung.scheduling.queue import Counts, Queue, shape_of
 from farflung.scheduling.values import FlavorWish, Item, RegionWish, Request, Selector
 
 
-def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: object) -> Request:
+def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: Any) -> Request:
     """Of a virtual machine that is called like its uid."""
-    return Request(uid, (Item(uid, (FlavorWish(flavor),)),), priority=priority, **more)  # type: ignore[arg-type]
+    return Request(uid, (Item(uid, (FlavorWish(flavor),)),), priority=priority, **more)
 
 
 def queue_of(*requests: Request) -> Queue:

@@ -251,7 +251,8 @@ async def settled(one: Machines) -> None:
     last = -1
     while last != one.fleet.hub.store.revision:
         last = one.fleet.hub.store.revision
-        await asyncio.sleep(0.02)
+        for _ in range(200):
+            await asyncio.sleep(0)
         await one.at_rest()
 
 

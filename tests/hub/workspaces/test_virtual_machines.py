@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from hub_harness import ADMIN_TOKEN, STRATEGIC_PATCH, TABLE, USER_TOKEN, Answer
+from seed_machine import MACHINE
 from workspaces_harness import LocalWorkspaces
 
 from farflung.machinery.errors import Obj
@@ -17,27 +18,6 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLUSTERS = "/apis/globalscheduler.com/v1/namespaces/default/clusters"
 ALLOCATIONS = "/apis/globalscheduler.com/v1/namespaces/default/allocations"
 STRICT = {"fieldValidation": "Strict"}
-DEMO = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: demovm
-spec:
-  virtualMachine:
-    keyPairName: "foobar"
-    name: vm001
-    image: download.cirros-cloud.net/0.3.5/cirros-0.3.5-x86_64-disk.img
-    imagePullPolicy: IfNotPresent
-    needEIP: true
-    flavors:
-      - flavorID: "c6.large.2"
-    resourceCommonInfo:
-      selector:
-        regions:
-          - region: "region1"
-        strategy:
-          localStrategy: "centralize"
-"""
 CLUSTER = """
 apiVersion: globalscheduler.com/v1
 kind: Cluster
@@ -81,7 +61,7 @@ spec:
 
 
 def demo(name: str = "demovm", **machine: Any) -> Obj:
-    pod: Obj = yaml.safe_load(DEMO)
+    pod: Obj = yaml.safe_load(MACHINE)
     pod["metadata"]["name"] = name
     pod["spec"]["virtualMachine"] |= machine
     return pod
@@ -151,9 +131,9 @@ async def shop() -> Shop:
 
 
 async def test_the_demo_is_created_as_it_is(shop: Shop) -> None:
-    answer = await shop.create(yaml.safe_load(DEMO))
+    answer = await shop.create(yaml.safe_load(MACHINE))
     assert answer.status == 201, answer.body
-    assert answer.json["spec"] == yaml.safe_load(DEMO)["spec"]
+    assert answer.json["spec"] == yaml.safe_load(MACHINE)["spec"]
 
 
 async def test_everything_that_a_machine_may_say_is_kept(shop: Shop) -> None:
