@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from farflung.apis.globalscheduler.selection import MOST_COPIES, MOST_RESOURCES
 from farflung.controllers.global_scheduler.parts import Part, Problems
 from farflung.controllers.global_scheduler.wishes import (
     EFFECTS,
     LARGEST,
-    MOST_COPIES,
-    MOST_RESOURCES,
     MOST_TOLERATIONS,
     geo,
     machine,

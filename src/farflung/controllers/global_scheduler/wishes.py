@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from farflung.apis.globalscheduler.selection import (
+    MOST_COPIES,
+    MOST_FLAVORS,
+    MOST_REGIONS,
+    MOST_REQUIREMENTS,
+    MOST_RESOURCES,
+    MOST_VALUES,
+)
 from farflung.controllers.global_scheduler.parts import Part
 from farflung.machinery import names
 from farflung.scheduling.values import (
@@ -21,13 +29,7 @@ from farflung.scheduling.values import (
     Toleration,
 )
 
-MOST_RESOURCES: Final = 64
-MOST_FLAVORS: Final = 16
-MOST_REGIONS: Final = 64
-MOST_REQUIREMENTS: Final = 32
-MOST_VALUES: Final = 64
 MOST_TOLERATIONS: Final = 64
-MOST_COPIES: Final = 10_000
 LARGEST: Final = 2**53
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: how Kubernetes spells what we have in lower case
