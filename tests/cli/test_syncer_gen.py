@@ -112,18 +112,6 @@ async def test_a_sync_target_that_is_not_there_is_said_so() -> None:
             await one.register("nowhere")
 
 
-async def test_a_workspace_that_is_not_there_or_may_not_be_seen_is_said_so() -> None:
-    async with registry("florin") as one:
-        for who, where in ((ALICE, one.inventory), (OPERATOR, "root:nowhere")):
-            client = Client(LocalTransport(one.fleet.hub.function, who), f"/clusters/{where}")
-            with pytest.raises(click.ClickException) as refused:
-                await register(client, one.wanted("florin"), one.told.append, lambda: 0.0)
-            assert refused.value.message == (
-                f"the workspace {where} is not there, or you may not see its SyncTargets; `kubectl ws tree` shows the "
-                "workspaces below the current one, and --workspace names another one"
-            )
-
-
 async def test_who_may_not_write_in_root_compute_has_a_syncer_and_a_warning() -> None:
     async with registry("florin") as one:
         ready = await one.register("florin")

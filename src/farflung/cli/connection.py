@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import click
 
+from farflung.cli.missing_workspaces import why_closed
 from farflung.client.errors import ClientError, NotFound, Unauthorized, Unreachable
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.rest import Client
@@ -64,15 +65,23 @@ def change(asking: Asking, deed: Callable[[Client], Coroutine[None, None, T]]) -
 def _done(asking: Asking, deed: Callable[[Client, str], Coroutine[None, None, T]]) -> T:
     async def done() -> T:
         async with _opened(asking) as (client, server):
-            try:
-                return await deed(client, server)
-            except ClientError as error:
-                raise click.ClickException(_sentence(error)) from None
+            return await in_words(client, deed(client, server))
 
     try:
         return asyncio.run(done())
     except KubeconfigError as error:
         raise click.ClickException(str(error)) from None
+
+
+async def in_words(client: Client, deed: Awaitable[T]) -> T:
+    """What went wrong is a click.ClickException; if it is that there is no such workspace, that is all it says."""
+    try:
+        return await deed
+    except click.UsageError:
+        raise
+    except (ClientError, click.ClickException) as error:
+        sentence = error.message if isinstance(error, click.ClickException) else _sentence(error)
+        raise click.ClickException(await why_closed(client) or sentence) from None
 
 
 @asynccontextmanager

@@ -111,11 +111,6 @@ async def sync_target(client: Client, name: str) -> Obj:
     except NotFound as error:
         why = "has no SyncTarget " + name if error.details else "does not have the API of SyncTargets"
         raise click.ClickException(f"the workspace {where} {why}; --workspace names another one") from None
-    except Forbidden:
-        raise click.ClickException(
-            f"the workspace {where} is not there, or you may not see its SyncTargets; `kubectl ws tree` shows the "
-            "workspaces below the current one, and --workspace names another one"
-        ) from None
     if target["metadata"].get("deletionTimestamp"):
         raise click.ClickException(f"the SyncTarget {name} is being deleted")
     return target
