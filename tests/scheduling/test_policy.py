@@ -29,6 +29,19 @@ def test_the_policy_that_the_original_ships_is_understood() -> None:
     assert policy.scorers == (("StackAffinity", 1), ("Flavor", 5), ("SiteResourcesLeastAllocated", 1))
 
 
+FIRST = (
+    SHIPPED.replace("SiteAvailability", "NodeAvailability")
+    .replace("ExclusiveSite", "ExclusiveNode")
+    .replace("SiteResourcesLeast", "NodeResourcesLeast")
+)
+
+
+def test_the_policy_of_the_first_version_says_the_same_in_other_words() -> None:
+    assert FIRST.count("Node") == 3
+    assert read_policy(FIRST) == read_policy(SHIPPED)
+    assert read_policy("predicates: [{name: NodeResourcesFit}]").filters == ("SiteResourcesFit",)
+
+
 def test_a_policy_may_have_nothing_to_say() -> None:
     policy = read_policy("predicates:\npriorities: []")
     assert (policy.filters, policy.scorers) == ((), ())
@@ -41,6 +54,8 @@ def test_a_policy_may_have_nothing_to_say() -> None:
         ("predicates: [{name: Price}]", "there is no plugin 'Price'"),
         ("priorities: [{name: ExclusiveSite}]", "there is no plugin 'ExclusiveSite'"),
         ("predicates: [{name: Flavor}, {name: Flavor}]", "predicates names Flavor twice"),
+        ("predicates: [{name: ExclusiveNode}, {name: ExclusiveSite}]", "predicates names ExclusiveSite twice"),
+        ("priorities: [{name: NodeAvailability}]", "there is no plugin 'NodeAvailability'"),
         ("priorities: [{name: Flavor}, {name: Flavor, weight: 2}]", "priorities names Flavor twice"),
         ("priorities: [{name: Flavor, weight: -1}]", "the weight of Flavor is -1"),
         ("priorities: [{name: Flavor, weight: high}]", "the weight of Flavor is 'high'"),

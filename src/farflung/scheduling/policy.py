@@ -13,6 +13,13 @@ from farflung.scheduling import filters, scorers
 HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
 FILTERS: Final = frozenset({*filters.CHOSEN, *filters.ALWAYS, *filters.ABOUT_ROOM})
 SCORERS: Final = frozenset({*scorers.OF_SITES, *scorers.OF_STACKS, *scorers.OF_ROOM})
+#: what the first version of the original called some of them, before its nodes were sites
+EARLIER: Final = {
+    "NodeAvailability": "SiteAvailability",
+    "ExclusiveNode": "ExclusiveSite",
+    "NodeResourcesFit": "SiteResourcesFit",
+    "NodeResourcesLeastAllocated": "SiteResourcesLeastAllocated",
+}
 
 
 class PolicyError(ValueError):
@@ -55,12 +62,13 @@ def default_policy() -> Policy:
 def read_policy(text: str) -> Policy:
     """`predicates` with a name each, `priorities` with a name and a weight each, as YAML or JSON.
 
-    Raises PolicyError for a plugin that is unknown or named twice, and for weights that make no sense.
+    Raises PolicyError for a plugin that is unknown or named twice, by whichever names, and for weights that make no
+    sense.
     """
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise PolicyError(f"it is not YAML: {error}") from None
+        raise PolicyError(f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, Mapping):
         raise PolicyError("it has neither predicates nor priorities")
     chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates"))
@@ -80,9 +88,10 @@ def _list(content: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
 
 
 def _name(plugin: Mapping[str, Any], known: Collection[str]) -> str:
-    name = plugin.get("name")
+    said = plugin.get("name")
+    name = EARLIER.get(said, said) if isinstance(said, str) else said
     if not isinstance(name, str) or name not in known:
-        raise PolicyError(f"there is no plugin {name!r} here, only {', '.join(sorted(known))}")
+        raise PolicyError(f"there is no plugin {said!r} here, only {', '.join(sorted(known))}")
     return name
 
 
