@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
 from farflung.cli.missing_workspaces import why_closed
-from farflung.client.errors import ClientError, NotFound, Unauthorized, Unreachable
+from farflung.client.errors import ClientError, NoKubeconfig, NotFound, Unauthorized, Unreachable
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
@@ -20,6 +21,7 @@ from farflung.machinery.errors import Obj
 T = TypeVar("T")
 
 PROVIDER: Final = "root:espw"
+FIRST_KUBECONFIG: Final = Path(".farflung", "admin.kubeconfig")  #: where `farflung start` puts it, if it is not told
 CLUSTERS: Final = "/clusters/"  #: what the path of a workspace begins with, at a server
 
 
@@ -70,7 +72,7 @@ def _done(asking: Asking, deed: Callable[[Client, str], Coroutine[None, None, T]
     try:
         return asyncio.run(done())
     except KubeconfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(mending(error)) from None
 
 
 async def in_words(client: Client, deed: Awaitable[T]) -> T:
@@ -105,11 +107,21 @@ async def _opened(asking: Asking) -> AsyncIterator[tuple[Client, str]]:
 def _sentence(error: ClientError) -> str:
     match error:
         case Unreachable():
-            return f"cannot reach the server: {error}"
+            return f"cannot reach the server: {error}; is the hub running? `farflung start` starts it"
         case Unauthorized():
             return f"the server does not know who you are: {error}"
         case _:
             return str(error)
+
+
+def mending(error: Exception) -> str:
+    """What is wrong with a kubeconfig or the like; and what leads to a hub, if nothing does."""
+    if not isinstance(error, NoKubeconfig):
+        return str(error)
+    way = f"`export KUBECONFIG={FIRST_KUBECONFIG}` leads to"
+    if FIRST_KUBECONFIG.exists():
+        return f"{error}; {way} the hub of this directory"
+    return f"{error}; `farflung start` starts a hub, and {way} it"
 
 
 async def placement_of(hub: Hub, name: str) -> Obj | None:

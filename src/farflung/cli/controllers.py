@@ -18,6 +18,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from farflung.cli import global_scheduler
+from farflung.cli.connection import mending
 from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
 from farflung.cli.outside import collect_seldom, surroundings
 from farflung.client.kubeconfig import Access, KubeconfigError, load
@@ -146,7 +147,7 @@ def mendable(command: str) -> Iterator[None]:
     try:
         yield
     except (KubeconfigError, ConfigurationError, OSError) as error:
-        print(f"{command}: {error}", file=sys.stderr)
+        print(f"{command}: {mending(error)}", file=sys.stderr)
         sys.exit(1)
 
 

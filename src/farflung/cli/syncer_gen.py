@@ -17,7 +17,7 @@ import click
 
 from farflung import __version__
 from farflung.cli import tokens
-from farflung.cli.connection import CLUSTERS, Asking, change
+from farflung.cli.connection import CLUSTERS, Asking, change, mending
 from farflung.cli.registration import Registered, Wanted, register, revoke
 from farflung.client.kubeconfig import KubeconfigError, files_of_environment, load, merge
 from farflung.lib.files import write_private
@@ -153,7 +153,7 @@ def server_of(asking: Asking, told: str) -> Server:
         section = _cluster_section(asking)
         authority = _authority(section)
     except KubeconfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(mending(error)) from None
     if told:
         parts = urlsplit(told)
         if parts.scheme != "https" or not parts.netloc or "@" in parts.netloc or parts.path.strip("/") or parts.query:

@@ -4,6 +4,7 @@ ClientError
 ├── Unreachable        no answer: refused, reset, timed out, TLS
 ├── Garbled            an answer, but not one that a Kubernetes API gives
 ├── KubeconfigError    nobody says where the server is, or who we are there
+│   └── NoKubeconfig   there is none where kubectl would look, either
 └── Refused            a failure Status
     ├── Unauthorized   401
     ├── Forbidden      403
@@ -47,6 +48,10 @@ class Garbled(ClientError):
 
 class KubeconfigError(ClientError):
     """A sentence that says what to mend, and where.  Files and programs are asked while clients run, too."""
+
+
+class NoKubeconfig(KubeconfigError):
+    pass
 
 
 class Refused(ClientError):

@@ -29,7 +29,7 @@ from farflung.client.credentials import (
     basic,
     bearer,
 )
-from farflung.client.errors import KubeconfigError
+from farflung.client.errors import KubeconfigError, NoKubeconfig
 from farflung.client.proxies import proxy_to
 from farflung.client.transport import Credentials, HttpTransport, nothing
 
@@ -70,12 +70,13 @@ class Access:
 
 def load(path: str | None = None, *, context: str = "", cluster: str = "", user: str = "") -> Access:
     """From this file, or those of $KUBECONFIG, or ~/.kube/config, or what a Pod is told.  `context`, `cluster` and
-    `user` count instead of what the file says.  Raises KubeconfigError."""
+    `user` count instead of what the file says.  Raises KubeconfigError; NoKubeconfig if no file is said either."""
     files = [Path(path)] if path else files_of_environment(os.environ)
     if not any(file.exists() for file in files):
         if not path and (ACCOUNT / "token").exists():
             return of_service_account(os.environ)
-        raise KubeconfigError(f"there is no {os.pathsep.join(map(str, files))}")
+        missing = KubeconfigError if path else NoKubeconfig
+        raise missing(f"there is no {os.pathsep.join(map(str, files))}")
     return access(merge(files), context=context, cluster=cluster, user=user)
 
 
