@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farflung.controllers.global_scheduler import world as worlds
+from farflung.controllers.global_scheduler.ailments import HEALTH
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.world import POD, Placed, Refused, Seen, Subject, World
 from farflung.informer.cache import Key
@@ -146,7 +147,7 @@ def test_nothing_leaves_because_a_clock_was_set() -> None:
     one = world("az2", "az3")
     one.put_site(site("az1", Health.DOWN), 0.0)
     one.hear(subject("a"), bound("a", "az1"), 0.0)
-    one.put_site(site("az1", Health.UNREACHABLE), 10.0, age=3600.0)
+    one.put_site(site("az1", Health.UNREACHABLE), 10.0, ages={HEALTH: 3600.0})
     assert one.leaving(299.0) == []
     assert one.leaving(300.0) == [(subject("a"), key("az1"))]
 
@@ -156,3 +157,17 @@ def test_sites_of_files_that_nobody_named_this_time_keep_what_they_have() -> Non
     held = Reservation("a", SiteKey("", "", "az9"), Claim((("small", 1),)), "shop")
     one.hear(subject("a"), Seen("a", "2", held=(held,)), 0.0)
     assert one.leaving(1000.0) == []
+
+
+def test_what_is_wrong_with_a_cluster_counts_each_by_its_own_time() -> None:
+    broken, old = Taint("broken", effect="NoExecute"), Taint("old", effect="NoExecute")
+    patient = (Toleration("broken", "Exists", seconds=60), Toleration("old", "Exists"))
+    one = world("az2", "az3")
+    one.put_site(site("az1", Health.READY, old), 0.0)
+    one.hear(subject("a"), bound("a", "az1", *patient), 0.0)
+    one.put_site(site("az1", Health.READY, old, broken), 1000.0)
+    assert one.leaving(1059.0) == []
+    assert one.leaving(1060.0) == [(subject("a"), key("az1"))]
+    one.put_site(site("az1", Health.DOWN, old), 1070.0)
+    assert not one.has_to_leave(subject("a"), key("az1"), 1369.0)
+    assert one.has_to_leave(subject("a"), key("az1"), 1370.0)

@@ -13,9 +13,9 @@ from farflung.controllers.global_scheduler.delivering import Target
 from farflung.controllers.global_scheduler.inventory import (
     SeenCluster,
     SeenTarget,
+    ages_of,
     site_with,
     status_of,
-    unwell_for,
 )
 from farflung.controllers.global_scheduler.world import World, leave
 from farflung.informer.cache import Change, Key
@@ -135,8 +135,8 @@ class Clusters:
         target = None if target_key is None else self._targets.cache.get(target_key)
         site = cluster.site if target_key is None else site_with(cluster, target)
         judged = cluster.target is None or target_key is not None
-        age = unwell_for(cluster, site, target, self._now()) if judged else 0.0
-        self._world.put_site(site, now, age=age)
+        ages = ages_of(cluster, site, target, self._now()) if judged else None
+        self._world.put_site(site, now, ages=ages)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:

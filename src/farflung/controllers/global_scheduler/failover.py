@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from farflung.scheduling.values import Health, Site, Taint, Toleration
+from farflung.scheduling.values import Health, Taint, Toleration
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -48,21 +47,9 @@ class Budget:
         return True
 
 
-def is_unwell(site: Site) -> bool:
-    return site.health in AILMENTS or any(taint.effect == NO_EXECUTE for taint in site.taints)
-
-
-def grace(site: Site, tolerations: Iterable[Toleration], tolerated: float) -> float:
-    """Seconds that a stack with these tolerations stays at a site that is not well.  `tolerated`: what counts of a
-    site that is not ready, if nothing is said about it."""
-    known = tuple(tolerations)
-    found = [_tolerated(taint, known, 0.0) for taint in site.taints if taint.effect == NO_EXECUTE]
-    if site.health in AILMENTS:
-        found.append(_tolerated(Taint(AILMENTS[site.health], "", NO_EXECUTE), known, tolerated))
-    return min(found, default=inf)
-
-
-def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...], otherwise: float) -> float:
+def tolerated(taint: Taint, tolerations: tuple[Toleration, ...], otherwise: float) -> float:
+    """Seconds that a stack with these tolerations stays where there is this taint.  `otherwise`: if it says nothing
+    about it."""
     found = [inf if one.seconds is None else max(0.0, one.seconds) for one in tolerations if _matches(one, taint)]
     return min(found, default=otherwise)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.controllers.global_scheduler.failover import NO_EXECUTE
+from farflung.controllers.global_scheduler.ailments import HEALTH, Cause, causes
 from farflung.controllers.global_scheduler.reading import site_of
 from farflung.controllers.global_scheduler.world import Usage
 from farflung.machinery import quantity, times
@@ -144,16 +144,15 @@ def condition_of(status: Obj, type: str) -> Obj:
     return next((one for one in found if one.get("type") == type), {})
 
 
-def unwell_for(cluster: SeenCluster, site: Site, target: SeenTarget | None, now: datetime) -> float:
-    """Seconds for which it is known to be so already.  Its SyncTarget may have been well for a while when nobody
-    looked, so it is not counted for longer than that says."""
-    said: list[object] = [taint.since for taint in site.taints if taint.effect == NO_EXECUTE and taint.since]
-    ages = [age for one in said if (age := _age(one, now)) is not None]
+def ages_of(cluster: SeenCluster, site: Site, target: SeenTarget | None, now: datetime) -> dict[Cause, float]:
+    """Seconds for which each thing that is wrong with it is known to be so already.  Its SyncTarget may have been well
+    for a while when nobody looked, so its health is not counted for longer than that says."""
+    found = {cause: _age(taint.since, now) for cause, taint in causes(site) if cause != HEALTH}
     ready = condition_of(cluster.status, READY)
     if site.health not in WELL and ready.get("status") == "False":
         known = [ready.get("lastTransitionTime"), *([] if target is None else [target.since])]
-        ages.append(min((age for one in known if (age := _age(one, now)) is not None), default=0.0))
-    return max(ages, default=0.0)
+        found[HEALTH] = min((age for one in known if (age := _age(one, now)) is not None), default=None)
+    return {cause: age for cause, age in found.items() if age is not None}
 
 
 def _age(moment: object, now: datetime) -> float | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, TypeVar
 
 from farflung.controllers.global_scheduler import failover
+from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
@@ -87,26 +88,21 @@ class World:
         self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
         self._named: dict[str, set[SiteKey]] = {}  #: sites by name
         self._guests: dict[str, set[Subject]] = {}  #: by the name of the cluster that they were bound to
-        self._unwell: dict[SiteKey, float] = {}  #: since when
+        self._unwell = Ailments(patience)
         self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
         self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
         self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
 
     # --- sites ------------------------------------------------------------------------------------
 
-    def put_site(self, site: Site, now: float, *, age: float = 0.0) -> None:
-        """`age`: for how long it has been unwell already, if it is; what was known before counts for more, as a clock
-        may have been set since."""
+    def put_site(self, site: Site, now: float, *, ages: Mapping[Cause, float] | None = None) -> None:
+        """`ages`: for how long what is wrong with it has been so already."""
         before = self.engine.site(site.key)
         if before == site:
             return
         self.engine.put_site(site)
         self._changed(site.key, before)
-        if failover.is_unwell(site):
-            if before is None or site.key not in self._unwell:
-                self._unwell[site.key] = now - max(0.0, age)
-        else:
-            self._unwell.pop(site.key, None)
+        self._unwell.put(site, now, ages or {})
         if before is None:
             self._named.setdefault(site.key.name, set()).add(site.key)
             self.engine.reserve(self._held_at(site.key))
@@ -118,7 +114,7 @@ class World:
             return
         self.engine.remove_site(key)
         self._changed(key, before)
-        self._unwell[key] = now
+        self._unwell.lose(key, now)
         leave(self._named, key.name, key)
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
@@ -128,7 +124,7 @@ class World:
 
     def _forget_if_empty(self, key: SiteKey) -> None:
         if self.engine.site(key) is None and not self._holders.get(key):
-            self._unwell.pop(key, None)
+            self._unwell.forget(key)
 
     def _changed(self, key: SiteKey, before: Site | None) -> None:
         self._changes.setdefault(key, before)
@@ -225,7 +221,7 @@ class World:
             self._holders.setdefault(one.site, {})[uid] = None
             self.touched[one.site] = None
             if one.site.cluster and self.engine.site(one.site) is None:
-                self._unwell.setdefault(one.site, now)  # it went while nobody looked, or is still to be heard of
+                self._unwell.lose(one.site, now)  # it went while nobody looked, or is still to be heard of
         if held:
             self._held[uid] = held
         else:
@@ -291,7 +287,7 @@ class World:
     def _overdue(self, request: Request, now: float) -> frozenset[SiteKey]:
         """Sites that have not been well for longer than it tolerates."""
         tolerations = request.selector.tolerations
-        return frozenset(key for key, since in self._unwell.items() if since + self._grace(key, tolerations) <= now)
+        return frozenset(key for key in self._unwell if self._unwell.due(key, tolerations) <= now)
 
     def expected(self, uid: str) -> tuple[Reservation, ...]:
         """What it holds as soon as what is under way is heard of; nothing if nothing is."""
@@ -336,13 +332,13 @@ class World:
     def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
         """Those that have to leave a site now and may, the longest overdue first."""
         self._budget.refill(now, len(self._held))
-        there = [key for key in self._unwell if self.engine.site(key) is not None]
+        there = {key for key in self._unwell if self.engine.site(key) is not None}
         held = failover.is_held(len(there), sum(1 for _ in self.engine.sites()), self._patience)
         due: list[tuple[float, Subject, SiteKey]] = []
-        for key in self._unwell.keys() - there if held else self._unwell:
+        for key in [one for one in self._unwell if one not in there] if held else self._unwell:
             for uid in self._holders.get(key, ()):
                 subject = self._subjects[uid]
-                when = self._due(key, self._known[subject])
+                when = self._unwell.due(key, self._known[subject].tolerations)
                 if when <= now and self._may_leave(uid, self._known[subject], now):
                     due.append((when, subject, key))
         found: list[tuple[Subject, SiteKey]] = []
@@ -356,19 +352,12 @@ class World:
     def has_to_leave(self, subject: Subject, site: SiteKey, now: float) -> bool:
         """Whether it is there, still or again, and its time is over."""
         seen = self._known.get(subject)
-        return seen is not None and seen.uid in self._holders.get(site, ()) and self._due(site, seen) <= now
-
-    def _due(self, key: SiteKey, seen: Seen) -> float:
-        return self._unwell.get(key, inf) + self._grace(key, seen.tolerations)
+        if seen is None or seen.uid not in self._holders.get(site, ()):
+            return False
+        return self._unwell.due(site, seen.tolerations) <= now
 
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
-
-    def _grace(self, key: SiteKey, tolerations: tuple[Toleration, ...]) -> float:
-        site = self.engine.site(key)
-        if site is None:
-            return self._patience.vanished
-        return failover.grace(site, tolerations, self._patience.tolerated)
 
     def finds_another(self, request: Request, site: SiteKey, now: float) -> bool:
         """Whether it can be placed without that site, for longer than a moment.  Nothing is reserved."""
