@@ -146,7 +146,8 @@ class Fleet:
             if translator:
                 self.translator = self._translator(listening)
             if summarizer:
-                self.summarizer = StatusSummarizer(listening, lambda: self.hub.now, pause=0.02)
+                recorder = self._recorder(listening.views.everywhere, log)
+                self.summarizer = StatusSummarizer(listening, recorder, lambda: self.hub.now, pause=0.02)
             self._tasks.append(asyncio.create_task(listening.run()))
         if globals:
             self.global_scheduler = await self._global_scheduler(edge, workload, log)

@@ -299,12 +299,13 @@ async def _join(
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = Listening(views, settings.limits, outside, log)
+
+        def recorder(name: str) -> Recorder:
+            return Recorder(views.everywhere, name, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+
         if TRANSLATOR in settings.what:
-            recorder = Recorder(
-                servers.everywhere, TRANSLATOR, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log
-            )
-            PlacementTranslator(listening, recorder, _now, workers=settings.workers_of(TRANSLATOR))
+            PlacementTranslator(listening, recorder(TRANSLATOR), _now, workers=settings.workers_of(TRANSLATOR))
         if SUMMARIZER in settings.what:
-            workers = settings.workers_of(SUMMARIZER)
-            StatusSummarizer(listening, _now, stale_after=settings.stale_after, workers=workers)
+            workers, stale_after = settings.workers_of(SUMMARIZER), settings.stale_after
+            StatusSummarizer(listening, recorder(SUMMARIZER), _now, stale_after=stale_after, workers=workers)
         listening.join(manager)

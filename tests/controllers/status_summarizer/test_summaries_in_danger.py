@@ -181,6 +181,51 @@ async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
         await one.world.fleet.eventually(lambda: has(None), "the end of the status")
 
 
+async def test_a_status_that_its_schema_refuses_is_told_of_and_tried_again_when_something_is_different() -> None:
+    async with reported("florin") as one:
+        tried: list[str] = []
+
+        async def count(request: Request) -> None:
+            if request.method == "PATCH" and request.target.partition("?")[0].endswith("/widgets/w/status"):
+                tried.append(request.target)
+
+        one.world.fleet.masters.gate = count
+        described: Obj = definition("v1")
+        phase: Obj = {"type": "string"}
+        schema = {
+            "type": "object",
+            "properties": {"spec": SOMETHING, "status": {**SOMETHING, "properties": {"phase": phase}}},
+        }
+        described["spec"]["versions"][0] |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
+        await one.world.must_put(one.cluster, DEFINITIONS, described)
+        await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, widget("w", 1)), "the widget")
+        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{WIDGETS}/w"), "its copy")
+        status = {"status": {"phase": "Turning"}}
+        assert await one.world.patch(one.world.boxes["florin"], f"{WIDGETS}/w/status", status) is not None
+        phase["enum"] = ["Resting"]
+        await one.world.must_put(one.cluster, DEFINITIONS, described)
+        await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", {"spec": {"wantSingletonReportedState": True}})
+
+        async def told() -> bool:
+            found = await one.world.items(one.cluster, inside("shop", "events"))
+            return any(event["reason"] == "StatusNotReturned" and "Turning" in event["message"] for event in found)
+
+        await one.world.fleet.eventually(told, "the event")
+        await one.world.at_rest()
+        assert len(tried) == 1
+        await one.world.patch(one.cluster, f"{WIDGETS}/w", {"metadata": {"labels": {"other": "yes"}}})
+        await one.world.fleet.eventually(lambda: len(tried) == 2, "the second attempt")
+        await one.world.at_rest()
+        del phase["enum"]
+        await one.world.must_put(one.cluster, DEFINITIONS, described)
+
+        async def returned() -> bool:
+            return (await one.source(f"{WIDGETS}/w")).get("status") == status["status"]
+
+        await one.world.fleet.eventually(returned, "the status")
+        assert len(tried) == 3
+
+
 async def test_summaries_stay_until_their_objects_can_be_listed() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         service = {

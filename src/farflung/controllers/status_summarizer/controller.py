@@ -26,6 +26,7 @@ from farflung.controllers.status_summarizer.writing import Existing, Writing, ex
 from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.runtime.controller import Controller
+from farflung.runtime.recorder import Recorder
 
 NAME: Final = "status-summarizer"
 STALE_AFTER: Final = 60.0  #: seconds without a word of a syncer
@@ -44,6 +45,7 @@ class StatusSummarizer:
     def __init__(
         self,
         listening: Listening,
+        recorder: Recorder,
         now: Callable[[], datetime],
         *,
         stale_after: float = STALE_AFTER,
@@ -51,6 +53,7 @@ class StatusSummarizer:
         workers: int = 8,
     ) -> None:
         self._listening = listening
+        self._recorder = recorder
         self._now = now
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
@@ -110,6 +113,7 @@ class StatusSummarizer:
             group.create_task(self._look_for_marks(), name=f"{NAME} marks")
             group.create_task(self.controller.run(), name=NAME)
             group.create_task(self._ages.run(), name=self._ages.name)
+            group.create_task(self._recorder.run(), name=f"{NAME} events")
 
     async def _look_at_copies(self) -> None:
         """Until cancelled.  However many there are, others get their turn."""
@@ -177,7 +181,7 @@ class StatusSummarizer:
         self._summaries = Summaries(known)
         self._writing = Writing(self._summaries, self._existing, views, log)
         self._asking = Asking(self._collectors, views.edge_of, self._now, log)
-        self._back = GivingBack(known, views.everywhere, log)
+        self._back = GivingBack(known, views.everywhere, self._recorder, log)
 
     def hear(self, works: AbstractSet[knowledge.Work], assumed: Copy | None) -> None:
         for work in works:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
-from farflung.client.errors import NotFound
+from farflung.client.errors import NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType, Selection
 from farflung.controllers.placement_translator.engine import Copy
 from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.knowledge import Knowledge
+from farflung.controllers.placement_translator.offers import BINDINGS
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Part, Source
 from farflung.controllers.placement_translator.what import Selected
-from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
+from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen
 from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, is_marked, step
+from farflung.controllers.status_summarizer.verdicts import sentence
 from farflung.informer.reflector import CLUSTER
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.recorder import About, Recorder
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
 
 MARKED: Final = Selection(labels=COUNT)
 MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
+HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: what a server says of a write that it will never take
 
 
 class Object(NamedTuple):
@@ -37,12 +42,14 @@ class Object(NamedTuple):
 
 
 class GivingBack:
-    def __init__(self, known: Knowledge, everywhere: Client, log: Logger) -> None:
+    def __init__(self, known: Knowledge, everywhere: Client, recorder: Recorder, log: Logger) -> None:
         self._known = known
         self._everywhere = everywhere
+        self._recorder = recorder
         self._log = log
         self._marked: dict[Part, set[str]] = {}  #: the clusters where it has marks of ours
         self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
+        self._refused: dict[Object, tuple[str, bytes]] = {}  #: which version of it does not take which write
 
     def concerned(self, copy: Copy) -> set[Object]:
         """The objects whose status may be another one because of a copy."""
@@ -61,6 +68,8 @@ class GivingBack:
         """What was heard of, and what is in it, as far as something may have to be done about it.  Of objects that go
         nowhere no copy tells."""
         found: set[Object] = set()
+        if seen is None:
+            self._refused.pop(Object(cluster, part), None)
         if self._note_marks(cluster, part, seen) or (
             seen is not None and not seen.ours and self._asking(cluster, part)
         ):
@@ -68,6 +77,15 @@ class GivingBack:
         if part.kind == NAMESPACES and cluster in self._known.engine.sources():
             for key in [one for one in self._known.placements if one.cluster == cluster]:
                 found |= self.asked_by(key)
+        if part.kind in (DEFINITIONS, BINDINGS):
+            found |= self._reconsidered(cluster)
+        return found
+
+    def _reconsidered(self, cluster: str) -> set[Object]:
+        """What was refused in a workspace, by a schema that may be another one now."""
+        found = {one for one in self._refused if one.cluster == cluster}
+        for one in found:
+            del self._refused[one]
         return found
 
     def _note_marks(self, cluster: str, part: Part, seen: Seen | None) -> bool:
@@ -115,16 +133,43 @@ class GivingBack:
         for _ in range(MOST_STEPS):
             following = step(one.part.kind, obj, asked)
             if following is None:
+                self._refused.pop(one, None)
                 break
-            patch, subresource, how = _patch(obj, following)
             try:
-                obj = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
+                taken = await self._take(one, client, collection, obj, following)
             except NotFound:
                 break  # it is gone, or has no status of its own
+            if taken is None:
+                break
+            obj = taken
             if following.status is not None:
                 obj["status"] = following.status  # some servers have more to say; that is not ours
-            self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
         return asked is not None
+
+    async def _take(self, one: Object, client: Client, collection: Collection, obj: Obj, following: Step) -> Obj | None:
+        """None: its server refuses that, which is told once; the same is tried again when the object is another."""
+        patch, subresource, how = _patch(obj, following)
+        attempt = obj["metadata"].get("resourceVersion", ""), hashlib.sha256(orjson.dumps(patch)).digest()
+        if self._refused.get(one) == attempt:
+            return None
+        self._refused[one] = attempt  # before it is, so that a schema that changes meanwhile leads here again
+        try:
+            taken = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
+        except BaseException as error:
+            if isinstance(error, Refused) and error.status in HOPELESS:
+                self._tell(one, obj, error)
+                return None
+            self._refused.pop(one, None)
+            raise
+        self._refused.pop(one, None)
+        self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
+        return taken
+
+    def _tell(self, one: Object, obj: Obj, error: Refused) -> None:
+        part, uid = one.part, obj["metadata"]["uid"]
+        about = About(one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid)
+        self._recorder.record(about, "Warning", "StatusNotReturned", sentence(f"its server refuses it: {error}"))
+        self._log.error(error, "cannot give back", object=str(part), cluster=one.cluster)
 
     def _asking(self, cluster: str, part: Part) -> set[PlacementKey]:
         """The placements that want the status of an object back."""
