@@ -3,123 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduling_twin import Twin
+from scheduling_worlds import CATALOGUE, CHEAP, KEYS, requests, sites
 
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy
-from farflung.scheduling.values import (
-    Capacity,
-    Decision,
-    Flavor,
-    FlavorWish,
-    Geo,
-    Health,
-    Item,
-    LocalStrategy,
-    Preference,
-    RegionWish,
-    Request,
-    Requirement,
-    Selector,
-    Site,
-    SiteKey,
-    Taint,
-    Toleration,
-)
-
-CATALOGUE = {"small": Flavor("small", 1, 2), "large": Flavor("large", 4, 8)}  # nobody knows "odd"
-CHEAP = replace(default_policy(), scorers=(*default_policy().scorers, ("Price", 1)))
-KEYS = [SiteKey("w", "default", f"site-{number}") for number in range(6)]
-T = TypeVar("T")
-
-few = st.sampled_from([9, 6, 4, 3, 1, 0])
-more = st.sampled_from([None, 40, 25, 9, 2])
-
-
-def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
-    """So that most sites fit most requests: else there would be nothing to decide."""
-    return st.sampled_from([usual] * 4 * len(others) + list(others))
-
-
-def some_fields(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """At most three of them."""
-    pairs = [st.tuples(st.just(name), values) for name, values in fields.items()]
-    return st.lists(st.one_of(pairs), max_size=3).map(dict)
-
-
-capacities = st.builds(
-    Capacity,
-    flavors=st.fixed_dictionaries({"small": few, "large": few}, optional={"odd": few}),
-    vcpus=more,
-    memory=more.map(lambda vcpus: vcpus and 2 * vcpus),
-    storage=st.sampled_from([{"ssd": 40, "sas": 21}, {"ssd": 12}, {"ssd": 2, "sas": 2}]),
-    eips=st.none() | few,
-    spot=st.just({}),
-)
-sites = st.builds(
-    Site,
-    key=st.sampled_from(KEYS),
-    uid=st.just(""),
-    point=st.none(),
-    geo=st.sampled_from([Geo("no", "", "", "oslo"), Geo("fi", "", "", "turku"), Geo("fi", "", "", "oslo")]),
-    region=st.sampled_from(["north", "south"]),
-    zone=st.sampled_from(["a", "b"]),
-    operator=st.sampled_from(["telenor", "elisa"]),
-    health=mostly(Health.READY, Health.UNKNOWN, Health.SELLOUT, Health.DOWN),
-    labels=st.sampled_from([{}, {"tier": "gold"}, {"tier": "tin"}]),
-    taints=mostly((), (Taint("full"),), (Taint("dear", "", "PreferNoSchedule"), Taint("x", "", "Other"))),
-    tenants=mostly(frozenset[str](), frozenset({"us"}), frozenset({"them", ""})),
-    capacity=capacities,
-    used_elsewhere=mostly(dict[str, int](), {"vcpus": 2}, {"memory": 3, "vcpus": 30}),
-    price=st.none() | st.sampled_from([1.0, 2.0, 4.0]),
-    leaving=mostly(False, False, False, True),
-)
-wishes = st.lists(st.sampled_from(["small", "large", "odd"]), min_size=1, max_size=3, unique=True)
-items = st.builds(
-    Item,
-    name=st.just("vm"),
-    flavors=wishes.map(lambda ids: tuple(FlavorWish(id) for id in ids)),
-    number=mostly(1, 2),
-    storage=mostly((), (("ssd", 3),), (("sas", 2), ("ssd", 5))),
-    eip=mostly(False, True),
-)
-gold = Requirement("tier", "in", ("gold",))
-stacks = st.sampled_from([(Requirement("app", "in", ("web",)),), (Requirement("app", "notin", ("web",)),)])
-wishes_of_places = some_fields(
-    geo=st.sampled_from([Geo(country="no"), Geo("fi", "", "", "turku")]),
-    regions=st.sampled_from(
-        [(RegionWish("north"),), (RegionWish("north", ("a",)), RegionWish("south")), (RegionWish("", ("b",)),)]
-    ),
-    operator=st.just("elisa"),
-    site=st.sampled_from(["site-1", "north--a"]),
-    min_clusters=st.integers(1, 3),
-    max_clusters=st.integers(1, 3),
-    region_alone=st.just(True),
-    required=st.just((gold,)),
-    preferred=st.just((Preference(3, (gold,)), Preference(1, (Requirement("tier", "notin", ("tin",)),)))),
-    affinity=stacks,
-    antiaffinity=stacks,
-    tolerations=st.just((Toleration("full", "Exists"), Toleration("dear", "Exists"))),
-)
-selectors = st.builds(
-    lambda fields, strategy: Selector(**fields, strategy=strategy), wishes_of_places, st.sampled_from(LocalStrategy)
-)
-requests = st.builds(
-    Request,
-    uid=st.just(""),
-    priority=st.just(0),
-    numbered=st.booleans(),
-    items=st.lists(items, min_size=1, max_size=2).map(tuple),
-    selector=st.just(Selector()) | selectors,
-    replicas=st.sampled_from([1, 1, 2, 3, 5, 8]),
-    tenant=st.sampled_from(["us", "them", "nobody", ""]),
-    labels=st.sampled_from([{}, {"app": "web"}, {"app": "db"}]),
-    current=mostly((), (KEYS[0],), (KEYS[1], KEYS[2])),
-)
+from farflung.scheduling.values import Decision, Request, Site, SiteKey
 
 
 class Pair:

@@ -579,8 +579,18 @@ def test_another_catalogue_counts_from_now_on() -> None:
     one = engine(site("a", capacity=Capacity({LARGE: 9}, vcpus=3)))
     assert take(one, ask(uid="1")).is_placed
     assert not one.decide(ask()).is_placed
-    one.set_catalogue({LARGE: Flavor(LARGE, 1)})
+    one.configure(default_policy(), {LARGE: Flavor(LARGE, 1)})
+    free = one.free(key("a"))
+    assert free is not None and free.vcpus == 2  # as much as if it had never been another one
     assert one.decide(ask()).is_placed
+
+
+def test_another_policy_counts_from_now_on() -> None:
+    one = engine(site("a", "r2"), site("b", health=Health.DOWN))
+    request = ask(regions=(RegionWish("region1"),))
+    assert one.decide(request).message == "0/2 clusters fit: 1 not ready, 1 wrong region"
+    one.configure(Policy(("regionandaz",)), {})
+    assert [chosen.site for chosen in one.decide(request).chosen] == [key("b")]
 
 
 # --- words ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, NamedTuple
@@ -53,6 +53,12 @@ def claim_of(items: Sequence[Item], flavors: Sequence[str], catalogue: Mapping[s
     return _claim(items, wishes, catalogue)
 
 
+def recounted(claim: Claim, catalogue: Mapping[str, Flavor]) -> Claim:
+    """The same, as it would be counted with this catalogue."""
+    vcpus, memory = _size(claim.flavors, catalogue)
+    return claim if (vcpus, memory) == (claim.vcpus, claim.memory) else claim._replace(vcpus=vcpus, memory=memory)
+
+
 def pool_of(flavor: str, spot: Spot) -> SpotPool:
     return SpotPool(flavor, spot.policy == "delay", spot.hours * max(1, spot.periods) if spot.hours > 0 else 0)
 
@@ -60,18 +66,24 @@ def pool_of(flavor: str, spot: Spot) -> SpotPool:
 def _claim(items: Sequence[Item], wishes: Sequence[FlavorWish], catalogue: Mapping[str, Flavor]) -> Claim:
     flavors: Counter[str] = Counter()
     pools: Counter[SpotPool] = Counter()
-    vcpus = memory = 0
     for item, wish in zip(items, wishes, strict=False):
         number = _number(item)
         if wish.spot is not None:
             pools[pool_of(wish.id, wish.spot)] += number
-            continue
-        flavors[wish.id] += number
-        if known := catalogue.get(wish.id):
+        else:
+            flavors[wish.id] += number
+    named = tuple(sorted(flavors.items()))
+    return Claim(named, *_size(named, catalogue), _storage(items), _eips(items), tuple(sorted(pools.items())))
+
+
+def _size(flavors: Iterable[tuple[str, int]], catalogue: Mapping[str, Flavor]) -> tuple[int, int]:
+    """Virtual CPUs and memory."""
+    vcpus = memory = 0
+    for flavor, number in flavors:
+        if known := catalogue.get(flavor):
             vcpus += max(0, known.vcpus) * number
             memory += max(0, known.memory) * number
-    named = tuple(sorted(flavors.items()))
-    return Claim(named, vcpus, memory, _storage(items), _eips(items), tuple(sorted(pools.items())))
+    return vcpus, memory
 
 
 def _number(item: Item) -> int:

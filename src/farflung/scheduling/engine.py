@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Final, Protocol, TypeVar
 
-from farflung.scheduling.claims import need_of
+from farflung.scheduling.claims import need_of, recounted
 from farflung.scheduling.explanation import Explanation, Verdict, refusal_text
 from farflung.scheduling.filters import Asked
 from farflung.scheduling.judging import Judge, Measure
@@ -37,6 +37,7 @@ MOST_REPLICAS: Final = 10_000  #: of one request
 MOST_JUDGEMENTS: Final = 600_000  #: that are remembered, of sites for shapes
 SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
 OTHERS: Final = "\0"  #: a tenant that no site names
+NOBODY: Final[Mapping[SiteKey, str]] = {}
 
 
 class Remembered(Sized, Protocol):
@@ -55,7 +56,6 @@ class Engine:
         self._most_judgements = most_judgements
         self._policy = policy
         self._catalogue = catalogue
-        self._scorers = {name for name, _ in policy.scorers}
         self._ledger = Ledger()
         self._standings: dict[SiteKey, Standing] = {}
         self._version = 0
@@ -92,11 +92,19 @@ class Engine:
     def sites(self) -> Iterator[Site]:
         return (standing.site for standing in self._standings.values())
 
-    def set_catalogue(self, catalogue: Mapping[str, Flavor]) -> None:
-        """For decisions from now on; what is held stays as it was counted."""
-        self._catalogue = catalogue
+    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> None:
+        """From now on, as if it had always been so: what is held stays, and is counted by the new catalogue."""
+        if (policy, catalogue) == (self._policy, self._catalogue):
+            return
+        self._policy, self._catalogue = policy, catalogue
         self._rankings.clear()
+        self._judges.clear()
         self._measures.clear()
+        self.reserve(self.counted(self._ledger.reservations()))
+
+    def counted(self, reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
+        """As the catalogue has it."""
+        return tuple([one._replace(claim=recounted(one.claim, self._catalogue)) for one in reservations])
 
     def free(self, key: SiteKey) -> Capacity | None:
         """What is left there, never less than nothing."""
@@ -131,8 +139,8 @@ class Engine:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def decide(self, request: Request, *, excluded: frozenset[SiteKey] = frozenset()) -> Decision:
-        """Where all replicas go, or why they do not.  Nothing is reserved."""
+    def decide(self, request: Request, *, excluded: Mapping[SiteKey, str] = NOBODY) -> Decision:
+        """Where all replicas go, or why they do not.  Nothing is reserved.  `excluded`: sites that will not do, and why."""
         if not 0 < request.replicas <= MOST_REPLICAS:
             return Decision(sites=len(self._standings), message=f"there may be 1 to {MOST_REPLICAS} replicas")
         ranking = self._ranking(request)
@@ -170,15 +178,15 @@ class Engine:
         refusal = self._judge(request).describe(standing.site).refusal
         return not refusal and self._measure(request).of(standing).number > 0
 
-    def explain(self, request: Request) -> Explanation:
+    def explain(self, request: Request, *, excluded: Mapping[SiteKey, str] = NOBODY) -> Explanation:
         """The decision, and what there is to say of each site."""
         judge, measure = self._judge(request), self._measure(request)
-        verdicts = [_verdict(judge, measure, standing) for standing in self._in_order()]
+        verdicts = [_verdict(judge, measure, standing, excluded) for standing in self._in_order()]
         fitting = [one for one in verdicts if not one.refusal]
         ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
         fitting.sort(key=lambda verdict: ranked[verdict.site])
         refused = (one for one in verdicts if one.refusal)
-        return Explanation(self.decide(request), judge.weighed, (*fitting, *refused))
+        return Explanation(self.decide(request, excluded=excluded), judge.weighed, (*fitting, *refused))
 
     # --- how it remembers -------------------------------------------------------------------------
 
@@ -209,7 +217,7 @@ class Engine:
             self._judges.clear()
 
     def _cheapest(self) -> float | None:
-        return self._places.cheapest if "Price" in self._scorers else None
+        return self._places.cheapest if self._policy.weighs("Price") else None
 
     def _in_order(self) -> list[Standing]:
         return sorted(self._standings.values(), key=lambda standing: standing.order)
@@ -267,14 +275,13 @@ class Engine:
         return request.tenant if matters else OTHERS
 
     def _current(self, request: Request) -> frozenset[SiteKey]:
-        return frozenset(request.current) if request.current and "Steady" in self._scorers else frozenset()
+        return frozenset(request.current) if request.current and self._policy.weighs("Steady") else frozenset()
 
-    def _refusal(self, request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> Decision:
-        reasons = dict(ranking.reasons())
+    def _refusal(self, request: Request, ranking: Ranking, excluded: Mapping[SiteKey, str]) -> Decision:
         candidates = ranking.candidates()
         fitting = _without(candidates, excluded)
-        if len(fitting) < len(candidates):
-            reasons["excluded"] = len(candidates) - len(fitting)
+        reasons = Counter(ranking.reasons())
+        reasons.update(excluded[one.site.key] for one in candidates if one.site.key in excluded)
         number = max(
             (possible(sites, request.replicas, _bounds(request)) for sites in _choices(request, fitting)), default=0
         )
@@ -282,7 +289,7 @@ class Engine:
         return Decision(reasons=reasons, sites=len(self._standings), message=message)
 
 
-def _shares(request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) -> list[tuple[Candidate, int]]:
+def _shares(request: Request, ranking: Ranking, excluded: Mapping[SiteKey, str]) -> list[tuple[Candidate, int]]:
     """Nothing if not all replicas can be placed."""
     candidates = ranking.candidates()
     if _one_will_do(request):
@@ -300,7 +307,7 @@ def _shares(request: Request, ranking: Ranking, excluded: frozenset[SiteKey]) ->
     return []
 
 
-def _without(candidates: Sequence[Candidate], excluded: frozenset[SiteKey]) -> Sequence[Candidate]:
+def _without(candidates: Sequence[Candidate], excluded: Mapping[SiteKey, str]) -> Sequence[Candidate]:
     return [one for one in candidates if one.site.key not in excluded] if excluded else candidates
 
 
@@ -339,14 +346,14 @@ def _chosen(judge: Judge, candidate: Candidate, number: int) -> Iterator[Chosen]
         number -= min(number, portion.number)
 
 
-def _verdict(judge: Judge, measure: Measure, standing: Standing) -> Verdict:
+def _verdict(judge: Judge, measure: Measure, standing: Standing, excluded: Mapping[SiteKey, str]) -> Verdict:
     key = standing.site.key
     described = judge.describe(standing.site)
     if described.refusal:
         return Verdict(key, described.refusal)
     room = measure.of(standing)
-    if not room.number:
-        return Verdict(key, room.refusal)
+    if not room.number or key in excluded:
+        return Verdict(key, room.refusal or excluded[key])
     points = judge.points(described, room, standing)
     flavors = room.portions[0].combination.flavors
     return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))

@@ -80,6 +80,9 @@ class Ledger:
     def get(self, uid: str) -> Reservation | None:
         return self._held.get(uid)
 
+    def reservations(self) -> list[Reservation]:
+        return list(self._held.values())
+
     def usage(self, key: SiteKey) -> Usage:
         """To be looked at, and asked for again after each change."""
         return self._usage.get(key) or Usage()

@@ -32,6 +32,9 @@ class Policy:
     scorers: tuple[tuple[str, int], ...] = ()  #: (name, weight)
     spot_fake: bool = False  #: every spot request is taken as satisfiable, 1000 times at each site
 
+    def weighs(self, scorer: str) -> bool:
+        return any(name == scorer for name, _ in self.scorers)
+
 
 def default_policy() -> Policy:
     """That of the original, and what people may ask for beside: it has no say where nobody asks."""
