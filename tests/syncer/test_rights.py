@@ -31,6 +31,7 @@ GROUP = "rbac.authorization.k8s.io"
 ROLES = Resource(GROUP, "roles")
 WIDGETS, JOBS = Resource("example.com", "widgets"), Resource("batch", "jobs")
 FLANGES = Resource("group1.test", "flanges")
+NODES = Resource("", "nodes")
 
 
 def entry(resource: Resource, **rest: Any) -> Obj:
@@ -93,7 +94,7 @@ def test_nothing_is_written_by_a_wildcard_unless_it_is_asked_for() -> None:
 def test_at_the_edge_what_goes_there_is_written_and_what_comes_from_there_only_read() -> None:
     rules = edge_rules(kinds_of(SPEC))
     assert allowing(rules, "patch") == allowing(rules, "create") == allowing(rules, "delete") == USUAL | {JOBS, WIDGETS}
-    assert allowing(rules, "watch") == USUAL | {JOBS, WIDGETS, FLANGES}
+    assert allowing(rules, "watch") == USUAL | {JOBS, WIDGETS, FLANGES, NODES}
     assert allowing(rules, "escalate") == allowing(rules, "bind") == allowing(rules, "update") == set()
 
 

@@ -19,6 +19,7 @@ from farflung.syncer.values import Resource
 
 RBAC: Final = "rbac.authorization.k8s.io"
 NAMESPACES: Final = Resource("", "namespaces")
+NODES: Final = Resource("", "nodes")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
 WITHOUT_STATUS: Final = frozenset({NAMESPACES, DEFINITIONS})  #: or rather with one that says what is so on each side
 
@@ -150,12 +151,13 @@ def policy_rules() -> list[Obj]:
 
 
 def edge_rules(kinds: Kinds) -> list[Obj]:
-    """Beside that, everything may be listed: a namespace or a definition is only deleted if there is nothing in it that
-    is somebody else's, of whatever kind."""
+    """Beside that, Nodes may be counted, and everything may be listed: a namespace or a definition is only deleted if
+    there is nothing in it that is somebody else's, of whatever kind."""
     if kinds.everything:
         rules = [_rule("*", ["*"], BRING)]
     else:
-        rules = [*_by_group(kinds.down, BRING), *_by_group(kinds.up - kinds.down, READ), _rule("*", ["*"], ("list",))]
+        read = (kinds.up | {NODES}) - kinds.down
+        rules = [*_by_group(kinds.down, BRING), *_by_group(read, READ), _rule("*", ["*"], ("list",))]
     giving: dict[str, set[str]] = {}
     for group, plural in kinds.down:
         if group == RBAC and plural in GIVING:

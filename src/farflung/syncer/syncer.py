@@ -31,6 +31,7 @@ from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
+from farflung.syncer.nodes import Nodes
 from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
 from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
@@ -157,6 +158,7 @@ class Syncer:
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
+        self._nodes = Nodes(setting.edge, outside, self._log, self._reporter.look)
         for resource in journal.resources():
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
@@ -315,6 +317,7 @@ class Syncer:
         self._log.warning("the edge was replaced", uid=str(self._edge.said.get("uid")))
         for feed in (self._objects, self._born):
             feed.stop_all()
+        self._nodes.start_anew()
         self._ask_again("edge")
 
     def _ask_again(self, side: str = "") -> None:
@@ -402,6 +405,7 @@ class Syncer:
                 group.create_task(self._remember(), name="journal")
                 group.create_task(self._reporter.run(), name="report")
                 group.create_task(self._edge.run(), name="edge")
+                group.create_task(self._nodes.run(), name="nodes")
                 await self._follow(group)
         finally:
             self.note()
@@ -595,6 +599,7 @@ class Syncer:
 
     def _status(self, before: Obj) -> Obj:
         counts = self.counts()
+        capacity, withheld = self._nodes.told(before if self._is_about_edge(before) else {})
         status: Obj = {
             "syncer": {"version": __version__, "started": format_seconds(self._started)},
             "edge": dict(self._edge.said),
@@ -603,9 +608,15 @@ class Syncer:
             "driftCorrected": self.downsync.tally.drift,
             "problems": self.troubles.listed(),
             "problemsOmitted": self.troubles.omitted,
+            **capacity,
         }
-        conditions = self._conditions(counts["failing"], counts["orphaned"])
+        conditions = [*self._conditions(counts["failing"], counts["orphaned"]), *withheld]
         return with_conditions(status, conditions, before, self._setting.now())
+
+    def _is_about_edge(self, report: Obj) -> bool:
+        """Or may be: nobody says that it is about another cluster than ours."""
+        said, edge = report.get("edge"), self._edge.said.get("uid")
+        return not edge or not isinstance(said, dict) or said.get("uid") in (None, edge)
 
     def _conditions(self, failing: int, orphaned: int) -> list[Condition]:
         reachable = Condition("EdgeReachable", True, "Reachable")

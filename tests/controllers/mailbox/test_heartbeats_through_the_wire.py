@@ -13,6 +13,7 @@ from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, TENANCY, WORKLOAD, Fleet, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.controllers.mailbox.decide import SYNC_TARGET_NAME
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 
@@ -27,14 +28,16 @@ class World:
         self.fleet = fleet
         self.inventory = inventory
         self.last_beat: Any = None  #: when, by the hub's clock
+        self.room: Any = None  #: what its syncer said last that its cluster has for work
         self._pokes = itertools.count()
 
-    async def mailbox(self) -> str:
+    async def mailbox(self, target: str = "florin") -> str:
         found = await self.fleet.items(f"/clusters/{PROVIDER}{TENANCY}/workspaces")
-        return next((one["spec"].get("cluster", "") for one in found if "-mb-" in one["metadata"]["name"]), "")
+        marks = ((one["metadata"].get("annotations", {}).get(SYNC_TARGET_NAME), one["spec"]) for one in found)
+        return next((spec.get("cluster", "") for name, spec in marks if name == target), "")
 
-    async def furnished(self) -> bool:
-        box = await self.mailbox()
+    async def furnished(self, target: str = "florin") -> bool:
+        box = await self.mailbox(target)
         return bool(box) and await self.fleet.do("GET", f"/clusters/{box}{EDGE}/syncerconfigs/the-one") is not None
 
     # --- the syncer -------------------------------------------------------------------------------
@@ -50,6 +53,13 @@ class World:
     async def beat(self, clock: str = "") -> None:
         """`clock`: what the syncer takes for the time."""
         await self.report(lastSyncerHeartbeatTime=clock or f"{self.fleet.hub.now:%Y-%m-%dT%H:%M:%SZ}")
+
+    async def count(self, cpu: str) -> None:
+        """What the cluster has; nothing if it does not say any longer."""
+        self.room = {"cpu": cpu} if cpu else None
+        withheld = {"type": "CapacityKnown", "status": "False", "reason": "Forbidden", "lastTransitionTime": NOON}
+        conditions = [] if cpu else [withheld]
+        await self.report(allocatable=self.room, capacity=self.room, conditions=conditions)
 
     # --- the hub ----------------------------------------------------------------------------------
 
@@ -78,6 +88,10 @@ class World:
 
     async def becomes(self, ready: str, available: int) -> None:
         await self.fleet.eventually(lambda: self.shows(ready, available), f"Ready={ready}, {available} available")
+
+    async def shows_room(self) -> bool:
+        status = (await self.target())["status"]
+        return bool(status.get("allocatable") == status.get("capacity") == self.room)
 
     def written(self) -> int:
         """Writes of SyncTargets so far, by controllers."""
@@ -198,10 +212,42 @@ async def test_heartbeats_cost_a_write_for_every_other_one_and_the_scheduler_not
         assert after["mailbox-controller"] == looked["mailbox-controller"]
 
 
+async def test_what_a_cluster_has_for_work_is_written_once_and_only_when_it_changed() -> None:
+    async with world(scheduler=True) as one:
+        await one.beat()
+        await one.becomes("True", 1)
+        for cpu in ("4", "2500m", "0", ""):
+            await one.idle()
+            written, looked = one.written(), one.looked
+            await one.count(cpu)
+            await one.fleet.eventually(one.shows_room)
+            await one.report(objects={"synced": len(cpu)})
+            await one.idle()
+            assert one.written() - written == 1
+            assert one.looked["edge-scheduler"] == looked["edge-scheduler"]
+
+
+async def test_one_sick_cluster_does_not_disturb_the_reports_of_others() -> None:
+    async with world() as one:
+        await one.fleet.target(one.inventory, "sick", {})
+        await one.fleet.eventually(lambda: one.furnished("sick"))
+        nonsense = {"allocatable": {"cpu": "1e1000", "x" * 400: "1", "memory": "-5"}, "lastSyncerHeartbeatTime": NOON}
+        patch = {"status": nonsense}
+        path = f"/clusters/{await one.mailbox('sick')}{EDGE}/syncerconfigs/the-one/status"
+        assert await one.fleet.do("PATCH", path, patch, content_type=MERGE) is not None
+        await one.beat()
+        await one.count("4")
+        await one.becomes("True", 2)
+        await one.fleet.eventually(one.shows_room)
+        shown = await one.fleet.do("GET", f"/clusters/{one.inventory}{WORKLOAD}/synctargets/sick")
+        assert shown is not None and "allocatable" not in shown["status"]
+
+
 Step = tuple[str, Any]
 STEPS = st.one_of(
     st.tuples(st.just("beat"), st.sampled_from(["", "", "", "1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z"])),
     st.tuples(st.just("pass"), st.sampled_from([1, 20, 35, 61])),
+    st.tuples(st.just("count"), st.sampled_from(["4", "2500m", "0", ""])),
     FAULTS,
 )
 
@@ -209,13 +255,17 @@ STEPS = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(STEPS, max_size=20))
-async def test_after_any_history_an_edge_is_ready_if_it_was_heard_of_lately(steps: list[Step]) -> None:
+async def test_after_any_history_an_edge_is_ready_if_it_was_heard_of_lately_and_has_what_was_said_last(
+    steps: list[Step],
+) -> None:
     async with world() as one:
         for what, how in steps:
             if what == "beat":
                 await one.beat(how)
             elif what == "pass":
                 await one.passes(how)
+            elif what == "count":
+                await one.count(how)
             else:
                 await one.fleet.suffer(what, how, scheduler=False, mailboxes=True)
         silence = None if one.last_beat is None else (one.fleet.hub.now - one.last_beat).total_seconds()
@@ -225,3 +275,5 @@ async def test_after_any_history_an_edge_is_ready_if_it_was_heard_of_lately(step
             await one.becomes("False", 0)
             await one.idle()
             assert await one.shows("False", 0)
+        if one.last_beat is not None:
+            await one.fleet.eventually(one.shows_room)

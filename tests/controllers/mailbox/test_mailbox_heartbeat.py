@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from farflung.controllers.mailbox.decide import Condition, Config, Target
@@ -136,6 +136,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=30))
+@example([("live", 2), ("crash", 0), ("beat", 0), ("pass", 41)])
 def test_a_target_shows_a_live_edge_as_alive_and_a_dead_one_as_dead(steps: list[tuple[str, int]]) -> None:
     """Whenever the controller is there, at any second; while it is away, a dead edge is dead all the same."""
     world = World()
@@ -211,7 +212,7 @@ def test_a_target_shows_that_its_edge_cannot_be_reached_beside_what_others_say()
 
 def test_what_is_shown_already_is_not_written_again() -> None:
     reports, config = Reports(), Config(at(10), unreachable())
-    reports.decide("box", target(), config, 0.0)
+    reports.decide("box", target(), Config(), 0.0)
     written = reports.decide("box", target(at(0), READY), config, 0.0)
     shown = target(at(10), *msgspec.convert(written.status["conditions"], list[Condition]))
     assert reports.decide("box", shown, config, 1.0) == ({}, None)

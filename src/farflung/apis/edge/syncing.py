@@ -6,7 +6,20 @@ from typing import Final
 
 from farflung.apis.described import Described
 from farflung.apis.edge.selection import UPSYNC
-from farflung.apis.fragments import AGE, column, conditions, keyed, listing, moment, record, text, texts, whole
+from farflung.apis.fragments import (
+    AGE,
+    column,
+    conditions,
+    keyed,
+    listing,
+    mapping,
+    moment,
+    quantity,
+    record,
+    text,
+    texts,
+    whole,
+)
 from farflung.machinery.errors import Obj
 
 GROUP: Final = "edge.kcp.io"
@@ -116,6 +129,14 @@ _REPORT = record(
                 "version": text("The version of its Kubernetes API."),
             },
         ),
+        "capacity": mapping("What all nodes of the cluster have.", quantity("An amount.")),
+        "allocatable": mapping(
+            "What those of them have for pods that are ready and not cordoned, whoever uses it.", quantity("An amount.")
+        ),
+        "nodes": record(
+            "How many these are.",
+            {"all": whole("All of them."), "usable": whole("Those that are ready and not cordoned.")},
+        ),
         "objects": _OBJECTS,
         "driftCorrected": whole(
             "How often an object was put right that somebody had changed at the cluster.", format="int64"
@@ -124,7 +145,8 @@ _REPORT = record(
         "problemsOmitted": whole("How many more problems there are."),
         "conditions": conditions(
             "Whether the cluster can be reached (EdgeReachable), has everything (Synced), and whether the mailbox "
-            "is the one that was there before (HubUnchanged)."
+            "is the one that was there before (HubUnchanged); False if the cluster does not let its nodes be seen "
+            "(CapacityKnown)."
         ),
     },
     default={},

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from farflung.controllers.mailbox.room import Room
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 
@@ -42,6 +43,8 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
     last_syncer_heartbeat_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
+    allocatable: Any = None
+    capacity: Any = None
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -141,6 +144,7 @@ class Config(msgspec.Struct, frozen=True):
 
     beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
     edge: Condition | None = None  #: whether the syncer reaches its cluster, if it says so
+    room: Room | None = None  #: what its cluster has; None: nobody has looked
 
 
 # --- names ----------------------------------------------------------------------------------------

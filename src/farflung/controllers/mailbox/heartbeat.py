@@ -8,19 +8,22 @@ is the same clock by which a SyncTarget is judged, and whoever starts anew or wa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from farflung.controllers.mailbox.decide import Condition, Config, Target
+from farflung.controllers.mailbox.room import Room, amounts_of, differences
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
 REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is written for every other heartbeat, which is often enough
 LATEST: Final = 45.0  #: seconds after which it is written for any: before it looks dead
 EDGE_REACHABLE: Final = "EdgeReachable"
+CAPACITY_KNOWN: Final = "CapacityKnown"
 READY: Final = "Ready"
 STATUSES: Final = frozenset({"True", "False", "Unknown"})
 LONGEST_REASON: Final = 128  #: characters
@@ -42,6 +45,8 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Status(msgspec.Struct):
     conditions: list[Condition] | None = None
+    allocatable: Any = None
+    capacity: Any = None
 
 
 class _Config(msgspec.Struct):
@@ -55,9 +60,16 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 def config_of(document: bytes) -> Config:
     """A SyncerConfig.  msgspec.MsgspecError if it is none."""
     found = _CONFIG.decode(document)
-    said = (found.status.conditions if found.status is not None else None) or ()
+    status = found.status or _Status()
+    said = {one.type: one for one in reversed(status.conditions or [])}
     beats = [beat for owner in found.metadata.managed_fields or () if (beat := _beat(owner)) is not None]
-    return Config(max(beats, default=None), next((one for one in said if one.type == EDGE_REACHABLE), None))
+    return Config(max(beats, default=None), said.get(EDGE_REACHABLE), _room(status, said.get(CAPACITY_KNOWN)))
+
+
+def _room(status: _Status, known: Condition | None) -> Room | None:
+    """A syncer that may not look says so.  One that knows nothing of capacity says nothing."""
+    room = Room(amounts_of(status.allocatable), amounts_of(status.capacity))
+    return room if any(room) or (known is not None and known.status == "False") else None
 
 
 def _beat(owner: _Owner) -> datetime | None:
@@ -84,32 +96,51 @@ class Decision(NamedTuple):
 NOTHING: Final = Decision({})
 
 
+@dataclass(slots=True)
+class _Since:
+    """What was last heard of a mailbox, and what its SyncTarget shows; and from when that is, by a clock that never
+    jumps.  Of what was there before we looked nobody knows that."""
+
+    beat: datetime | None
+    heard: float
+    shown: str
+    since: float
+
+
 class Reports:
-    """Which reports are worth a write.  Knows how long each SyncTarget has shown what it shows."""
+    """Which reports are worth a write.  Knows how old each SyncTarget's heartbeat is."""
 
     def __init__(self) -> None:
-        self._shown: dict[str, tuple[str, float]] = {}  #: mailbox → the heartbeat, and since when
+        self._since: dict[str, _Since] = {}
 
     def forget(self, mailbox: str) -> None:
-        self._shown.pop(mailbox, None)
+        self._since.pop(mailbox, None)
+
+    def _heard(self, mailbox: str, target: Target, config: Config, now: float) -> float:
+        """When there was the heartbeat that the SyncTarget shows."""
+        known = self._since.setdefault(mailbox, _Since(config.beat, -inf, target.heartbeat, -inf))
+        if known.beat != config.beat:
+            known.beat, known.heard = config.beat, now
+        if known.shown != target.heartbeat:
+            known.shown = target.heartbeat
+            known.since = known.heard if moment(target.heartbeat) == config.beat else -inf
+        return known.since
 
     def decide(self, mailbox: str, target: Target, config: Config, now: float) -> Decision:
         """`now`: of a clock that never jumps, in seconds.  A SyncTarget whose syncer never reported is left alone."""
-        showing, since = self._shown.get(mailbox, (target.heartbeat, -inf))
-        if showing != target.heartbeat:
-            since = now
-        self._shown[mailbox] = target.heartbeat, since
+        since = self._heard(mailbox, target, config, now)
         if config.beat is None:
             return NOTHING
         before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)
         edge, shown = _reported(config, before), moment(target.heartbeat)
-        if shown == config.beat and edge == before:
+        amounts = {} if config.room is None else differences(target.status, config.room)
+        if shown == config.beat and edge == before and not amounts:
             return NOTHING
         left = LATEST - (now - since)
         is_fresh = shown is not None and abs(config.beat - shown) < REFRESH
-        if is_fresh and left > 0 and _gist(edge) == _gist(before):
+        if is_fresh and left > 0 and _gist(edge) == _gist(before) and not amounts:
             return Decision({}, left)
-        status: Obj = {"lastSyncerHeartbeatTime": times.format_seconds(config.beat)}
+        status: Obj = {"lastSyncerHeartbeatTime": times.format_seconds(config.beat), **amounts}
         return Decision(status if edge == before else {**status, "conditions": _with(target.conditions, edge)})
 
 

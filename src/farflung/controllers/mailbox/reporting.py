@@ -1,4 +1,5 @@
-"""SyncTargets show what their syncers report: that they are alive, and whether they reach their clusters."""
+"""SyncTargets show what their syncers report: that they are alive, whether they reach their clusters, and what those
+have for work."""
 
 from __future__ import annotations
 

@@ -1,0 +1,88 @@
+"""What a SyncTarget shows of its cluster's capacity, and when that is written."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hostile import ANYTHING
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.controllers.mailbox.decide import Config, Target, TargetStatus
+from farflung.controllers.mailbox.heartbeat import Reports, config_of
+from farflung.controllers.mailbox.room import MOST, Room, amounts_of, differences
+from farflung.machinery import quantity
+from farflung.machinery.errors import Obj
+from farflung.machinery.patch import merge
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+WITHHELD = {"type": "CapacityKnown", "status": "False", "reason": "Forbidden"}
+
+
+def read(**status: Any) -> Room | None:
+    return config_of(json.dumps({"metadata": {"name": "the-one"}, "status": status}).encode()).room
+
+
+def target(**status: Any) -> Target:
+    said = {"metadata": {"name": "florin"}, "status": {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z", **status}}
+    return msgspec.convert(said, Target)
+
+
+def test_amounts_are_read_in_the_form_in_which_the_api_gives_them_back() -> None:
+    assert amounts_of({"memory": "1.5Gi", "cpu": "1000m"}) == (("cpu", "1"), ("memory", "1536Mi"))
+
+
+@pytest.mark.parametrize("amount", [None, True, 4, -1.5, [], {}, "", "NaN", "-1", "1e1000", "9" * 65])
+def test_what_no_cluster_can_have_is_not_shown(amount: Any) -> None:
+    assert amounts_of({"cpu": amount, "memory": "1Gi"}) == (("memory", "1Gi"),)
+
+
+def test_a_syncer_that_says_nothing_is_told_from_one_that_may_not_look() -> None:
+    assert read() is None
+    assert read(conditions=[WITHHELD]) == Room()
+    assert read(allocatable={"cpu": "1"}) == Room((("cpu", "1"),))
+
+
+@given(ANYTHING, ANYTHING)
+def test_whatever_a_syncer_reports_what_is_shown_makes_sense(allocatable: Any, capacity: Any) -> None:
+    try:
+        room = read(allocatable=allocatable, capacity={"cpu": capacity, "x" * 400: "1"}) or Room()
+    except msgspec.MsgspecError:
+        return
+    for amounts in room:
+        assert len(amounts) <= MOST
+        assert all(quantity.parse(amount).nanos >= 0 for _, amount in amounts)
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.sampled_from(["0", "1", "2Gi"]))
+
+
+@given(AMOUNTS | st.none() | ANYTHING.filter(lambda one: isinstance(one, dict)), AMOUNTS, AMOUNTS)
+def test_what_is_written_makes_a_synctarget_show_the_room_and_nothing_then(shown: Any, room: Obj, all: Obj) -> None:
+    wanted = Room(amounts_of(room), amounts_of(all))
+    after = merge.apply({"allocatable": shown}, differences(TargetStatus(allocatable=shown), wanted))
+    status = msgspec.convert(after, TargetStatus)
+    assert (status.allocatable or {}, status.capacity or {}) == (room, all)
+    assert differences(status, wanted) == {}
+
+
+def test_a_change_is_written_at_once_and_once_and_takes_the_heartbeat_along() -> None:
+    reports, room = Reports(), Room((("cpu", "4"),), (("cpu", "6"),))
+    written = reports.decide("box", target(), Config(NOON, room=room), 1.0)
+    assert written.status == {
+        "lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z",
+        "allocatable": {"cpu": "4"},
+        "capacity": {"cpu": "6"},
+    }
+    shown = target(allocatable={"cpu": "4"}, capacity={"cpu": "6"})
+    assert reports.decide("box", shown, Config(NOON, room=room), 2.0).status == {}
+
+
+def test_what_is_withheld_is_not_shown_any_longer_and_what_was_never_reported_is_left_alone() -> None:
+    reports, shown = Reports(), target(allocatable={"cpu": "4"})
+    assert reports.decide("box", shown, Config(NOON), 1.0).status == {}
+    assert reports.decide("box", shown, Config(NOON, room=Room()), 1.0).status["allocatable"] is None
