@@ -66,8 +66,8 @@ class Where:
     server: str = ""  #: the address, if not that of the kubeconfig
 
     def access(self) -> Access:
-        found = load(self.kubeconfig or None, context=self.context, cluster=self.cluster, user=self.user)
-        return replace(found, server=self.server) if self.server else found
+        chosen = {"context": self.context, "cluster": self.cluster, "user": self.user}
+        return load(self.kubeconfig or None, **chosen, server=self.server)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from farflung.client.kubeconfig import KubeconfigError, server_url
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, Setting
 from farflung.informer.informer import Informer
@@ -59,8 +60,8 @@ def configuration(directory: str, policy_file: str) -> Configuration:
         policy_file = policy_file or str(Path(directory) / base.settings.policy_file)
         told = base.settings.kubeconfig
         kubeconfig = str(Path(directory) / Path(told).expanduser()) if told else ""
-        if base.settings.master and "://" not in base.settings.master:
-            raise ConfigurationError(f"{Path(directory) / CONF}: master must be a URL such as https://127.0.0.1:6443")
+        if base.settings.master:
+            _check_server(base.settings.master, Path(directory) / CONF)
         found = Configuration(
             flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=base.settings.master
         )
@@ -69,6 +70,13 @@ def configuration(directory: str, policy_file: str) -> Configuration:
         fake = False
     policy = _policy(Path(policy_file)) if policy_file else found.policy
     return replace(found, policy=replace(policy, spot_fake=fake))
+
+
+def _check_server(master: str, path: Path) -> None:
+    try:
+        server_url(master, secured=True)
+    except KubeconfigError as error:
+        raise ConfigurationError(f"{path}: master: {error}") from None
 
 
 def has_configuration(directory: str) -> bool:

@@ -7,7 +7,7 @@ import binascii
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from farflung.client.errors import KubeconfigError, NoKubeconfig
 from farflung.client.proxies import proxy_to
 from farflung.client.transport import Credentials, HttpTransport, nothing
 
-__all__ = ["Access", "KubeconfigError", "load"]
+__all__ = ["Access", "KubeconfigError", "load", "server_url"]
 
 Section = dict[str, Any]
 
@@ -68,16 +68,18 @@ class Access:
         )
 
 
-def load(path: str | None = None, *, context: str = "", cluster: str = "", user: str = "") -> Access:
-    """From this file, or those of $KUBECONFIG, or ~/.kube/config, or what a Pod is told.  `context`, `cluster` and
-    `user` count instead of what the file says.  Raises KubeconfigError; NoKubeconfig if no file is said either."""
+def load(path: str | None = None, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
+    """From this file, or those of $KUBECONFIG, or ~/.kube/config, or what a Pod is told.  `context`, `cluster`, `user`
+    and `server`, a URL or host:port, count instead of what the file says.  Raises KubeconfigError; NoKubeconfig if no
+    file is said either."""
     files = [Path(path)] if path else files_of_environment(os.environ)
     if not any(file.exists() for file in files):
         if not path and (ACCOUNT / "token").exists():
-            return of_service_account(os.environ)
+            found = of_service_account(os.environ)
+            return replace(found, server=server_url(server, secured=True)) if server else found
         missing = KubeconfigError if path else NoKubeconfig
         raise missing(f"there is no {os.pathsep.join(map(str, files))}")
-    return access(merge(files), context=context, cluster=cluster, user=user)
+    return access(merge(files), context=context, cluster=cluster, user=user, server=server)
 
 
 def files_of_environment(environment: Mapping[str, str]) -> list[Path]:
@@ -158,7 +160,7 @@ def _reason(error: OSError) -> str:
 # --- one context ----------------------------------------------------------------------------------
 
 
-def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = "") -> Access:
+def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
     chosen: Section = {}
     if name := context or merged.current:
         chosen = _named(merged.contexts, name, "context", merged.source)
@@ -169,7 +171,30 @@ def access(merged: Merged, *, context: str = "", cluster: str = "", user: str = 
         raise KubeconfigError(f"context {name!r} in {merged.source} does not name a cluster")
     where = _named(merged.clusters, where_name, "cluster", merged.source)
     who = _named(merged.users, who_name, "user", merged.source) if who_name else {}
+    if server:
+        where = {**where, "server": _instead(server, where, who)}
     return _access(where, who, _text(chosen, "namespace") or "default")
+
+
+def _instead(server: str, where: Section, who: Section) -> str:
+    """Another server than the file says, below the same path unless it has one of its own."""
+    secured = where.get("insecure-skip-tls-verify") is True or any(
+        _text(section, name) or _text(section, f"{name}-data")
+        for section, name in ((where, "certificate-authority"), (who, "client-certificate"))
+    )
+    url = server_url(server, secured=secured)
+    return url if _url(url).path.strip("/") else url.rstrip("/") + _url(_text(where, "server")).path
+
+
+def server_url(said: str, *, secured: bool) -> str:
+    """The URL of a server that may be said as host:port alone, which is HTTP unless something is said about TLS, as
+    with clients of Kubernetes.  Raises KubeconfigError."""
+    if "://" in said:
+        return _url(said).geturl()
+    url = _url(f"{'https' if secured else 'http'}://{said}")
+    if url.path.strip("/") or url.query or url.fragment:
+        raise KubeconfigError(f"{said!r} is neither the URL of a server nor host:port")
+    return url.geturl()
 
 
 def _named(entries: Mapping[str, Section], name: str, what: str, source: str) -> Section:
@@ -197,11 +222,12 @@ def _access(where: Section, who: Section, namespace: str) -> Access:
 def _url(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in parts.netloc
     except ValueError:
         good = False
     if not good or parts.username is not None:
-        raise KubeconfigError(f"{text!r} is not the URL of a server")
+        shown = f"…@{text.rpartition('@')[2]}" if "@" in text else text
+        raise KubeconfigError(f"{shown!r} is not the URL of a server")
     return parts
 
 
