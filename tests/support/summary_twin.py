@@ -26,7 +26,8 @@ PATHS = {DEPLOYMENTS: "/apis/apps/v1/deployments", WIDGETS: "/apis/example.org/v
 STALE_AFTER = timedelta(seconds=60)
 SUMMARIZE = "edge.kcp.io/summarize"
 HEARTBEAT = "f:lastSyncerHeartbeatTime"
-UNANSWERED = "there is no StatusCollector of this name, or its status says what is wrong with it"
+MISSING = "there is no StatusCollector of this name"
+NOT_UNDERSTOOD = "it is not understood: its status says what is wrong with it"
 
 
 class Copy(NamedTuple):
@@ -138,17 +139,24 @@ class Twin:
             key = f"{cluster}|{placement['metadata']['name']}"
             is_ours = copy is not None and is_there(copy) and labels_of(copy).get(PROJECTED) == "yes"
             there = copy if copy is not None and is_ours and key in projection_of(copy).sources else None
-            found.append(Copy(mailbox, place, there, self.refused(mailbox, part), self.stale(mailbox)))
+            stale = self.stale(mailbox) or self.unreturned(mailbox, part)
+            found.append(Copy(mailbox, place, there, self.problem(mailbox, part, "down"), stale))
         return sorted(found, key=lambda one: (one.place[:3], one.mailbox))
 
-    def refused(self, mailbox: str, part: Part) -> tuple[str, str] | None:
+    def problem(self, mailbox: str, part: Part, direction: str) -> tuple[str, str] | None:
         """An object by its name, or all of a kind."""
         problems = (self.told[mailbox].get("status") or {}).get("problems") or []
         for wanted in (part, Part(part.kind, "", "*")):
-            for one in reversed([problem for problem in problems if problem["direction"] == "down"]):
+            for one in reversed([problem for problem in problems if problem["direction"] == direction]):
                 if Part(Kind(one.get("group", ""), one["resource"]), one.get("namespace", ""), one["name"]) == wanted:
                     return one["reason"], one.get("message", "")
         return None
+
+    def unreturned(self, mailbox: str, part: Part) -> tuple[str, str, str] | None:
+        found = self.problem(mailbox, part, "status")
+        if found is None:
+            return None
+        return "StatusNotReturned", f"its syncer cannot bring its status here: {': '.join(filter(None, found))}", ""
 
     def stale(self, mailbox: str) -> tuple[str, str, str] | None:
         told = self.told[mailbox]
@@ -230,7 +238,8 @@ class Twin:
     def answer(self, cluster: str, name: str, part: Part, copies: list[Copy], digests: dict[str, Digest]) -> Obj:
         question = self.question(cluster, name)
         if question is None:
-            return {"name": name, "errors": [{"message": UNANSWERED}]}
+            why = NOT_UNDERSTOOD if name in self.collectors[cluster] else MISSING
+            return {"name": name, "errors": [{"message": why}]}
         answering = Answering(name, question)
         for one in copies:
             answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))

@@ -159,6 +159,20 @@ async def test_what_a_syncer_cannot_bring_of_a_whole_kind_is_broken() -> None:
         await one.eventually(broken=0)
 
 
+async def test_a_status_that_a_syncer_cannot_bring_is_stale_however_well_it_looks() -> None:
+    async with reported("florin") as one:
+        await one.report("florin", ready(1))
+        await one.eventually(reporting=1, stale=0, broken=0)
+        about = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"}
+        trouble = {**about, "direction": "status", "reason": "Invalid", "message": "no such field", "tries": 1}
+        await one.say("florin", problems=[trouble, {**trouble, "direction": "up", "name": "*"}])
+        [broken] = (await one.eventually(stale=1, broken=1))["broken"]
+        why = "its syncer cannot bring its status here: Invalid: no such field"
+        assert (broken["reason"], broken["message"]) == ("StatusNotReturned", why)
+        await one.say("florin", problems=[])
+        await one.eventually(stale=0, broken=0)
+
+
 async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
         strict: Obj = definition("v1")

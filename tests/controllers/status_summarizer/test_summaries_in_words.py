@@ -240,6 +240,15 @@ async def test_a_question_that_makes_no_sense_is_told_so() -> None:
 
         await one.ask("replicas", select=[{"name": "x", "def": "nobody.knows("}])
         await one.world.fleet.eventually(lambda: valid("False", "spec.select[0].def"), "a condition")
+
+        async def unanswered(why: str) -> bool:
+            return (await one.answer("replicas") or {}).get("errors") == [{"message": why}]
+
+        wrong = "it is not understood: its status says what is wrong with it"
+        await one.world.fleet.eventually(lambda: unanswered(wrong), "no answer")
+        await one.world.delete(one.cluster, f"{COLLECTORS}/replicas")
+        missing = "there is no StatusCollector of this name"
+        await one.world.fleet.eventually(lambda: unanswered(missing), "no question")
         await one.ask("replicas", select=[{"name": "x", "def": "inventory.name"}])
         await one.world.fleet.eventually(lambda: valid("True"), "a good condition")
 

@@ -217,9 +217,10 @@ class StatusSummarizer:
 
     def _on_collector(self, change: Change[SeenCollector]) -> None:
         key = CollectorKey(change.key.cluster, change.key.name)
-        question = None if change.new is None else change.new.question
-        self._look_at(self._summaries.on_question(key, question))
-        if change.new is not None:
+        if change.new is None:
+            self._look_at(self._summaries.on_no_question(key))
+        else:
+            self._look_at(self._summaries.on_question(key, change.new.question))
             self.controller.queue.add(key)
 
     def _on_summary(self, change: Change[Existing]) -> None:

@@ -17,8 +17,10 @@ from farflung.machinery import times
 
 ANY: Final = "*"  #: in the place of a name: all objects of a kind
 DOWN: Final = "down"  #: the direction of what does not get to its cluster
+STATUS: Final = "status"  #: the direction of what its cluster says and does not get here
 FAILING: Final = "Failing"
 NOT_HEARD: Final = "NotHeard"
+NOT_RETURNED: Final = "StatusNotReturned"
 UNREACHABLE: Final = "EdgeUnreachable"
 
 
@@ -28,10 +30,26 @@ class Told(NamedTuple):
     beat: datetime | None = None  #: when, by the clock of the hub; None: nothing ever
     unreachable: Verdict | None = None  #: why it does not reach its cluster
     refused: Mapping[Part, Verdict] = {}  #: what it cannot bring there
+    unreturned: Mapping[Part, Verdict] = {}  #: of what it cannot bring the status here
 
     def refusal(self, part: Part) -> Verdict | None:
         """Why it cannot bring an object, or any of its kind."""
-        return self.refused.get(part) or self.refused.get(Part(part.kind, "", ANY))
+        return _about(self.refused, part)
+
+    def delay(self, part: Part) -> Verdict | None:
+        """Why the status of an object may be old, although its syncer is heard of."""
+        return _about(self.unreturned, part)
+
+    def differences(self, other: Told) -> set[Part]:
+        """Of which objects something else is said."""
+        both = (self.refused, other.refused), (self.unreturned, other.unreturned)
+        return {
+            part for some, others in both for part in some.keys() | others.keys() if some.get(part) != others.get(part)
+        }
+
+
+def _about(said: Mapping[Part, Verdict], part: Part) -> Verdict | None:
+    return said.get(part) or said.get(Part(part.kind, "", ANY))
 
 
 NOTHING: Final = Told()
@@ -47,20 +65,29 @@ def told_by(document: bytes) -> Told:
     unreachable = None
     if edge is not None and edge.status == "False":
         unreachable = Verdict(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
-    return Told(config.beat, unreachable, _refused(orjson.loads(document).get("status")))
+    problems = _problems(orjson.loads(document).get("status"))
+    unreturned = {part: _not_returned(verdict) for part, verdict in problems[STATUS].items()}
+    return Told(config.beat, unreachable, problems[DOWN], unreturned)
 
 
-def _refused(status: Any) -> dict[Part, Verdict]:
+def _not_returned(verdict: Verdict) -> Verdict:
+    why = f"{verdict.reason}: {verdict.message}" if verdict.message else verdict.reason
+    return Verdict(NOT_RETURNED, sentence(f"its syncer cannot bring its status here: {why}"))
+
+
+def _problems(status: Any) -> dict[str, dict[Part, Verdict]]:
+    """By direction."""
     listed = status.get("problems") if isinstance(status, dict) else None
-    found: dict[Part, Verdict] = {}
+    found: dict[str, dict[Part, Verdict]] = {DOWN: {}, STATUS: {}}
     for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or one.get("direction") != DOWN:
+        direction = one.get("direction") if isinstance(one, dict) else None
+        if direction not in (DOWN, STATUS):
             continue
         group, resource, namespace, name = (
             str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
         )
         verdict = Verdict(word(one.get("reason")) or FAILING, sentence(one.get("message")))
-        found[Part(Kind(group, resource), namespace, name)] = verdict
+        found[direction][Part(Kind(group, resource), namespace, name)] = verdict
     return found
 
 

@@ -40,7 +40,8 @@ MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of t
 MOST_TOLD: Final = 64  #: of which something is said, be it that they are too many
 LARGEST: Final = 1 << 21  #: bytes of all answers about an object: a hub takes no objects of more than 3 MiB
 
-UNKNOWN: Final = "there is no StatusCollector of this name, or its status says what is wrong with it"
+MISSING: Final = "there is no StatusCollector of this name"
+NOT_UNDERSTOOD: Final = "it is not understood: its status says what is wrong with it"
 TOO_MANY: Final = (
     f"no more than {MOST_QUESTIONS} StatusCollectors are applied to an object, the first ones by their names"
 )
@@ -80,7 +81,7 @@ class Summaries:
         self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
         self._told: dict[str, Told] = {}  #: by cluster of mailboxes
         self._stale: dict[str, Verdict] = {}
-        self._questions: dict[CollectorKey, Question] = {}
+        self._questions: dict[CollectorKey, Question | None] = {}  #: None: it is not understood
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -146,7 +147,9 @@ class Summaries:
                 size = len(orjson.dumps(answer))
                 answer, room = (answer, room - size) if size <= room else (_unanswered(name, TOO_LARGE), room)
             else:
-                answer = _unanswered(name, UNKNOWN if place < MOST_QUESTIONS else TOO_MANY)
+                is_there = CollectorKey(subject.placement.cluster, name) in self._questions
+                why = NOT_UNDERSTOOD if is_there else MISSING
+                answer = _unanswered(name, why if place < MOST_QUESTIONS else TOO_MANY)
             answers.append(answer)
         return answers
 
@@ -184,9 +187,9 @@ class Summaries:
     ) -> None:
         summary = self._of.get(key, _NONE).get(part) or self._begin(Subject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
-        refused = self._told.get(cluster, NOTHING).refusal(part)
-        stale = self._stale.get(cluster)
-        summary.tally.put(mailbox, Report(place, digest, refused, stale))
+        told = self._told.get(cluster, NOTHING)
+        stale = self._stale.get(cluster) or told.delay(part)
+        summary.tally.put(mailbox, Report(place, digest, told.refusal(part), stale))
         self._ask(summary, key, part)
         if summary.answerings:
             source = self._described(summary, Subject(key, part))
@@ -252,8 +255,7 @@ class Summaries:
         mailbox = self._known.mailbox_of(cluster)
         if mailbox is None:
             return set()
-        parts = before.refused.keys() | told.refused.keys()
-        others = {part for part in parts if before.refused.get(part) != told.refused.get(part)}
+        others = told.differences(before)
         kinds = {part.kind for part in others if part.name == ANY}
         of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
         return {Copy(mailbox, part) for part in others | of_kinds}
@@ -276,13 +278,18 @@ class Summaries:
     # --- questions --------------------------------------------------------------------------------
 
     def on_question(self, key: CollectorKey, question: Question | None) -> set[Copy]:
-        """None: there is none, or it makes no sense.  What to look at."""
-        if self._questions.get(key) == question:
+        """None: it is not understood.  What to look at."""
+        if key in self._questions and self._questions[key] == question:
             return set()
-        if question is None:
-            del self._questions[key]
-        else:
-            self._questions[key] = question
+        self._questions[key] = question
+        return self._asked(key)
+
+    def on_no_question(self, key: CollectorKey) -> set[Copy]:
+        """There is none any more.  What to look at."""
+        self._questions.pop(key, None)
+        return self._asked(key)
+
+    def _asked(self, key: CollectorKey) -> set[Copy]:
         copies: set[Copy] = set()
         for placement in [one for one in self._of if one.cluster == key.cluster]:
             for part, selected in self._known.engine.selected(placement).items():
