@@ -1,7 +1,21 @@
 """For all tests."""
 
+import asyncio
+
+import pytest
 from hypothesis import settings
+from shuffled_loop import ShuffledPolicy
 
 # how long an example takes says something of the machine, and nothing of the program
 settings.register_profile("farflung", deadline=None)
 settings.load_profile("farflung")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = "run tasks in an order that depends on this number, some of them late, to find who counts on another one"
+    parser.addoption("--shuffle", type=int, metavar="SEED", help=said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (seed := config.getoption("--shuffle")) is not None:
+        asyncio.set_event_loop_policy(ShuffledPolicy(seed))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from partition_laws import is_going, origin_of
 from partition_menu import BORN, PARTS
-from partition_world import World
+from partition_world import World, separated
 from syncing import CONFIGS
 
 from farflung.machinery.errors import Obj
@@ -16,6 +18,31 @@ from farflung.syncer.values import FINALIZER, Part, Resource
 from farflung.syncer.wanted import Wanted, read
 
 DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")
+
+
+@asynccontextmanager
+async def at_rest(directory: Path) -> AsyncIterator[World]:
+    """All that there can be is on both sides.  Whatever happens then, no law is broken."""
+    async with separated(directory) as world:
+        await world.furnish()
+        await world.link.start()
+        await agreed(world)
+        yield world
+        assert world.laws.broken == []
+
+
+async def agreed(world: World) -> None:
+    """Until nobody has anything to complain of."""
+    found: list[str] = []
+
+    async def settled() -> bool:
+        found[:] = await complaints(world)
+        return not found and world.link.idle
+
+    try:
+        await world.link.eventually(settled, "agreement")
+    except AssertionError as error:
+        raise AssertionError(f"{found}\n{error}") from None
 
 
 async def complaints(world: World) -> list[str]:

@@ -196,9 +196,9 @@ def _essence(copy: Obj) -> dict[str, Any]:
 
 
 def _unmarked(obj: Obj) -> dict[str, Any]:
-    metadata = {
-        name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "managedFields")
-    }
+    """What a server counts by itself aside: a Deployment whose annotations change has another generation."""
+    counted = ("resourceVersion", "managedFields", "generation")
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in counted}
     for field, mark in (("labels", PROJECTED), ("annotations", DOWNSYNCED)):
         metadata[field] = {key: text for key, text in (metadata.get(field) or {}).items() if key != mark}
     return {**obj, "metadata": metadata}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from fleet import WORKLOAD
 from lying_line import LIES
-from partition_end import complaints
+from partition_end import agreed, at_rest
 from partition_menu import BORN, PARTS
-from partition_world import World, separated
+from partition_world import World
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
@@ -24,30 +22,6 @@ from farflung.syncer.syncer import RELEASE
 from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
-
-
-@asynccontextmanager
-async def at_rest(directory: Path) -> AsyncIterator[World]:
-    """All that there can be is on both sides.  Whatever happens then, no law is broken."""
-    async with separated(directory) as world:
-        await world.furnish()
-        await world.link.start()
-        await agreed(world)
-        yield world
-        assert world.laws.broken == []
-
-
-async def agreed(world: World) -> None:
-    found: list[str] = []
-
-    async def settled() -> bool:
-        found[:] = await complaints(world)
-        return not found and world.link.idle
-
-    try:
-        await world.link.eventually(settled, "agreement")
-    except AssertionError as error:
-        raise AssertionError(f"{found}\n{error}") from None
 
 
 def ours(world: World) -> dict[Part, str]:

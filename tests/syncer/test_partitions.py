@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lying_line import LIES
-from partition_end import complaints
+from partition_end import agreed
 from partition_menu import BORN, PARTS, SPECS
 from partition_world import World, separated
 
-from farflung.syncer.values import CREATE_ONLY
+from farflung.syncer.values import CREATE_ONLY, Part, Resource
 
 Step = tuple[Any, ...]
 
+WEB = Part(Resource("apps", "deployments"), "shop", "web")
 SIDES = st.sampled_from(["hub", "edge"])
 PART = st.sampled_from(PARTS)
 USERS = st.one_of(
@@ -131,16 +132,10 @@ async def check(steps: list[tuple[Step, int]], *, at_rest: bool) -> None:
 
 
 async def agree(world: World, steps: list[tuple[Step, int]]) -> None:
-    found: list[str] = []
-
-    async def settled() -> bool:
-        found[:] = await complaints(world)
-        return not found and world.link.idle
-
     try:
-        await world.link.eventually(settled, "agreement")
+        await agreed(world)
     except AssertionError as error:
-        raise AssertionError(f"{found} after {steps}\n{error}") from None
+        raise AssertionError(f"after {steps}: {error}") from None
     assert not world.laws.broken, (world.laws.broken, steps)
 
 
@@ -161,6 +156,7 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
 
 
 @settings(max_examples=12)
+@example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
 @given(st.lists(STEPS, max_size=14), st.booleans())
 async def test_after_any_history_both_sides_agree_and_nothing_was_lost(
     steps: list[tuple[Step, int]], at_rest: bool

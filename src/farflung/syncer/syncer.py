@@ -14,13 +14,14 @@ import orjson
 
 from farflung import __version__
 from farflung.client.discovery import Served, discover
-from farflung.client.errors import ClientError, Expired, Garbled, NotFound, Refused
+from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
@@ -184,6 +185,8 @@ class Syncer:
         )
 
         def quiet(resource: Resource, error: Exception) -> None:
+            if isinstance(error, Forbidden):
+                self._replan.set()
             self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
         def quiet_edge(what: str, error: Exception) -> None:
@@ -467,8 +470,17 @@ class Syncer:
 
     @property
     def _hears_configs(self) -> bool:
-        """Until we know what is wanted, nothing is listened to: what is then heard of would not be known to be."""
-        return self._configurations.is_known(REPORTED.resource) and self._kinds.mailbox.groups != ()
+        """Until we know what is wanted, nothing of the mailbox is listened to: what is then heard of would not be known
+        to be, and what came from the edge would be withdrawn."""
+        if self._kinds.mailbox.groups == () or not self._configurations.is_known(REPORTED.resource):
+            return False
+        return all(map(self._is_settled, CONFIGURATIONS))
+
+    def _is_settled(self, configuration: Resource) -> bool:
+        """Whether it is known what configurations of a kind say, or that they say nothing to us."""
+        feeds = self._configurations
+        silent = self._kinds.in_mailbox(configuration, "") is None or isinstance(feeds.error(configuration), Forbidden)
+        return silent or feeds.is_known(configuration)
 
     def _plan_upsync(self, group: asyncio.TaskGroup) -> set[str]:
         """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
@@ -483,7 +495,7 @@ class Syncer:
         every = wanted | before if not self._hears_configs else wanted | kept
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
-        if self._cluster is not None:
+        if self._cluster is not None and self._hears_configs:
             self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
         lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
@@ -624,7 +636,7 @@ class Syncer:
             reachable = Condition("EdgeReachable", False, "Unreachable", self._edge.trouble)
         synced = Condition("Synced", True, "AllSynced")
         if failing:
-            synced = Condition("Synced", False, "Failing", f"{failing} objects cannot be synced")
+            synced = Condition("Synced", False, "Failing", f"{count(failing, 'object')} cannot be synced")
         elif self.progress.pending:
             synced = Condition("Synced", False, "Pending", "changes are on their way")
         elif not self._has_heard_all:
@@ -632,8 +644,10 @@ class Syncer:
         unchanged = Condition("HubUnchanged", True, "AsBefore")
         if orphaned:
             reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
-            message = f"{message or 'copies are gone, and nobody withdrew them'}; {orphaned} objects stay at the edge"
-            unchanged = Condition("HubUnchanged", False, reason or "Orphans", message)
+            stays = f"{count(orphaned, 'object')} {'stays' if orphaned == 1 else 'stay'} at the edge"
+            kept = _why_kept(_release(self._configs.get(REPORTED, {})), self._journal.get_fact(RELEASED), orphaned)
+            told = f"{message or 'copies are gone, and nobody withdrew them'}; {stays}{kept}"
+            unchanged = Condition("HubUnchanged", False, reason or "Orphans", told)
         return [reachable, unchanged, synced]
 
 
@@ -644,6 +658,15 @@ def _all_of(resource: Resource) -> Part:
 def _release(config: Obj) -> str:
     annotations = (config.get("metadata") or {}).get("annotations") or {}
     return str(annotations.get(RELEASE) or "")
+
+
+def _why_kept(said: str, released: str, orphaned: int) -> str:
+    """What is wrong with a number of orphans that somebody says may go, of those that are left."""
+    if said and said == released:
+        return f"; {RELEASE} was said of others, and has to be removed before it is said of these"
+    if said and said != str(orphaned):
+        return f"; {RELEASE} does not say their number, but {said[:16]!r}"
+    return ""
 
 
 def _found(collections: dict[Resource, Collection | None]) -> dict[Resource, Collection]:
