@@ -119,6 +119,21 @@ async def test_a_cluster_that_withholds_its_nodes_reports_none_and_why_and_count
         assert "CapacityKnown" not in {one["type"] for one in (await link.report())["conditions"]}
 
 
+async def test_nodes_that_may_be_listed_and_not_watched_are_counted_again_and_again(tmp_path: Path) -> None:
+    async with linked(tmp_path, starts=False) as link:
+
+        async def gate(request: Request) -> None:
+            if "/api/v1/nodes" in request.target and "watch=" in request.target:
+                raise FORBIDDEN
+
+        link.down.gate = gate
+        await link.start()
+        for name, cpu in (("a", "4"), ("b", "8")):
+            await add(link, name)
+            await says(link, cpu)
+        assert all("allocatable" in one for one in reported(link)[1:])
+
+
 async def test_a_cluster_that_cannot_be_reached_still_has_what_it_had(tmp_path: Path) -> None:
     async with linked(tmp_path) as link:
         await add(link, "a")

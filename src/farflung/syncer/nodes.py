@@ -37,6 +37,7 @@ class Nodes:
         self._news = news
         self._anew = asyncio.Event()
         self._refusal: Refused | None = None
+        self._watches = False  #: whether the next thing that fails is a watch
         self._forget()
 
     def _forget(self) -> None:
@@ -82,7 +83,7 @@ class Nodes:
             self._log.info("the edge lets its nodes be seen again")
         if any(gone) or any(changed) or not self._listed:
             self._news()
-        self._listed, self._refusal = True, None
+        self._listed, self._refusal, self._watches = True, None, True
 
     def apply(self, news: Known[Share]) -> None:
         self._versions[news.key.name] = news.version
@@ -106,6 +107,9 @@ class Nodes:
     def trouble(self, what: str, error: Exception) -> None:
         self._log.info(what, v=2, side="edge", error=str(error))
         if not isinstance(error, Refused) or error.status not in WITHHELD:
+            return
+        if self._watches:  # whoever may only list does so again and again
+            self._watches = False
             return
         if self._refusal is None:
             self._log.info("the edge does not let its nodes be seen; reporting no capacity", error=str(error))
