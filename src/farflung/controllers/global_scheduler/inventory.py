@@ -104,12 +104,12 @@ def seen_target(document: bytes) -> SeenTarget:
 
 
 def _amount(amounts: object, name: str) -> int | None:
-    """Whole ones; what is nearly one is none."""
+    """Whole ones; what is nearly one is none, and more than can be written is as much as can be."""
     said = amounts.get(name) if isinstance(amounts, dict) else None
     if not isinstance(said, str | int):
         return None
     try:
-        return max(0, quantity.parse(str(said)).nanos // 10**9)
+        return min(max(0, quantity.parse(str(said)).nanos // quantity.ONE), quantity.LARGEST_BINARY)
     except quantity.QuantityError:
         return None
 

@@ -1,0 +1,48 @@
+"""What a Cluster has for machines if its SyncTarget says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hostile import ANYTHING
+from hypothesis import given
+
+from farflung.controllers.global_scheduler.inventory import seen_target
+from farflung.machinery import quantity
+
+
+def room(**status: Any) -> tuple[int | None, int | None]:
+    target = seen_target(json.dumps({"metadata": {"uid": "u"}, "status": status}).encode())
+    return target.vcpus, target.memory
+
+
+def test_processors_are_whole_ones_and_memory_is_in_mebibytes() -> None:
+    assert room(allocatable={"cpu": "3920m", "memory": "4194303Ki"}) == (3, 4095)
+
+
+def test_what_is_for_work_counts_and_not_what_is_there() -> None:
+    idle = {"cpu": "0", "memory": "0", "pods": "0"}
+    assert room(allocatable=idle, capacity={"cpu": "4", "memory": "8Gi"}) == (0, 0)
+    assert room(capacity={"cpu": "4", "memory": "8Gi"}) == (4, 8192)
+
+
+def test_what_nobody_says_has_no_limit() -> None:
+    assert room() == room(allocatable={}) == room(allocatable={"pods": "110"}) == (None, None)
+
+
+@pytest.mark.parametrize("amount", ["1e1000", "9" * 256, 10**18])
+def test_more_than_can_be_counted_is_as_much_as_can_be(amount: Any) -> None:
+    assert room(allocatable={"cpu": amount})[0] in (10**18, quantity.LARGEST_BINARY)
+
+
+@given(ANYTHING, ANYTHING)
+def test_whatever_a_synctarget_says_it_has_nothing_less_than_nothing(cpu: Any, capacity: Any) -> None:
+    try:
+        vcpus, memory = room(allocatable={"cpu": cpu}, capacity=capacity)
+    except msgspec.MsgspecError:
+        return
+    assert vcpus is None or 0 <= vcpus <= quantity.LARGEST_BINARY
+    assert memory is None
