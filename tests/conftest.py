@@ -1,6 +1,7 @@
 """For all tests."""
 
 import asyncio
+import signal
 
 import pytest
 from hypothesis import settings
@@ -17,5 +18,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores ^C, and all it starts would
     if (seed := config.getoption("--shuffle")) is not None:
         asyncio.set_event_loop_policy(ShuffledPolicy(seed))
