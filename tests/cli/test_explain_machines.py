@@ -11,8 +11,8 @@ from asked_hub import custom
 from asked_machines import NOW, MachineHub, allocation, machine
 
 from farflung.cli.explain_machines import explain
-from farflung.cli.global_scheduler import Configuration
 from farflung.cli.machine_text import BEHIND, STAYS, printed
+from farflung.cli.scheduler_files import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.scheduling.policy import Policy

@@ -16,8 +16,10 @@ from prometheus_client.exposition import generate_latest
 
 from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, Where, settings_of
-from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
+from farflung.cli.global_scheduler import Ways
 from farflung.cli.main import main
+from farflung.cli.reloading import Reloading
+from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, has_configuration
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
@@ -42,17 +44,17 @@ def conf(tmp_path: Path) -> Path:
 
 
 def test_without_files_the_usual_policy_decides() -> None:
-    assert configuration("", "") == Configuration(default_policy())
+    assert Files().read() == Configuration(default_policy())
 
 
 def test_a_directory_tells_of_flavors_sites_and_the_policy(conf: Path) -> None:
-    found = configuration(str(conf), "")
+    found = Files(str(conf)).read()
     assert "c6.large.2" in found.flavors
     assert "az1" in [site.key.name for site in found.sites]
     assert [name for name, _ in found.policy.scorers] == ["StackAffinity", "Flavor", "SiteResourcesLeastAllocated"]
     other = conf.parent / "other.yaml"
     other.write_text("predicates: [{name: Flavor}]\npriorities: []\n")
-    assert configuration(str(conf), str(other)).policy.filters == ("Flavor",)
+    assert Files(str(conf), str(other)).read().policy.filters == ("Flavor",)
 
 
 def test_the_server_and_the_kubeconfig_of_a_directory_count_if_nothing_else_is_said(conf: Path) -> None:
@@ -88,8 +90,8 @@ def test_what_is_wrong_with_files_is_said_in_one_sentence(conf: Path, file: str,
 
 def test_a_directory_without_settings_is_an_error_for_who_names_it_and_none_for_all_controllers(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no .*/conf\.yaml"):
-        configuration(str(tmp_path), "")
-    assert not global_scheduler.has_configuration(str(tmp_path))
+        Files(str(tmp_path)).read()
+    assert not has_configuration(str(tmp_path))
     environment = {"CONFIG_BASE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     ended = CliRunner().invoke(main, ["controllers"], env=environment)
     assert "conf.yaml" not in ended.stderr
@@ -102,7 +104,8 @@ async def joined(fleet: Fleet, manager: Manager, log: Logger) -> asyncio.Task[No
         for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
     ]
     ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
-    global_scheduler.join(ways, Configuration(), manager, fleet.outside, log, workers=4)
+    files = Reloading(Files(), Configuration(), log)
+    global_scheduler.join(ways, files, manager, fleet.outside, log, workers=4)
     return asyncio.create_task(manager.run())
 
 

@@ -19,8 +19,10 @@ from prometheus_client import CollectorRegistry
 
 from farflung.cli import global_scheduler
 from farflung.cli.connection import mending
-from farflung.cli.global_scheduler import Configuration, ConfigurationError, Ways, configuration
+from farflung.cli.global_scheduler import Ways
 from farflung.cli.outside import collect_seldom, surroundings
+from farflung.cli.reloading import Reloading
+from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
@@ -87,7 +89,8 @@ class Settings:
     with_parent: bool = False  #: ends when standard input does
     limits: Limits = field(default_factory=Limits)  #: of what goes at once
     stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
-    configured: Configuration = field(default_factory=Configuration)  #: of the global scheduler
+    files: Files = field(default_factory=Files)  #: of the global scheduler
+    configured: Configuration = field(default_factory=Configuration)  #: what they said
 
     def workers_of(self, controller: str) -> int:
         return self.workers or WORKERS[controller]
@@ -100,7 +103,8 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
     def way(name: str) -> Where:
         return Where(*(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster")))
 
-    configured = configuration(options.get("conf") or "", options.get("policy_file") or "")
+    files = Files(options.get("conf") or "", options.get("policy_file") or "")
+    configured = files.read()
     kubeconfig, server = options["kubeconfig"] or configured.kubeconfig, configured.master
     told = _said(kubeconfig=kubeconfig, context=options["context"], server=server)
     provider = replace(way("espw"), **told)
@@ -128,6 +132,7 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         with_parent=options.get("with_parent", False),
         limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
         stale_after=options.get("stale_after", STALE_AFTER),
+        files=files,
         configured=configured,
     )
 
@@ -159,17 +164,36 @@ async def _run(settings: Settings) -> None:
     if settings.with_parent:
         await _follow_parent(stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
+    files = Reloading(settings.files, settings.configured, log)
+    if settings.files:
+        loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.ask, stopped.set))
     collect_seldom()
     async with _servers(settings) as servers:
-        working = asyncio.create_task(_work(settings, servers, surroundings(), log), name="controllers")
+        reading = asyncio.create_task(files.run(), name="files")
+        working = asyncio.create_task(_work(settings, servers, files, surroundings(), log), name="controllers")
         ending = asyncio.create_task(stopped.wait(), name="signals")
         done, _ = await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
+        reading.cancel()
         if working in done:
             working.result()
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working
+
+
+def _on_hang_up(read: Callable[[], None], stop: Callable[[], None]) -> Callable[[], None]:
+    """SIGHUP asks to read files again, but for who was started in a terminal that is closed it is the end."""
+    in_terminal = _has_terminal()
+    return lambda: stop() if in_terminal and not _has_terminal() else read()
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 async def _follow_parent(stop: Callable[[], None]) -> None:
@@ -223,17 +247,19 @@ def _access_to_all(everywhere: Where) -> Access:
         ) from None
 
 
-async def _work(settings: Settings, servers: Servers, outside: Surroundings, log: Logger) -> None:
+async def _work(settings: Settings, servers: Servers, files: Reloading, outside: Surroundings, log: Logger) -> None:
     shown = Shown()
-    async with served(settings.bind_address, {"informers": shown.ready}, shown.registry):
+    if settings.files:
+        shown.registry.register(files)
+    async with served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes):
         if not settings.elects:
-            await _control(settings, servers, shown, outside, log)
+            await _control(settings, servers, files, shown, outside, log)
             return
         identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
         lease = settings.command.replace(" ", "-")
         candidate = Candidate(servers.provider, "default", lease, identity, outside, _now, log)
         guarded = servers.through(candidate.guarded)
-        await candidate.lead(lambda: _control(settings, guarded, shown, outside, log))
+        await candidate.lead(lambda: _control(settings, guarded, files, shown, outside, log))
 
 
 @dataclass(slots=True)
@@ -264,19 +290,27 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _control(settings: Settings, servers: Servers, shown: Shown, outside: Surroundings, log: Logger) -> None:
+async def _control(
+    settings: Settings, servers: Servers, files: Reloading, shown: Shown, outside: Surroundings, log: Logger
+) -> None:
     """Find what is needed, and run."""
     with shown.manager(log) as manager:
         edge = await find_view(servers.provider, EDGE, outside, log)
         if not settings.log_only:
-            await _join(settings, servers, edge, manager, outside, log)
+            await _join(settings, servers, files, edge, manager, outside, log)
             await manager.run()
             return
     await observe(servers.provider.view(edge.url), outside, log)
 
 
 async def _join(
-    settings: Settings, servers: Servers, edge: View, manager: Manager, outside: Surroundings, log: Logger
+    settings: Settings,
+    servers: Servers,
+    files: Reloading,
+    edge: View,
+    manager: Manager,
+    outside: Surroundings,
+    log: Logger,
 ) -> None:
     async def view(export: str, *users: str) -> str:
         """Where it is, if somebody uses it."""
@@ -295,7 +329,7 @@ async def _join(
     if GLOBAL in settings.what and servers.everywhere is not None:
         ways = Ways(servers.provider, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(ways, settings.configured, manager, outside, log, workers=workers)
+        global_scheduler.join(ways, files, manager, outside, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = Listening(views, settings.limits, outside, log)

@@ -10,9 +10,10 @@ import click
 import orjson
 
 from farflung.cli.connection import Hub, workspace_name
-from farflung.cli.global_scheduler import COMPUTE, Configuration
+from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.machine_values import asked, found_of, placement_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
+from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import ENDED

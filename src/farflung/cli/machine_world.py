@@ -9,7 +9,8 @@ import msgspec
 
 from farflung.cli import global_scheduler
 from farflung.cli.connection import Hub
-from farflung.cli.global_scheduler import COMPUTE, Configuration
+from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.inventory import everywhere

@@ -383,7 +383,7 @@ def run_global_scheduler(**options: Any) -> None:
 def controllers(**options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
     from farflung.cli.controllers import ALL, mendable, run, settings_of
-    from farflung.cli.global_scheduler import has_configuration
+    from farflung.cli.scheduler_files import has_configuration
 
     if not has_configuration(options["conf"]):
         options["conf"] = ""  # other programs have a CONFIG_BASE, too
@@ -531,12 +531,12 @@ ABOUT_MACHINES = (
 
 def scheduler_configuration(context: click.Context) -> Any:
     """What the global scheduler was told by files.  Other programs have a CONFIG_BASE, too."""
-    from farflung.cli.global_scheduler import ConfigurationError, configuration, has_configuration
+    from farflung.cli.scheduler_files import ConfigurationError, Files, has_configuration
 
     conf, policy_file = context.params["conf"], context.params["policy_file"]
     from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
     try:
-        return configuration("" if from_environment and not has_configuration(conf) else conf, policy_file)
+        return Files("" if from_environment and not has_configuration(conf) else conf, policy_file).read()
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from None
 

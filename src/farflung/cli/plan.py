@@ -19,12 +19,12 @@ from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
-from farflung.cli.global_scheduler import Configuration
 from farflung.cli.machine_world import kind_of
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan_machines import Becoming
 from farflung.cli.printing import TABLE, count, machine_readable
 from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
+from farflung.cli.scheduler_files import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
 from farflung.client.resource import Collection

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import orjson
 
 from farflung.cli.connection import Hub
-from farflung.cli.global_scheduler import Configuration
 from farflung.cli.machine_text import bound_to, decided, names_of
 from farflung.cli.machine_values import found_of, placement_of
 from farflung.cli.machine_world import Known, kind_of, read
+from farflung.cli.scheduler_files import Configuration
 from farflung.controllers.global_scheduler.world import Seen, Subject
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -11,12 +11,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 Checks = Mapping[str, Callable[[], bool]]
+Notes = Callable[[], Iterable[str]]
 
 GRACE: Final = 1.0  #: seconds for answers that are under way when it ends
 
 
-def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
-    """`checks`: what has to be true for the process to be ready, by name."""
+def application(checks: Checks, registry: CollectorRegistry, notes: Notes = tuple) -> web.Application:
+    """`checks`: what has to be true for the process to be ready, by name; `notes`: what people should know who ask,
+    although it is ready."""
 
     async def healthy(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -24,6 +26,7 @@ def application(checks: Checks, registry: CollectorRegistry) -> web.Application:
     async def ready(_: web.Request) -> web.Response:
         lines = [f"[{'+' if _holds(check) else '-'}]{name}" for name, check in checks.items()]
         good = all(line.startswith("[+]") for line in lines)
+        lines += [f"[!]{note}" for note in notes()]
         return web.Response(text="\n".join([*lines, "ok" if good else "not ready", ""]), status=200 if good else 503)
 
     async def metrics(_: web.Request) -> web.Response:
@@ -57,13 +60,13 @@ def parts_of(address: str) -> tuple[str | None, int]:
 
 
 @asynccontextmanager
-async def served(address: str, checks: Checks, registry: CollectorRegistry) -> AsyncIterator[int]:
+async def served(address: str, checks: Checks, registry: CollectorRegistry, notes: Notes = tuple) -> AsyncIterator[int]:
     """The port, as long as the block lasts.  `address`: `host:port`, or `:port` for every address; empty: nowhere."""
     if not address:
         yield 0
         return
     host, port = parts_of(address)
-    runner = web.AppRunner(application(checks, registry), access_log=None, shutdown_timeout=GRACE)
+    runner = web.AppRunner(application(checks, registry, notes), access_log=None, shutdown_timeout=GRACE)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

@@ -104,7 +104,7 @@ class Engine:
 
     def counted(self, reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
         """As the catalogue has it."""
-        return tuple([one._replace(claim=recounted(one.claim, self._catalogue)) for one in reservations])
+        return tuple([self._counted(one) for one in reservations])
 
     def free(self, key: SiteKey) -> Capacity | None:
         """What is left there, never less than nothing."""
@@ -193,6 +193,10 @@ class Engine:
     def _stand(self, site: Site) -> None:
         self._version += 1
         self._standings[site.key] = Standing(site, self._ledger.usage(site.key), self._version)
+
+    def _counted(self, reservation: Reservation) -> Reservation:
+        claim = recounted(reservation.claim, self._catalogue)
+        return reservation if claim is reservation.claim else reservation._replace(claim=claim)
 
     def _use(self, key: SiteKey) -> None:
         """Something was reserved or released there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -180,6 +180,11 @@ class GlobalScheduler:
         counts = self.world.queue.counts()
         deciding = counts.ready or counts.held or self.world.has_news or self._busy or not self._placed.empty()
         return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
+
+    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
+        """From now on, in place of what the setting says.  What is bound stays."""
+        self.world.configure(policy, catalogue, sites, self._outside.monotonic())
+        self._news.set()
 
     async def run(self) -> None:
         """Until cancelled."""

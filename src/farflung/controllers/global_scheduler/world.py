@@ -13,8 +13,9 @@ from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
+from farflung.scheduling.policy import Policy
 from farflung.scheduling.queue import Queue, shape_of
-from farflung.scheduling.values import Claim, Decision, Request, Reservation, Site, SiteKey, Toleration
+from farflung.scheduling.values import Claim, Decision, Flavor, Request, Reservation, Site, SiteKey, Toleration
 
 K = TypeVar("K")
 M = TypeVar("M")
@@ -114,10 +115,27 @@ class World:
             return
         self.engine.remove_site(key)
         self._changed(key, before)
-        self._unwell.lose(key, now)
+        if key.cluster:
+            self._unwell.lose(key, now)
+        else:
+            self._unwell.forget(key)  # files say nothing about what is there already
         leave(self._named, key.name, key)
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
+
+    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site], now: float) -> None:
+        """From now on; `sites`: all that are not in the API.  What is bound stays where it is."""
+        self.engine.configure(policy, catalogue)
+        for uid, held in list(self._held.items()):
+            self._hold(uid, self.engine.counted(held), now)
+        there = {site.key: site for site in sites}
+        for site in list(self.engine.sites()):
+            if not site.key.cluster and site.key not in there:
+                self.remove_site(site.key, now)
+        for site in there.values():
+            self.put_site(site, now)
+        for site in self.engine.sites():
+            self._changes.setdefault(site.key, site)  # any of them may do now
 
     def _held_at(self, key: SiteKey) -> Iterator[Reservation]:
         return (one for uid in self._holders.get(key, ()) for one in self._held[uid] if one.site == key)
@@ -190,12 +208,12 @@ class World:
     def _resolved(self, subject: Subject, seen: Seen) -> tuple[Reservation, ...]:
         """Somebody else says only the name of a cluster: one of the same workspace is meant, or the only one."""
         if not seen.guest_of:
-            return seen.held
+            return self.engine.counted(seen.held)
         named = self._named.get(seen.guest_of, set())
         near = sorted(key for key in named if key.cluster == subject.key.cluster) or sorted(named)
         if len(near) != 1:
             return ()
-        return tuple([one._replace(site=near[0]) for one in seen.held])
+        return self.engine.counted(one._replace(site=near[0]) for one in seen.held)
 
     def _reconsider_guests(self, name: str, now: float) -> None:
         for subject in sorted(self._guests.get(name, ())):

@@ -1,0 +1,139 @@
+"""Files that are read again when they change, while somebody works by what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, Versions
+from farflung.lib.klog import Logger
+
+EVERY: Final = 2.0  #: seconds between two looks
+RESTLESS: Final = 5  #: looks that find something else each time, after which files are read although they change
+RESULTS: Final = ("success", "failure")
+
+Listener: TypeAlias = Callable[[Configuration], None]
+
+
+class Reloading(Collector):
+    """Who listens is told of what makes sense, and of nothing else: until wrong files are mended, what they said before
+    counts.  Files that change are left alone until they rest, because editors and copies write one after the other, and
+    the beginning of a file may make sense."""
+
+    def __init__(self, files: Files, configured: Configuration, log: Logger, *, every: float = EVERY) -> None:
+        """`configured`: what was read of them."""
+        self.current = configured
+        self.problem = ""  #: what is wrong with the files as they are now
+        self._files = files
+        self._first = configured
+        self._log = log
+        self._every = every
+        self._asked = asyncio.Event()
+        self._listeners: list[Listener] = []
+        self._restless: Versions = {}  #: as they were found last, if that is not what was read
+        self._looks = 0  #: since they began to change
+        self._results: Counter[str] = Counter()
+
+    def ask(self) -> None:
+        """To read now."""
+        self._asked.set()
+
+    @contextmanager
+    def told(self, listener: Listener) -> Iterator[None]:
+        """As long as the block lasts."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        """Until cancelled; at once if there are no files."""
+        while self._files:
+            try:
+                async with asyncio.timeout(self._every):
+                    await self._asked.wait()
+            except TimeoutError:
+                pass
+            asked = self._asked.is_set()
+            self._asked.clear()
+            match await asyncio.to_thread(self._look, asked=asked):
+                case Configuration() as configured:
+                    self._accept(configured)
+                case str() as problem:
+                    self._complain(problem)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _look(self, *, asked: bool) -> Configuration | str | None:
+        return self._read() if self._is_time(asked=asked) else None
+
+    def _is_time(self, *, asked: bool) -> bool:
+        """Files that are wrong are tried each time: what is wrong may be something else."""
+        now = self._files.versions()
+        if asked or (now == self._files.seen and self.problem):
+            return True
+        if now == self._files.seen:
+            self._restless, self._looks = {}, 0
+            return False
+        resting, self._restless = now == self._restless, now
+        self._looks += 1
+        return resting or self._looks > RESTLESS
+
+    def _read(self) -> Configuration | str | None:
+        """What the files say, or what is wrong with them; None: they changed meanwhile, and may not belong together."""
+        found: Configuration | str
+        try:
+            found = self._files.read()
+        except ConfigurationError as error:
+            found = str(error)
+        except Exception as error:  # a mistake of ours about them must not end what works
+            found = f"the files cannot be read: {error!r}"
+        if self._files.versions() != self._files.seen and self._looks <= RESTLESS:
+            return None
+        self._restless, self._looks = {}, 0
+        return found
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self._results["failure"] += 1
+            self._log.error(None, "the files are wrong, and what they said before counts", reason=problem)
+
+    def _accept(self, configured: Configuration) -> None:
+        said = "the files are good again" if self.problem else "read the files again"
+        self._log.info(said, sites=len(configured.sites), flavors=len(configured.flavors))
+        self._results["success"] += 1
+        self.problem = ""
+        if configured == self.current:
+            return
+        if (configured.kubeconfig, configured.master) != (self._first.kubeconfig, self._first.master):
+            self._log.warning("another kubeconfig or master counts after a restart")
+        self.current = configured
+        for listener in list(self._listeners):
+            listener(configured)
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def notes(self) -> list[str]:
+        """What people should know who look whether all is well."""
+        return [f"configuration: {self.problem}"] if self.problem else []
+
+    def collect(self) -> Iterable[Metric]:
+        good = GaugeMetricFamily(
+            "farflung_configuration_last_reload_successful", "Whether the files make sense as they are."
+        )
+        reloads = CounterMetricFamily(
+            "farflung_configuration_reloads", "How often files were found changed.", labels=["result"]
+        )
+        if self._files:
+            good.add_metric([], 0.0 if self.problem else 1.0)
+            for result in RESULTS:
+                reloads.add_metric([result], self._results[result])
+        return [good, reloads]

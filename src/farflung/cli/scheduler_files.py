@@ -1,0 +1,115 @@
+"""What files tell the global scheduler: which policy decides, and which flavors and sites there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from farflung.client.kubeconfig import KubeconfigError, server_url
+from farflung.scheduling.catalogue import CatalogueError
+from farflung.scheduling.era import CONF, FILES, Base, read_base
+from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
+from farflung.scheduling.values import Flavor, Site
+
+#: what differs as soon as a file is another one, whether it was written anew, replaced, or is behind another link
+Version: TypeAlias = tuple[int, int, int, int, int] | None
+Versions: TypeAlias = Mapping[Path, Version]
+
+
+class ConfigurationError(ValueError):
+    """A sentence that says what to mend, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What files say; nothing is needed."""
+
+    policy: Policy = field(default_factory=default_policy)
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()  #: beside the Clusters of the API
+    kubeconfig: str = ""
+    master: str = ""  #: the address of the server, if not that of the kubeconfig
+
+
+class Files:
+    """Those that somebody named: a directory, a policy that counts instead of the directory's, both, or nothing."""
+
+    def __init__(self, directory: str = "", policy_file: str = "") -> None:
+        self._directory = directory
+        self._policy_file = policy_file
+        self.seen: dict[Path, Version] = {}  #: all that `read` looked at last, also where there was no file
+
+    def __bool__(self) -> bool:
+        return bool(self._directory or self._policy_file)
+
+    def versions(self) -> Versions:
+        """What is now where `read` looked."""
+        return {path: _version(path) for path in self.seen}
+
+    def read(self) -> Configuration:
+        """Raises ConfigurationError."""
+        self.seen = {}
+        found, policy_file, spot_fake = Configuration(), self._policy_file, False
+        if self._directory:
+            directory = Path(self._directory)
+            base = self._base(directory)
+            said = base.settings
+            policy_file = policy_file or str(directory / said.policy_file)
+            kubeconfig = str(directory / Path(said.kubeconfig).expanduser()) if said.kubeconfig else ""
+            if said.master:
+                _check_server(said.master, directory / CONF)
+            found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
+            spot_fake = said.spot_fake
+        policy = self._policy(Path(policy_file)) if policy_file else found.policy
+        return replace(found, policy=replace(policy, spot_fake=spot_fake))
+
+    def _base(self, directory: Path) -> Base:
+        texts = {name: text for name in FILES if (text := self._text(directory / name)) is not None}
+        if CONF not in texts:
+            raise ConfigurationError(f"there is no {directory / CONF}")
+        try:
+            return read_base(texts)
+        except CatalogueError as error:
+            raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
+
+    def _policy(self, path: Path) -> Policy:
+        text = self._text(path)
+        if text is None:
+            raise ConfigurationError(f"there is no {path}")
+        try:
+            return read_policy(text)
+        except PolicyError as error:
+            raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
+
+    def _text(self, path: Path) -> str | None:
+        """None: there is no such file."""
+        self.seen[path] = _version(path)
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "is not text"
+            raise ConfigurationError(f"cannot read {path}: {why}") from None
+
+
+def has_configuration(directory: str) -> bool:
+    """Whether somebody who named this directory meant us."""
+    return bool(directory) and (Path(directory) / CONF).is_file()
+
+
+def _check_server(master: str, path: Path) -> None:
+    try:
+        server_url(master, secured=True)
+    except KubeconfigError as error:
+        raise ConfigurationError(f"{path}: master: {error}") from None
+
+
+def _version(path: Path) -> Version:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,209 @@
+"""Files that change while a process works by them: however they are written, and whatever is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from farflung.cli.reloading import Reloading
+from farflung.cli.scheduler_files import Configuration, Files
+from farflung.lib.klog import Logger
+
+SAMPLES = Path(__file__).parents[2] / "conf"
+POLICY = "edgecloud_policy.yaml"
+FLAVOR_ALONE = "predicates: [{name: Flavor}]\npriorities: []\n"
+PATIENCE = 20.0
+
+
+class Watched:
+    """A directory that is looked at all the time, and what was made of it."""
+
+    def __init__(self, files: Files) -> None:
+        self.log = io.StringIO()
+        self.reloading = Reloading(files, files.read(), Logger(self.log), every=0.01)
+        self.told: list[Configuration] = []
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(f"no {what}: {self.log.getvalue()}")
+
+    async def until_filters(self, *names: str) -> None:
+        await self.until(lambda: self.reloading.current.policy.filters == names, f"filters {names}")
+        assert self.told[-1] == self.reloading.current
+
+    def figures(self) -> str:
+        registry = CollectorRegistry()
+        registry.register(self.reloading)
+        return generate_latest(registry).decode()
+
+
+@asynccontextmanager
+async def watched(files: Files) -> AsyncIterator[Watched]:
+    one = Watched(files)
+    running = asyncio.create_task(one.reloading.run())
+    try:
+        with one.reloading.told(one.told.append):
+            yield one
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES, tmp_path / "conf"))
+
+
+def overwritten(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def replaced(path: Path, text: str) -> None:
+    other = path.with_name(".new")
+    other.write_text(text)
+    other.replace(path)
+
+
+def moved_away_first(path: Path, text: str) -> None:
+    path.replace(path.with_name("backup~"))
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("write", [overwritten, replaced, moved_away_first])
+async def test_a_file_that_is_written_anew_counts(conf: Path, write: Callable[[Path, str], None]) -> None:
+    async with watched(Files(str(conf))) as one:
+        write(conf / POLICY, FLAVOR_ALONE)
+        await one.until_filters("Flavor")
+        write(conf / POLICY, FLAVOR_ALONE.replace("Flavor", "Volume"))  # of the same length
+        await one.until_filters("Volume")
+        assert len(one.told) == 2
+
+
+async def test_a_mounted_directory_that_is_swapped_counts_as_a_whole(tmp_path: Path, conf: Path) -> None:
+    """As kubelet does with ConfigMaps: files are links through `..data`, which is a link itself."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    first = Path(shutil.copytree(conf, mount / "..first"))
+    (mount / "..data").symlink_to(first.name)
+    for file in first.iterdir():
+        (mount / file.name).symlink_to(Path("..data") / file.name)
+    async with watched(Files(str(mount))) as one:
+        second = Path(shutil.copytree(conf, mount / "..second"))
+        (second / POLICY).write_text(FLAVOR_ALONE)
+        (second / "site_infos.json").unlink()
+        (second / "site_resources.json").unlink()
+        (mount / "..new").symlink_to(second.name)
+        (mount / "..new").replace(mount / "..data")
+        shutil.rmtree(first)
+        await one.until_filters("Flavor")
+        assert one.reloading.current.sites == ()
+        assert len(one.told) == 1
+
+
+async def test_wrong_files_change_nothing_and_are_told_of_until_they_are_mended(conf: Path) -> None:
+    async with watched(Files(str(conf))) as one:
+        before = one.reloading.current
+        replaced(conf / POLICY, "predicates: [{name: Luck}]")
+        await one.until(lambda: "Luck" in one.reloading.problem, "problem")
+        replaced(conf / POLICY, "")
+        await one.until(lambda: "neither predicates nor priorities" in one.reloading.problem, "other problem")
+        assert (one.reloading.current, one.told) == (before, [])
+        assert one.reloading.notes() == [f"configuration: {conf / POLICY}: it has neither predicates nor priorities"]
+        assert "farflung_configuration_last_reload_successful 0.0" in one.figures()
+        assert 'farflung_configuration_reloads_total{result="failure"} 2.0' in one.figures()
+        replaced(conf / POLICY, (SAMPLES / POLICY).read_text())
+        await one.until(lambda: not one.reloading.problem, "end of it")
+        assert (one.reloading.current, one.told, one.reloading.notes()) == (before, [], [])
+        assert "farflung_configuration_last_reload_successful 1.0" in one.figures()
+    said = one.log.getvalue()
+    assert said.count("the files are wrong") == 2  # once each, however often they were looked at
+    assert said.count("the files are good again") == 1
+
+
+async def test_a_policy_that_is_named_before_it_is_there_counts_when_it_comes(conf: Path) -> None:
+    async with watched(Files(str(conf))) as one:
+        settings = (conf / "conf.yaml").read_text()
+        replaced(conf / "conf.yaml", settings.replace(POLICY, "other.yaml"))
+        await one.until(lambda: one.reloading.problem == f"there is no {conf / 'other.yaml'}", "problem")
+        (conf / "other.yaml").write_text(FLAVOR_ALONE)
+        await one.until_filters("Flavor")
+
+
+async def test_a_directory_that_is_gone_for_a_while_changes_nothing(tmp_path: Path, conf: Path) -> None:
+    async with watched(Files(str(conf))) as one:
+        conf.rename(tmp_path / "away")
+        await one.until(lambda: one.reloading.problem == f"there is no {conf / 'conf.yaml'}", "problem")
+        (tmp_path / "away" / POLICY).write_text(FLAVOR_ALONE)
+        (tmp_path / "away").rename(conf)
+        await one.until_filters("Flavor")
+
+
+async def test_what_cannot_be_read_is_tried_again_although_nothing_changed(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watched(Files(str(conf))) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_text", refuse)
+            (conf / POLICY).write_text(FLAVOR_ALONE)
+            await one.until(lambda: "too many open files" in one.reloading.problem, "problem")
+        await one.until_filters("Flavor")
+
+
+def refuse(path: Path, encoding: str) -> str:
+    raise OSError(24, "Too many open files")
+
+
+async def test_files_that_never_rest_are_read_nevertheless(conf: Path) -> None:
+    async with watched(Files(str(conf))) as one:
+        (conf / POLICY).write_text(FLAVOR_ALONE)
+        moments = iter(range(1, 10**6))
+
+        def restless() -> bool:
+            moment = next(moments)
+            os.utime(conf / "conf.yaml", (moment, moment))
+            return one.reloading.current.policy.filters == ("Flavor",)
+
+        await one.until(restless, "new policy")
+
+
+async def test_who_asks_need_not_wait(conf: Path) -> None:
+    files, log = Files("", str(conf / POLICY)), io.StringIO()
+    reloading = Reloading(files, files.read(), Logger(log), every=3600.0)
+    told: list[Configuration] = []
+    running = asyncio.create_task(reloading.run())
+    with reloading.told(told.append):
+        (conf / POLICY).write_text(FLAVOR_ALONE)
+        reloading.ask()
+        async with asyncio.timeout(PATIENCE):
+            while not told:
+                await asyncio.sleep(0.005)
+    running.cancel()
+    assert told[0].policy.filters == ("Flavor",)
+
+
+async def test_another_server_counts_after_a_restart_and_that_is_said(conf: Path) -> None:
+    async with watched(Files(str(conf))) as one:
+        settings = (conf / "conf.yaml").read_text()
+        replaced(conf / "conf.yaml", settings.replace('master: ""', "master: 127.0.0.1:8080"))
+        await one.until(lambda: one.told, "word")
+    assert "another kubeconfig or master counts after a restart" in one.log.getvalue()
+
+
+async def test_without_files_there_is_nothing_to_look_at() -> None:
+    one = Watched(Files())
+    await one.reloading.run()
+    assert "successful 1" not in one.figures()
