@@ -613,7 +613,7 @@ def test_of_very_many_reasons_some_are_told() -> None:
 
 def test_sites_that_are_excluded_are_told_of() -> None:
     one = engine(site("a"), site("b", flavors={}))
-    decision = one.decide(ask(), excluded=frozenset({key("a")}))
+    decision = one.decide(ask(), excluded={key("a"): "excluded"})
     assert decision.message == f"0/2 clusters fit: 1 excluded, 1 no flavor {LARGE}"
 
 

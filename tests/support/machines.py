@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from fleet import Fleet, fleet
+from fleet import EDGE, WORKLOAD, Fleet, fleet
 from hub_harness import MERGE_PATCH
-from platform_harness import MASTER, OPERATOR
+from platform_harness import APIS, MASTER, OPERATOR
 
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor
 
@@ -192,3 +194,23 @@ async def machines(*, start: bool = True, **setting: Any) -> AsyncIterator[Machi
 async def is_served(one: Fleet, cluster: str) -> bool:
     asked = [await one.hub.of(MASTER, "GET", f"/clusters/{cluster}{path}") for path in (PODS, CLUSTERS)]
     return all(answer.status == 200 for answer in asked)
+
+
+async def bind_edge(fleet: Fleet, cluster: str) -> None:
+    reference = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
+    obj = {"metadata": {"name": "edge"}, "spec": {"reference": reference}}
+    await fleet.hub.made(MASTER, f"/clusters/{cluster}{APIS}/apibindings", obj)
+
+    async def is_served() -> bool:
+        return (await fleet.hub.of(MASTER, "GET", f"/clusters/{cluster}{EDGE}/edgeplacements")).status == 200
+
+    await fleet.eventually(is_served, "the edge API")
+
+
+async def report(one: Machines, imw: str, *, ago: timedelta) -> None:
+    """What a syncer would."""
+    beat = times.format_seconds(one.fleet.hub.now - ago)
+    patch = {"status": {"lastSyncerHeartbeatTime": beat, "allocatable": {"cpu": "2500m", "memory": "4Gi"}}}
+    path = f"/clusters/{imw}{WORKLOAD}/synctargets/edge1/status"
+    answer = await one.fleet.hub.of(MASTER, "PATCH", path, patch, content_type=MERGE_PATCH)
+    assert answer.status == 200, answer.body

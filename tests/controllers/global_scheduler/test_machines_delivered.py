@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fleet import EDGE, WORKLOAD, Fleet
-from hub_harness import MERGE_PATCH
-from machines import PODS, Machines, machines
-from platform_harness import APIS, MASTER
+from fleet import EDGE
+from machines import PODS, Machines, bind_edge, machines, report
+from platform_harness import MASTER
 
 from farflung.controllers.global_scheduler import statuses
-from farflung.machinery import names, times
+from farflung.machinery import names
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey
 
 LABEL = "globalscheduler.com/cluster"
 PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
-
-
-async def bind_edge(fleet: Fleet, cluster: str) -> None:
-    reference = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
-    obj = {"metadata": {"name": "edge"}, "spec": {"reference": reference}}
-    await fleet.hub.made(MASTER, f"/clusters/{cluster}{APIS}/apibindings", obj)
-
-    async def is_served() -> bool:
-        return (await fleet.hub.of(MASTER, "GET", f"/clusters/{cluster}{EDGE}/edgeplacements")).status == 200
-
-    await fleet.eventually(is_served, "the edge API")
-
-
-async def report(one: Machines, imw: str, *, ago: timedelta) -> None:
-    """What a syncer would."""
-    beat = times.format_seconds(one.fleet.hub.now - ago)
-    patch = {"status": {"lastSyncerHeartbeatTime": beat, "allocatable": {"cpu": "2500m", "memory": "4Gi"}}}
-    path = f"/clusters/{imw}{WORKLOAD}/synctargets/edge1/status"
-    answer = await one.fleet.hub.of(MASTER, "PATCH", path, patch, content_type=MERGE_PATCH)
-    assert answer.status == 200, answer.body
 
 
 async def slices(one: Machines) -> list[Obj]:

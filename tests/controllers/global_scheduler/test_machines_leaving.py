@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from farflung.controllers.global_scheduler import world as worlds
@@ -171,3 +173,29 @@ def test_what_is_wrong_with_a_cluster_counts_each_by_its_own_time() -> None:
     one.put_site(site("az1", Health.DOWN, old), 1070.0)
     assert not one.has_to_leave(subject("a"), key("az1"), 1369.0)
     assert one.has_to_leave(subject("a"), key("az1"), 1370.0)
+
+
+def test_a_machine_that_its_cluster_does_not_take_leaves_it_although_there_is_no_other_and_is_not_brought_back() -> (
+    None
+):
+    one = world("az1")
+    one.hear(subject("a"), bound("a", "az1"), 0.0)
+    one.refuse(subject("a"), key("az1"), 10.0)
+    assert one.leaving(39.0) == []
+    assert one.leaving(40.0) == [(subject("a"), key("az1"))]
+    one.hear(subject("a"), replace(asking("a"), refused_by=((key("az1"), 1),)), 41.0)
+    found = one.next(41.0)
+    assert isinstance(found, Refused)
+    assert found.message == "0/1 clusters fit: 1 refused it"
+    one.hear(subject("a"), asking("a"), 42.0)  # somebody forgives
+    assert isinstance(one.next(42.0), Placed)
+
+
+def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
+    one = world("az1")
+    one.hear(subject("a"), bound("a", "az1"), 0.0)
+    one.hear(subject("a"), Seen("a", "3", ended_at=key("az1")), 1.0)
+    assert (one.holders(key("az1")), one.residents(key("az1"))) == ([], [subject("a")])
+    assert one.usage(key("az1")).stacks == 0
+    one.hear(subject("a"), None, 2.0)
+    assert one.residents(key("az1")) == []

@@ -91,9 +91,9 @@ class Binder:
         collection = PODS if subject.kind == POD else ALLOCATIONS
         return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
 
-    async def unbind(self, subject: Subject, found: Obj) -> None:
-        """A Pod, if it is still as it was found."""
-        patch = statuses.unbound_pod(found)
+    async def unbind(self, subject: Subject, found: Obj, refused_by: SiteKey | None = None) -> None:
+        """A Pod, if it is still as it was found.  `refused_by`: the Cluster that does not take it."""
+        patch = statuses.unbound_pod(found, refused_by)
         client = self._client_of(subject)
         self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
 

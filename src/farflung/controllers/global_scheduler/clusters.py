@@ -85,6 +85,10 @@ class Clusters:
         cluster = self._informer.cache.get(Key(*site))
         return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
 
+    def users_of(self, target: Key) -> list[SiteKey]:
+        """The sites that a SyncTarget stands for."""
+        return sorted(SiteKey(*key) for key in self._users.get(target, ()))
+
     def _target_key(self, key: Key, cluster: SeenCluster) -> Key | None:
         """None: it has none, or nobody has found out where it is."""
         if cluster.target is None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from farflung.client.errors import ClientError
 from farflung.client.errors import Refused as RefusedByServer
 from farflung.client.resource import Collection
@@ -22,7 +24,11 @@ from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_t
 from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
 from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.global_scheduler.telling import Telling
+from farflung.controllers.global_scheduler.undelivered import Refusals, Undelivered, refusals
 from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Placed, Refused, Seen, Subject, World
+from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
+from farflung.controllers.mailbox.decide import CONFIG, Workspace
+from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.informer.cache import Change
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
@@ -52,7 +58,7 @@ class Setting:
     """Where the scheduler finds and puts things."""
 
     everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
-    provider: Client  #: any workspace, by the way to the edge API
+    provider: Client  #: the workspace that has the edge API, and the mailboxes below it
     root: Client  #: any workspace, by the way to what the root and root:compute export
     pods_view: str  #: the URL of the view that shows Pods
     scheduler_view: str  #: of the one that shows Clusters and Allocations
@@ -89,7 +95,10 @@ class GlobalScheduler:
         self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
         self._clusters = self._informer(scheduling, CLUSTERS, seen_cluster)
         self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, seen_target)
-        self._placements = self._informer(setting.provider.view(setting.edge_view), PLACEMENTS, existing)
+        edge = setting.provider.view(setting.edge_view)
+        self._placements = self._informer(edge, PLACEMENTS, existing)
+        self._configs = self._informer(edge, CONFIGS, refusals)
+        self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         self.clusters = Clusters(
             self.world,
             self._clusters,
@@ -120,10 +129,26 @@ class GlobalScheduler:
             lambda cluster: setting.provider.view(setting.edge_view, cluster),
             self.clusters.target_of,
             self.clusters.is_found,
+            lambda site: self._undelivered.look_at(site),
             outside,
             log,
             workers=TELLING,
         )
+        self._undelivered = Undelivered(
+            self.world,
+            self._configs,
+            self._targets,
+            self._cluster_of,
+            self._binder,
+            recorder,
+            self.clusters.target_of,
+            self._delivering.is_served,
+            outside,
+            setting.now,
+            log,
+            workers=TELLING,
+        )
+        self._mailboxes = Mailboxes()
         self._subscribe()
         for site in setting.sites:
             self.world.put_site(site, outside.monotonic())
@@ -137,6 +162,8 @@ class GlobalScheduler:
         self._clusters.subscribe(self._on_cluster)
         self._targets.subscribe(self._on_target)
         self._placements.subscribe(self._on_placement)
+        self._workspaces.subscribe(self._on_workspace)
+        self._configs.subscribe(self._on_config)
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)
@@ -164,11 +191,13 @@ class GlobalScheduler:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        return [self._telling.controller, self.clusters.controller, self._delivering.controller]
+        return [one.controller for one in (self._telling, self.clusters, self._delivering, self._undelivered)]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        return [self.pods, self.allocations, self._clusters, self._targets, self._placements]
+        """Mailboxes first: what is in them is none of ours."""
+        asked: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
+        return [self._workspaces, *asked, self._placements, self._configs]
 
     @property
     def synced(self) -> bool:
@@ -198,6 +227,8 @@ class GlobalScheduler:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+                if informer is self._workspaces:
+                    await informer.synced.wait()
             await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
             for controller in self.controllers:
                 group.create_task(controller.run(), name=controller.name)
@@ -209,13 +240,39 @@ class GlobalScheduler:
 
     # --- hearing ----------------------------------------------------------------------------------
 
+    def _cluster_of(self, mailbox: str) -> str:
+        """Empty: it has none."""
+        key = self._mailboxes.workspace(mailbox)
+        workspace = None if key is None else self._workspaces.cache.get(key)
+        return "" if workspace is None else workspace.cluster
+
+    def _on_workspace(self, change: Change[Workspace]) -> None:
+        for name in self._mailboxes.on_workspace(change):
+            cluster = self._cluster_of(name)
+            if cluster and (change.old is None or change.old.cluster != cluster):
+                self._leave_out(cluster)
+            self._undelivered.look_into(name)
+
+    def _leave_out(self, mailbox: str) -> None:
+        """What is in a mailbox is a copy, and nobody asks for anything there."""
+        for key in [one for one in self.pods.cache if one.cluster == mailbox]:
+            self.world.hear(Subject(POD, key), None, self._outside.monotonic())
+
+    def _on_config(self, change: Change[Refusals]) -> None:
+        name = self._mailboxes.of_cluster(change.key.cluster)
+        if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
+            self._undelivered.look_into(name)
+
     def _on_subject(self, subject: Subject, change: Change[Seen]) -> None:
+        if self._mailboxes.of_cluster(subject.key.cluster) is not None:
+            return
         seen = change.new if change.new is not None and change.new.uid else None
         self.world.hear(subject, seen, self._outside.monotonic())
         if seen is None or not seen.asks:
             self._telling.forget(subject)
         elif seen.problem:
             self._telling.say(subject, seen, statuses.INVALID, seen.problem)
+        self._undelivered.hear(subject, seen)
         self._news.set()
 
     def _on_cluster(self, change: Change[Any]) -> None:
@@ -224,6 +281,8 @@ class GlobalScheduler:
 
     def _on_target(self, change: Change[Any]) -> None:
         self.clusters.on_target(change)
+        for site in self.clusters.users_of(change.key):
+            self._undelivered.look_at(site)
         self._news.set()
 
     def _on_placement(self, change: Change[Existing]) -> None:
@@ -267,6 +326,7 @@ class GlobalScheduler:
         for key in touched:
             self.clusters.touch(key)
             self._delivering.look_at(key)
+            self._undelivered.look_at(key)
 
     async def _pause(self, now: float) -> None:
         """Until something happens, or somebody's time has come."""
@@ -340,7 +400,7 @@ class GlobalScheduler:
             self._news.set()
 
     async def _move(self, subject: Subject, site: SiteKey) -> None:
-        """To another place, if there is one, or if the cluster is no more."""
+        """To another place, if there is one, or if the cluster is no more or does not take it."""
         seen, now = self.world.seen(subject), self._outside.monotonic()
         if seen is None or not self.world.has_to_leave(subject, site, now):
             return
@@ -355,6 +415,9 @@ class GlobalScheduler:
             return
         if request.uid != seen.uid or not self.world.has_to_leave(subject, site, now):
             return  # something happened to one of them in the meantime
-        if self.world.engine.site(site) is None or self.world.finds_another(request, site, now):
-            await self._binder.unbind(subject, found)
+        refused, gone = self.world.is_refused(subject, site), self.world.engine.site(site) is None
+        if refused or gone or self.world.finds_another(request, site, now):
+            await self._binder.unbind(subject, found, site if refused else None)
             self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
+            why = "does not take it" if refused else "is no more" if gone else "is not well"
+            self._telling.left(subject, seen, f"Left {site}, which {why}")

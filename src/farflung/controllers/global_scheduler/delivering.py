@@ -59,11 +59,12 @@ def placement_name(site: SiteKey) -> str:
 
 
 def placement(site: SiteKey, target: Target) -> Obj:
-    """What leads all that is bound to the site to that SyncTarget, and to no other."""
+    """What leads all that is bound to the site to that SyncTarget, and to no other, and brings its status back."""
     here = f"target.metadata.annotations['kcp.io/cluster'] == {_quoted(target.cluster)}"
     spec = {
         "locationSelectors": [{}],
         "where": f"target.metadata.name == {_quoted(target.name)} && {here}",
+        "wantSingletonReportedState": True,
         "downsync": [
             {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.labels(site)}]}
         ],
@@ -89,18 +90,21 @@ class Delivering:
         view: Callable[[str], Client],
         target_of: Callable[[SiteKey], Target | None],
         is_found: Callable[[SiteKey], bool],
+        tell: Callable[[SiteKey], None],
         outside: Surroundings,
         log: Logger,
         *,
         workers: int,
     ) -> None:
         """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site; `is_found`: whether
-        it is known where that would be."""
+        it is known where that would be; `tell`: who should know that a workspace is served, or is not."""
         self._world = world
         self._placements = placements
         self._view = view
         self._target_of = target_of
         self._is_found = is_found
+        self._tell = tell
+        self._unserved: set[Delivery] = set()
         self._log = log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
         self.controller: Controller[Delivery] = Controller(
@@ -112,7 +116,8 @@ class Delivering:
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
         if self._is_found(site) and self._target_of(site) is None and not known:
             return
-        wanted = {Delivery(subject.key.cluster, site) for subject in self._world.holders(site) if subject.kind == POD}
+        residents = self._world.residents(site)
+        wanted = {Delivery(subject.key.cluster, site) for subject in residents if subject.kind == POD}
         for delivery in sorted(wanted | known):
             self.controller.queue.add(delivery)
         self._known.setdefault(placement_name(site), set()).update(wanted)
@@ -150,14 +155,24 @@ class Delivering:
         return None
 
     def _forget(self, name: str, delivery: Delivery) -> None:
+        self._unserved.discard(delivery)
         known = self._known.get(name, set())
         known.discard(delivery)
         if not known:
             self._known.pop(name, None)
 
     def _is_wanted(self, delivery: Delivery) -> bool:
-        holders = self._world.holders(delivery.site)
-        return any(one.kind == POD and one.key.cluster == delivery.workspace for one in holders)
+        residents = self._world.residents(delivery.site)
+        return any(one.kind == POD and one.key.cluster == delivery.workspace for one in residents)
+
+    def is_served(self, delivery: Delivery) -> bool:
+        """Whether its workspace has the edge API, as far as is known."""
+        return delivery not in self._unserved
+
+    def _note_served(self, delivery: Delivery, *, served: bool) -> None:
+        if served != self.is_served(delivery):
+            (self._unserved.discard if served else self._unserved.add)(delivery)
+            self._tell(delivery.site)
 
     async def _create(self, delivery: Delivery, wanted: Obj) -> float | None:
         try:
@@ -165,10 +180,12 @@ class Delivering:
         except AlreadyExists:
             return 1.0  # it is still to be heard of
         except NotFound:
+            self._note_served(delivery, served=False)
             self._log.info(
                 "workspace does not have the edge API, so nothing is delivered", v=1, workspace=delivery.workspace
             )
             return UNSERVED
+        self._note_served(delivery, served=True)
         return None
 
     async def _remove(self, delivery: Delivery, name: str, uid: str) -> None:

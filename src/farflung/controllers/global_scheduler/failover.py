@@ -20,6 +20,7 @@ class Patience:
 
     tolerated: float = 300.0  #: seconds, of those who say nothing
     vanished: float = 5.0  #: seconds that a Cluster may be away; somebody may be about to make it again
+    refused: float = 30.0  #: seconds that a cluster may refuse what is bound to it; it may be about to learn something
     per_second: float = 10.0  #: stacks that leave
     share: float = 0.1  #: of all stacks, that leave in a second, if that is more
     held_above: float = 0.5  #: nothing leaves while more than this share of all clusters are not well

@@ -39,6 +39,7 @@ from farflung.scheduling.values import (
 GROUP: Final = "globalscheduler.com"
 CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
 FLAVOR: Final = f"{GROUP}/flavor-id"
+REFUSED_BY: Final = f"{GROUP}/refused-by"  #: the annotation with `<logical cluster>|<namespace>/<name>=<times>,…`
 #: what `spec.unschedulable` of a Cluster counts as
 UNSCHEDULABLE: Final = Taint(f"{GROUP}/unschedulable")
 ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
@@ -188,7 +189,7 @@ def reservation_of_pod(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) 
     if not name or _part(obj, "status", problems).text("phase") in ENDED:
         return None
     noted = metadata.texts_by_name("annotations", LARGEST)
-    site = _noted_site(noted.get(CLUSTER, ""))
+    site = noted_site(noted.get(CLUSTER, ""))
     described = spec.part("virtualmachine")
     item = machine(name, described, described.part("resourcecommoninfo").whole("count", 1, 1, MOST_COPIES))
     flavor = noted.get(FLAVOR) or (item.flavors[0].id if item.flavors else "")
@@ -238,7 +239,8 @@ def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:
         yield replica, site, tuple(one.texts("flavors", MOST_RESOURCES))
 
 
-def _noted_site(noted: str) -> SiteKey | None:
+def noted_site(noted: str) -> SiteKey | None:
+    """What the annotation of a Pod that is bound says."""
     cluster, bar, rest = noted.partition("|")
     namespace, _, name = rest.rpartition("/")
     return SiteKey(cluster, namespace, name) if bar and name else None

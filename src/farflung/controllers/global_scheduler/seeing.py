@@ -17,14 +17,16 @@ from farflung.controllers.global_scheduler.reading import (
     reservation_of_pod,
     reservations_of_allocation,
 )
+from farflung.controllers.global_scheduler.refusing import noted
 from farflung.controllers.global_scheduler.world import Seen
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Flavor, Request, Reservation, Toleration
+from farflung.scheduling.values import Flavor, Request, Reservation, SiteKey, Toleration
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 OURS: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
 LONGEST_PROBLEM: Final = 1024  #: characters
 NULL: Final = msgspec.Raw(b"null")
+UNDELIVERED: Final = b'"Delivered"'  #: what a status has that says so
 NOTHING: Final = Seen("", "")  #: what is none of ours
 
 
@@ -82,11 +84,14 @@ class Seeing:
         if spec.virtual_machine == NULL:
             return NOTHING
         bound_to = spec.node_name or spec.cluster_name
-        ended = _phase.decode(pod.status).phase in reading.ENDED
-        if ended or (metadata.deletion_timestamp is not None and not bound_to):
+        if _phase.decode(pod.status).phase in reading.ENDED:
+            site = reading.noted_site((metadata.annotations or {}).get(reading.CLUSTER, ""))
+            there = site if site is not None and site.name == bound_to else None
+            return Seen(metadata.uid, metadata.resource_version, ended_at=there)
+        if metadata.deletion_timestamp is not None and not bound_to:
             return Seen(metadata.uid, metadata.resource_version)
         if bound_to:
-            return self._bound(document, metadata, spec, bound_to)
+            return self._bound(document, pod, bound_to)
         if spec.scheduler_name not in OURS or spec.scheduling_gates:
             return Seen(metadata.uid, metadata.resource_version)
         request, problem = _understood(pod_request, orjson.loads(document), _cluster(metadata))
@@ -98,21 +103,26 @@ class Seeing:
             problem,
             asks=True,
             tolerations=_tolerations(spec),
+            refused_by=_refused_by(metadata),
+            undelivered=UNDELIVERED in bytes(pod.status),
             status=bytes(pod.status),
         )
 
-    def _bound(self, document: bytes, metadata: _Metadata, spec: _PodSpec, bound_to: str) -> Seen:
-        noted = (metadata.annotations or {}).get(reading.CLUSTER, "")
+    def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> Seen:
+        metadata = pod.metadata
+        told = (metadata.annotations or {}).get(reading.CLUSTER, "")
         held = self._expected(metadata.uid)
-        if not held or noted != "{}|{}/{}".format(*held[0].site):
+        if not held or told != "{}|{}/{}".format(*held[0].site):
             read = reservation_of_pod(orjson.loads(document), _cluster(metadata), self._catalogue)
             held = () if read is None else (read,)
         return Seen(
             metadata.uid,
             metadata.resource_version,
             held=held,
-            guest_of="" if noted.endswith(f"/{bound_to}") else bound_to,
-            tolerations=_tolerations(spec),
+            guest_of="" if told.endswith(f"/{bound_to}") else bound_to,
+            tolerations=_tolerations(pod.spec),
+            refused_by=_refused_by(metadata),
+            undelivered=UNDELIVERED in bytes(pod.status),
         )
 
     def allocation(self, document: bytes) -> Seen:
@@ -150,6 +160,11 @@ def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> 
 
 def _cluster(metadata: _Metadata) -> str:
     return (metadata.annotations or {}).get(CLUSTER, "")
+
+
+def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:
+    text = (metadata.annotations or {}).get(reading.REFUSED_BY)
+    return tuple(noted(text).items()) if text else ()
 
 
 def _tolerations(spec: _PodSpec) -> tuple[Toleration, ...]:

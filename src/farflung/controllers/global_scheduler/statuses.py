@@ -8,7 +8,8 @@ from typing import Final
 import orjson
 
 from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP
+from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, REFUSED_BY
+from farflung.controllers.global_scheduler.refusing import with_refusal
 from farflung.controllers.global_scheduler.world import Placed, Seen
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
@@ -17,6 +18,7 @@ from farflung.scheduling.values import Chosen, Site, SiteKey
 SITE: Final = f"{GROUP}/site-id"
 SCORE: Final = f"{GROUP}/score"
 SCHEDULED: Final = "PodScheduled"
+DELIVERED: Final = "Delivered"  #: the condition of a Pod that is not where it is bound to
 BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -68,12 +70,16 @@ def bound_pod(seen: Seen, chosen: Chosen, site: Site, labels: dict[str, str]) ->
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
-def unbound_pod(obj: Obj) -> Obj:
-    """As a merge patch: it is nowhere, as it was before."""
+def unbound_pod(obj: Obj, refused_by: SiteKey | None) -> Obj:
+    """As a merge patch: it is nowhere, as it was before, but for a note that a Cluster refused it."""
+    annotations: dict[str, str | None] = dict.fromkeys((CLUSTER, FLAVOR, SITE, SCORE))
+    if refused_by is not None:
+        before = (obj["metadata"].get("annotations") or {}).get(REFUSED_BY, "")
+        annotations[REFUSED_BY] = with_refusal(before, refused_by)
     metadata = {
         "uid": obj["metadata"]["uid"],
         "resourceVersion": obj["metadata"]["resourceVersion"],
-        "annotations": dict.fromkeys((CLUSTER, FLAVOR, SITE, SCORE)),
+        "annotations": annotations,
         "labels": {CLUSTER: None},
     }
     return {"metadata": metadata, "spec": {"nodeName": None, "clusterName": None}}
@@ -94,6 +100,18 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
     """All conditions of a Pod, with that one."""
     before = _status(status)
     return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
+
+
+def delivery_conditions(status: object, reason: str, message: str, now: str) -> list[Obj] | None:
+    """All conditions of a Pod, with one that says why it is not where it is bound to; without one if there is no
+    reason.  None: they are so already."""
+    before = status if isinstance(status, dict) else {}
+    old = condition_of(before, DELIVERED)
+    if (old.get("reason", ""), old.get("message", "")) == (reason, message):
+        return None
+    if reason:
+        return _with(before, {"type": DELIVERED, "status": "False", "reason": reason, "message": message}, now)
+    return [one for one in before["conditions"] if one != old]
 
 
 def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:

@@ -70,7 +70,10 @@ class Telling:
         self._told.pop(subject, None)
 
     def placed(self, subject: Subject, seen: Seen, message: str) -> None:
-        self._recorder.record(_about(subject, seen), "Normal", "Scheduled", message)
+        self._recorder.record(about(subject, seen), "Normal", "Scheduled", message)
+
+    def left(self, subject: Subject, seen: Seen, message: str) -> None:
+        self._recorder.record(about(subject, seen), "Warning", "LeftCluster", message)
 
     async def reconcile(self, subject: Subject, worker: int) -> float | None:
         wanted, seen = self._wanted.get(subject), self._world.seen(subject)
@@ -87,7 +90,7 @@ class Telling:
                 await self._binder.write_status(subject, seen, status)
             except NotFound:
                 return None
-            self._recorder.record(_about(subject, seen), "Warning", "FailedScheduling", message)
+            self._recorder.record(about(subject, seen), "Warning", "FailedScheduling", message)
             before = self._told.get(subject)
             pause = FIRST_PAUSE if before is None else min(LONGEST_PAUSE, 2 * before.pause)
             self._told[subject] = _Told(self._monotonic(), pause)
@@ -100,7 +103,7 @@ def _condition(subject: Subject) -> str:
     return statuses.SCHEDULED if subject.kind == POD else statuses.PLACED
 
 
-def _about(subject: Subject, seen: Seen) -> About:
+def about(subject: Subject, seen: Seen) -> About:
     collection = PODS if subject.kind == POD else ALLOCATIONS
     key = subject.key
     return About(key.cluster, collection.api_version, collection.kind, key.name, key.namespace, seen.uid)

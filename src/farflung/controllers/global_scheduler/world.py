@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
+from farflung.controllers.global_scheduler.refusing import Refusing
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy
@@ -24,6 +25,8 @@ POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
 PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
 MOST_QUESTIONS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
+REFUSED: Final = "refused it"
+UNWELL: Final = "not well for too long"
 HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
 
 
@@ -46,6 +49,9 @@ class Seen:
     asks: bool = False  #: it wants a decision
     held: tuple[Reservation, ...] = ()  #: what it has
     guest_of: str = ""  #: somebody else bound it to the cluster of this name
+    ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
+    refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
+    undelivered: bool = False  #: it says that it is not where it is bound to
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: as JSON, if it asks
 
@@ -89,7 +95,9 @@ class World:
         self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
         self._named: dict[str, set[SiteKey]] = {}  #: sites by name
         self._guests: dict[str, set[Subject]] = {}  #: by the name of the cluster that they were bound to
+        self._ended: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects that are there and hold nothing
         self._unwell = Ailments(patience)
+        self._refusing = Refusing(patience)
         self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
         self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
         self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
@@ -162,6 +170,10 @@ class World:
     def holders(self, key: SiteKey) -> list[Subject]:
         return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
 
+    def residents(self, key: SiteKey) -> list[Subject]:
+        """Who holds something there, and who has ended there."""
+        return [*self.holders(key), *(self._subjects[uid] for uid in self._ended.get(key, ()))]
+
     def hear(self, subject: Subject, seen: Seen | None, now: float) -> None:
         before = self._known.get(subject)
         if before is not None and (seen is None or seen.uid != before.uid):
@@ -174,7 +186,23 @@ class World:
         self._subjects[seen.uid] = subject
         if seen.guest_of:
             self._guests.setdefault(seen.guest_of, set()).add(subject)
+        self._note_end(seen.uid, None if before is None else before.ended_at, seen.ended_at)
+        forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
+        if forgiven and seen.uid not in self._under_way:
+            self.queue.remove(seen.uid)  # to be tried at once
         self._look_at(subject, seen, now)
+
+    def _note_end(self, uid: str, before: SiteKey | None, after: SiteKey | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            self._ended.get(before, {}).pop(uid, None)
+            if not self._ended.get(before):
+                self._ended.pop(before, None)
+            self.touched[before] = None
+        if after is not None:
+            self._ended.setdefault(after, {})[uid] = None
+            self.touched[after] = None
 
     def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
         del self._known[subject]
@@ -183,6 +211,8 @@ class World:
         self._subjects.pop(seen.uid, None)
         self._under_way.pop(seen.uid, None)
         self._tried.pop(seen.uid, None)
+        self._note_end(seen.uid, seen.ended_at, None)
+        self._refusing.forget(seen.uid)
         self.queue.remove(seen.uid)
         self._hold(seen.uid, (), now)
 
@@ -294,18 +324,23 @@ class World:
 
     def _decided(self, request: Request, now: float) -> Decision:
         """Nowhere from where it would have to leave at once."""
-        decision = self.engine.decide(request)
+        refusing = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
+        decision = self.engine.decide(request, excluded=refusing)
         if not any(one.site in self._unwell for one in decision.chosen):
             return decision
         overdue = self._overdue(request, now)
-        if overdue.isdisjoint(one.site for one in decision.chosen):
+        if overdue.keys().isdisjoint(one.site for one in decision.chosen):
             return decision
-        return self.engine.decide(request, excluded=overdue)
+        return self.engine.decide(request, excluded=overdue | refusing)
 
-    def _overdue(self, request: Request, now: float) -> frozenset[SiteKey]:
+    def excluded(self, request: Request, now: float) -> dict[SiteKey, str]:
+        """Sites that will not do for it, whatever they are and have, and why."""
+        return self._overdue(request, now) | dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
+
+    def _overdue(self, request: Request, now: float) -> dict[SiteKey, str]:
         """Sites that have not been well for longer than it tolerates."""
         tolerations = request.selector.tolerations
-        return frozenset(key for key in self._unwell if self._unwell.due(key, tolerations) <= now)
+        return {key: UNWELL for key in self._unwell if self._unwell.due(key, tolerations) <= now}
 
     def expected(self, uid: str) -> tuple[Reservation, ...]:
         """What it holds as soon as what is under way is heard of; nothing if nothing is."""
@@ -345,7 +380,7 @@ class World:
 
     @property
     def has_unwell(self) -> bool:
-        return any(self._holders.get(key) for key in self._unwell)
+        return bool(self._refusing) or any(self._holders.get(key) for key in self._unwell)
 
     def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
         """Those that have to leave a site now and may, the longest overdue first."""
@@ -359,6 +394,11 @@ class World:
                 when = self._unwell.due(key, self._known[subject].tolerations)
                 if when <= now and self._may_leave(uid, self._known[subject], now):
                     due.append((when, subject, key))
+        for uid, key in self._refusing:
+            subject = self._subjects[uid]
+            when = self._refusing.due(uid, key)
+            if when <= now and self._may_leave(uid, self._known[subject], now):
+                due.append((when, subject, key))
         found: list[tuple[Subject, SiteKey]] = []
         for _, subject, key in sorted(due):
             if not self._budget.take():
@@ -372,7 +412,21 @@ class World:
         seen = self._known.get(subject)
         if seen is None or seen.uid not in self._holders.get(site, ()):
             return False
-        return self._unwell.due(site, seen.tolerations) <= now
+        return min(self._unwell.due(site, seen.tolerations), self._refusing.due(seen.uid, site)) <= now
+
+    def refuse(self, subject: Subject, site: SiteKey, now: float) -> None:
+        """It is bound there, and that site does not take it."""
+        if (seen := self._known.get(subject)) is not None:
+            self._refusing.refuse(seen.uid, site, now)
+
+    def accept(self, subject: Subject, site: SiteKey) -> None:
+        """Nobody says any more that the site does not take it."""
+        if (seen := self._known.get(subject)) is not None:
+            self._refusing.accept(seen.uid, site)
+
+    def is_refused(self, subject: Subject, site: SiteKey) -> bool:
+        seen = self._known.get(subject)
+        return seen is not None and self._refusing.due(seen.uid, site) < inf
 
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
@@ -382,7 +436,7 @@ class World:
         before = self._held.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
-        placed = self.engine.decide(request, excluded=self._overdue(request, now) | {site}).is_placed
+        placed = self.engine.decide(request, excluded=self.excluded(request, now) | {site: UNWELL}).is_placed
         self.engine.reserve(before)
         return placed
 

@@ -4,6 +4,9 @@ Asked for by placements with `wantSingletonReportedState`.  As long as one asks,
 clusters have a copy because of those that ask.  If that is one, and its status came back, the object has that status,
 and an annotation says from where.  Without the annotation nothing of its status is ours, so it is written before the
 status, and goes after it.
+
+Of a virtual machine, who places it has a say, too: that it is placed, and whether it gets there.  That stays.  One that
+has ended stays so, whatever becomes of the copy: otherwise it would be run again.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPA
 from farflung.machinery.errors import Obj
 
 MARKS: Final = (COUNT, RETURNED)
+OWN: Final = ("PodScheduled", "Delivered")  #: conditions of who places virtual machines
+ENDED: Final = ("Failed", "Succeeded")
+PODS: Final = Kind("", "pods")
 _NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
 
 
@@ -58,9 +64,46 @@ def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
     only = None if asked is None or asked.clusters != 1 or not is_given_back(kind) else asked.only
-    if only is None and there[1] is not None and obj.get("status") and is_given_back(kind):
-        return Step(status={})
+    if only is None and there[1] is not None and is_given_back(kind):
+        left = _without_copy(kind, obj)
+        if (obj.get("status") or {}) != left:
+            return Step(status=left)
     wanted = None if asked is None else str(asked.clusters), None if only is None else only.target
     if there != wanted:
         return Step(*wanted)
-    return None if only is None or obj.get("status") == only.status else Step(*wanted, dict(only.status))
+    if only is None:
+        return None
+    status = {**only.status, **_with_own(kind, obj, only.status)}
+    return None if obj.get("status") == status else Step(*wanted, status)
+
+
+# --- virtual machines -----------------------------------------------------------------------------
+
+
+def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
+    """What is said of a virtual machine by who places it."""
+    spec, status = obj.get("spec"), obj.get("status")
+    if kind != PODS or not isinstance(spec, dict) or spec.get("virtualMachine") is None:
+        return []
+    return [one for one in _conditions(status) if one.get("type") in OWN]
+
+
+def _conditions(status: object) -> list[Obj]:
+    found = status.get("conditions") if isinstance(status, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
+    """The conditions, if some are to be kept beside those that came back."""
+    theirs = _conditions(returned)
+    told = [one.get("type") for one in theirs]
+    kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in told]
+    return {"conditions": [*theirs, *kept]} if kept else {}
+
+
+def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
+    """The status of what has no copy, or not one that counts."""
+    own, status = _own_conditions(kind, obj), obj.get("status")
+    if own and isinstance(status, dict) and status.get("phase") in ENDED:
+        return status
+    return {"phase": "Pending", "conditions": own} if own else {}

@@ -1,0 +1,176 @@
+"""Say at a machine why it is not where it is bound to: syncers report what a cluster does not take.  A condition and an
+Event tell of it, and what a cluster refuses for too long has to leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from farflung.client.errors import NotFound
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.binding import Binder
+from farflung.controllers.global_scheduler.delivering import Delivery, Target
+from farflung.controllers.global_scheduler.inventory import SeenTarget
+from farflung.controllers.global_scheduler.telling import about
+from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
+from farflung.controllers.mailbox.decide import CONFIG, mailbox_name
+from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.controllers.status_summarizer.freshness import ANY, told_by
+from farflung.controllers.status_summarizer.values import Verdict
+from farflung.informer.cache import Key
+from farflung.informer.informer import Informer
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery import times
+from farflung.runtime.controller import Controller
+from farflung.runtime.recorder import Recorder
+from farflung.scheduling.values import SiteKey
+
+NAME: Final = "global-scheduler-undelivered"
+POD_KIND: Final = Kind("", "pods")
+#: reasons of syncers that say nothing about whether the cluster takes a machine, or that it has it already
+PASSING: Final = frozenset(
+    {"Conflict", "Contested", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unreachable"}
+)
+NO_EDGE_API: Final = Verdict("NoEdgeAPI", "its workspace does not have the edge API (edge.kcp.io), so it goes nowhere")
+
+Refusals = Mapping[Part, Verdict]
+
+
+def refusals(document: bytes) -> Refusals:
+    """What a SyncerConfig says about machines."""
+    return {part: verdict for part, verdict in told_by(document).refused.items() if part.kind == POD_KIND}
+
+
+class Trouble(NamedTuple):
+    site: SiteKey
+    verdict: Verdict
+
+
+class Undelivered:
+    def __init__(
+        self,
+        world: World,
+        configs: Informer[Refusals],
+        targets: Informer[SeenTarget],
+        cluster_of: Callable[[str], str],
+        binder: Binder,
+        recorder: Recorder,
+        target_of: Callable[[SiteKey], Target | None],
+        is_served: Callable[[Delivery], bool],
+        outside: Surroundings,
+        now: Callable[[], datetime],
+        log: Logger,
+        *,
+        workers: int,
+    ) -> None:
+        """`cluster_of`: the logical cluster of a mailbox, if it has one; `target_of`: the SyncTarget that stands for a
+        site; `is_served`: whether a workspace has the edge API, as far as is known."""
+        self._world = world
+        self._configs = configs
+        self._targets = targets
+        self._cluster_of = cluster_of
+        self._binder = binder
+        self._recorder = recorder
+        self._target_of = target_of
+        self._is_served = is_served
+        self._monotonic = outside.monotonic
+        self._now = now
+        self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
+        self._troubled: dict[SiteKey, dict[Subject, Verdict]] = {}
+        self._told: dict[Subject, Trouble] = {}
+        self.controller: Controller[Subject] = Controller(
+            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        )
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def hear(self, subject: Subject, seen: Seen | None) -> None:
+        """One that says that it is not delivered, whether or not that is so."""
+        if seen is not None and seen.undelivered and subject not in self._told:
+            self.controller.queue.add(subject)
+
+    def look_into(self, name: str) -> None:
+        """Something was said in that mailbox."""
+        for site in sorted(self._sites.get(name, ())):
+            self.look_at(site)
+
+    def look_at(self, site: SiteKey) -> None:
+        """Something came or went there, or other things are said of it."""
+        target, before = self._target_of(site), self._troubled.get(site, {})
+        if target is None and not before:
+            return
+        now, after = self._monotonic(), {} if target is None else self._troubles(site, target)
+        for subject in before.keys() - after.keys():
+            self._world.accept(subject, site)
+            self._told.pop(subject, None)
+            self.controller.queue.add(subject)
+        for subject, verdict in after.items():
+            if verdict.reason not in PASSING and verdict != NO_EDGE_API:
+                self._world.refuse(subject, site, now)
+            if self._told.get(subject) != Trouble(site, verdict):
+                self._told[subject] = Trouble(site, verdict)
+                self.controller.queue.add(subject)
+        if after:
+            self._troubled[site] = after
+        else:
+            self._troubled.pop(site, None)
+
+    def _troubles(self, site: SiteKey, target: Target) -> dict[Subject, Verdict]:
+        refused = self._refused_at(site, target)
+        found: dict[Subject, Verdict] = {}
+        for subject in self._world.holders(site):
+            if subject.kind != POD:
+                continue
+            if not self._is_served(Delivery(subject.key.cluster, site)):
+                found[subject] = NO_EDGE_API
+            elif refused and (verdict := _verdict(refused, subject.key)) is not None:
+                found[subject] = verdict
+        return found
+
+    def _refused_at(self, site: SiteKey, target: Target) -> Refusals:
+        key = Key(target.cluster, "", target.name)
+        seen = self._targets.cache.get(key)
+        if seen is None:
+            return {}
+        name = mailbox_name(key, seen.uid)
+        self._sites.setdefault(name, set()).add(site)
+        return self._configs.cache.get(Key(self._cluster_of(name), "", CONFIG)) or {}
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    async def reconcile(self, subject: Subject, worker: int) -> float | None:
+        trouble = self._told.get(subject)
+        if self._world.seen(subject) is None:
+            return None
+        try:
+            found = await self._binder.fetch(subject)
+        except NotFound:
+            return None
+        reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))
+        now = times.format_seconds(self._now())
+        conditions = statuses.delivery_conditions(found.get("status"), reason, message, now)
+        if conditions is None:
+            return None
+        metadata = found["metadata"]
+        as_found = Seen(metadata["uid"], metadata["resourceVersion"])
+        try:
+            await self._binder.write_status(subject, as_found, {"conditions": conditions})
+        except NotFound:
+            return None
+        if reason:
+            self._recorder.record(about(subject, as_found), "Warning", "FailedDelivery", message)
+        return None
+
+
+def _verdict(refused: Refusals, key: Key) -> Verdict | None:
+    """Of one machine, or of all."""
+    return refused.get(Part(POD_KIND, key.namespace, key.name)) or refused.get(Part(POD_KIND, "", ANY))
+
+
+def _message(trouble: Trouble) -> str:
+    if trouble.verdict == NO_EDGE_API:
+        return NO_EDGE_API.message
+    said = f": {trouble.verdict.message}" if trouble.verdict.message else ""
+    return f"its syncer cannot bring it to {trouble.site.name}{said}"

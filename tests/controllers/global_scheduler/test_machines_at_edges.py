@@ -1,0 +1,196 @@
+"""Machines at the edges that stand for their Clusters: brought there, run there, refused there, and gone from there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fleet import Fleet, fleet
+from house import House
+from hub_harness import MERGE_PATCH
+from machines import PODS, Machines, bind_edge, machines, report
+from platform_harness import MASTER, OPERATOR
+from syncing import Link, furnished_mailbox
+
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.hub.http.messages import Request
+from farflung.machinery.errors import Obj
+
+SOON = Patience(refused=0.0, vanished=0.0)
+
+
+@dataclass
+class MachineRoom:
+    """A cluster whose Pods may be virtual machines, and what a syncer sees of it."""
+
+    far: Fleet
+    workspace: str
+
+    @property
+    def store(self) -> Any:
+        return self.far.hub.store
+
+    def clock(self) -> datetime:
+        return self.far.hub.now
+
+    def hub(self, request: Request) -> Any:
+        headers = {**request.headers, "authorization": f"Bearer {MASTER}"}
+        path = f"/clusters/{self.workspace}{request.path}"
+        return self.far.hub.function(replace(request, path=path, headers=headers))
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Obj | None:
+        """None: there is no such thing."""
+        answer = await self.far.hub.of(MASTER, method, f"/clusters/{self.workspace}{path}", body, **headers)
+        assert answer.status in (200, 404), answer.body
+        return answer.json if answer.status == 200 else None
+
+    async def says(self, name: str, phase: str) -> None:
+        """As who runs machines there would."""
+        status = {"status": {"phase": phase, "hostIP": "10.1.1.1"}}
+        assert await self.ask("PATCH", f"{PODS}/{name}/status", status, content_type=MERGE_PATCH)
+
+
+@asynccontextmanager
+async def machine_room() -> AsyncIterator[MachineRoom]:
+    async with fleet() as far:
+        workspace = await far.hub.workspace("edge")
+        await far.hub.bind(workspace, "kubernetes", "root:compute", "kubernetes", by=OPERATOR)
+        room = MachineRoom(far, workspace)
+
+        async def is_served() -> bool:
+            return await room.ask("GET", PODS) is not None
+
+        await far.eventually(is_served, "Pods")
+        yield room
+
+
+@asynccontextmanager
+async def linked_machines(directory: Path, edge: Any) -> AsyncIterator[tuple[Machines, Link]]:
+    """With a Cluster az1 that a SyncTarget stands for, and a syncer there."""
+    async with machines(start=False, patience=SOON) as one:
+        imw = await one.fleet.hub.workspace("imw")
+        await bind_edge(one.fleet, one.shop)
+        await one.fleet.target(imw, "edge1", {})
+        await one.fleet.location(imw, "all", {}, {})
+        await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+        link = Link(one.fleet, edge, await furnished_mailbox(one.fleet), directory / "journal" / "syncer.sqlite")
+        await one.cluster(
+            "az1", {"small": 1}, cpucapacity=9, memcapacity=9999, synctarget={"workspace": imw, "name": "edge1"}
+        )
+        await link.start()
+        try:
+            yield one, link
+        finally:
+            await link.stop()
+
+
+def of_type(pod: Obj, type: str) -> Obj:
+    found = [one for one in pod.get("status", {}).get("conditions", ()) if one["type"] == type]
+    return found[0] if found else {}
+
+
+def phase_is(one: Machines, name: str, phase: str) -> Callable[[], Awaitable[bool]]:
+    async def is_so() -> bool:
+        return bool((await one.pod(name)).get("status", {}).get("phase") == phase)
+
+    return is_so
+
+
+async def test_a_machine_is_run_at_the_edge_of_its_cluster_and_says_so_until_it_is_deleted(tmp_path: Path) -> None:
+    async with machine_room() as edge, linked_machines(tmp_path, edge) as (one, link):
+        made = await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await one.machine("b")
+        assert await one.refused("b") == "0/1 clusters fit: 1 out of small"  # a copy takes nothing
+        there = await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
+        assert there["spec"]["virtualMachine"] == made["spec"]["virtualMachine"]
+        assert there["spec"]["clusterName"] == "az1"
+        assert "nodeName" not in there["spec"]  # which is up to the edge
+        assert there["metadata"]["annotations"]["globalscheduler.com/flavor-id"] == "small"
+        await edge.says("a", "Running")
+        await one.fleet.eventually(phase_is(one, "a", "Running"), "the phase")
+        pod = await one.pod("a")
+        assert pod["metadata"]["annotations"]["edge.kcp.io/status-returned-from"] == "edge1"
+        assert pod["status"]["hostIP"] == "10.1.1.1"
+        assert of_type(pod, "PodScheduled")["status"] == "True"
+        await edge.says("a", "Failed")
+        await one.fleet.eventually(phase_is(one, "a", "Failed"), "the end")
+        assert await one.bound("b") == "az1"  # what has ended holds nothing
+        await link.eventually(lambda: edge.ask("GET", f"{PODS}/b"), "the next machine at the edge")
+        assert await edge.ask("GET", f"{PODS}/a") is not None  # somebody may want to know why
+        assert (await one.pod("a"))["status"]["phase"] == "Failed"
+        for name in ("a", "b"):
+            await one.of_shop("DELETE", f"{PODS}/{name}")
+            await link.eventually(lambda name=name: is_gone(edge, name), f"the end of {name} at the edge")
+
+
+async def is_gone(edge: MachineRoom, name: str) -> bool:
+    return await edge.ask("GET", f"{PODS}/{name}") is None
+
+
+async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_does_not_come_back(
+    tmp_path: Path,
+) -> None:
+    async with House() as edge, linked_machines(tmp_path, edge) as (one, _):
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+
+        async def refused() -> bool:
+            return of_type(await one.pod("a"), "PodScheduled").get("message") == "0/1 clusters fit: 1 refused it"
+
+        await one.fleet.eventually(refused, "no place, because it is not brought there again at once")
+        assert (await one.used())["az1", "small"] == 0
+        reasons = {"FailedDelivery", "LeftCluster", "FailedScheduling"}
+
+        async def are_told() -> bool:
+            return reasons <= {reason for reason, _ in await one.events("a")}
+
+        await one.fleet.eventually(are_told, "the events")
+        messages = dict(await one.events("a"))
+        assert messages["FailedDelivery"].startswith("its syncer cannot bring it to az1: ")
+        assert "field not declared in schema" in messages["FailedDelivery"]
+        assert messages["LeftCluster"] == "Left default/az1, which does not take it"
+        noted = (await one.pod("a"))["metadata"]["annotations"]["globalscheduler.com/refused-by"]
+        assert noted == f"{one.home}|default/az1=1"
+        await one.fleet.crash()
+        await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+        await one.cluster("az2", {"small": 1}, zone="az2")
+
+        async def is_elsewhere() -> bool:
+            return bool((await one.pod("a"))["spec"].get("nodeName") == "az2")
+
+        await one.fleet.eventually(is_elsewhere, "another place")
+
+        async def is_clean() -> bool:
+            return not of_type(await one.pod("a"), "Delivered")
+
+        await one.fleet.eventually(is_clean, "nothing wrong any more")
+        assert of_type(await one.pod("a"), "PodScheduled")["status"] == "True"
+
+
+async def test_a_machine_whose_workspace_has_no_edge_api_says_so_and_stays() -> None:
+    async with machines(start=False) as one:
+        imw = await one.fleet.hub.workspace("imw")
+        await one.fleet.target(imw, "edge1", {})
+        await one.start()
+        await one.cluster("az1", {"small": 2}, synctarget={"workspace": imw, "name": "edge1"})
+        await report(one, imw, ago=timedelta(0))
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+
+        async def is_told() -> bool:
+            return of_type(await one.pod("a"), "Delivered").get("reason") == "NoEdgeAPI"
+
+        await one.fleet.eventually(is_told, "what is wrong")
+        await bind_edge(one.fleet, one.shop)
+        await one.machine("b")  # for which it is asked again
+
+        async def is_clean() -> bool:
+            return not of_type(await one.pod("a"), "Delivered")
+
+        await one.fleet.eventually(is_clean, "nothing wrong any more")
+        assert (await one.pod("a"))["spec"]["nodeName"] == "az1"

@@ -1,0 +1,72 @@
+"""Clusters that do not take a machine: who leaves them when, and when it may come back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.refusing import MOST_NOTED, MOST_TIMES, Refusing, noted, with_refusal
+from farflung.scheduling.values import SiteKey
+
+AZ1, AZ2 = SiteKey("clouds", "default", "az1"), SiteKey("clouds", "default", "az2")
+KEYS = st.builds(SiteKey, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]), st.sampled_from(list("pqrstuvw")))
+
+
+@given(st.lists(KEYS, max_size=60))
+def test_what_is_noted_is_how_often_each_refused_as_far_as_there_is_room(history: list[SiteKey]) -> None:
+    text, known = "", {}
+    for site in history:
+        text = with_refusal(text, site)
+        known[site] = min(MOST_TIMES, known.get(site, 0) + 1)
+        assert len(noted(text)) <= MOST_NOTED
+        assert noted(text)[site] <= known[site]
+        if len(known) <= MOST_NOTED:
+            assert noted(text) == known
+
+
+@given(st.text(alphabet="abz|/=,0129 é²\n", max_size=200))
+def test_whatever_is_noted_is_read_and_can_be_added_to(text: str) -> None:
+    assert all(1 <= number <= MOST_TIMES for number in noted(text).values())
+    assert noted(with_refusal(text, AZ1))[AZ1] == min(MOST_TIMES, noted(text).get(AZ1, 0) + 1)
+
+
+def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_later_each_time() -> None:
+    one = Refusing(Patience(refused=30.0))
+    one.refuse("a", AZ1, 10.0)
+    one.refuse("a", AZ1, 20.0)
+    assert one.due("a", AZ1) == 40.0
+    assert one.due("a", AZ2) == one.due("b", AZ1) == float("inf")
+    one.accept("a", AZ2)
+    assert list(one) == [("a", AZ1)]
+    one.accept("a", AZ1)
+    assert not one
+    for times, until in ((1, 160.0), (2, 220.0), (20, 3700.0)):
+        assert not one.remember("a", {AZ1: times}, 100.0)
+        assert not one.remember("a", {AZ1: times}, 150.0)  # the same as before
+        assert one.avoided("a", until - 1) == [AZ1]
+        assert one.avoided("a", until) == []
+    assert one.remember("a", {AZ2: 1}, 100.0)  # somebody forgave az1
+    assert one.avoided("a", 101.0) == [AZ2]
+    one.forget("a")
+    assert one.avoided("a", 101.0) == []
+
+
+def test_a_condition_tells_why_a_machine_is_not_there_and_goes_with_the_reason() -> None:
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    status = {"conditions": [scheduled, "nonsense"]}
+    told = statuses.delivery_conditions(status, "BadRequest", "no", "then")
+    wrong = {
+        "type": "Delivered",
+        "status": "False",
+        "reason": "BadRequest",
+        "message": "no",
+        "lastTransitionTime": "then",
+    }
+    assert told == [scheduled, wrong]
+    assert statuses.delivery_conditions({"conditions": told}, "BadRequest", "no", "later") is None
+    assert statuses.delivery_conditions({"conditions": told}, "", "", "later") == [scheduled]
+    for nothing in ({}, None, "Pending", {"conditions": 7}, {"conditions": [{"type": "Delivered", "reason": 5}]}):
+        statuses.delivery_conditions(nothing, "", "", "later")
+        assert statuses.delivery_conditions(nothing, "BadRequest", "no", "then") == [wrong]

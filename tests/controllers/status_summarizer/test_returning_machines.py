@@ -1,0 +1,55 @@
+"""The status that a virtual machine has of its copy, beside what is said of it by who places it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
+from farflung.controllers.placement_translator.values import Kind
+from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, step
+
+PODS = Kind("", "pods")
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+READY = {"type": "Ready", "status": "True"}
+
+
+def machine(status: Any, *, returned: bool = True) -> dict[str, Any]:
+    marks = {"labels": {COUNT: "1"}, "annotations": {RETURNED: "edge1"} if returned else {}}
+    return {"metadata": marks, "spec": {"virtualMachine": {}}, "status": status}
+
+
+def came_back(status: dict[str, Any]) -> Asked:
+    return Asked(1, Returned("edge1", status))
+
+
+def test_what_came_back_stands_beside_where_it_is_placed() -> None:
+    running = {"phase": "Running", "conditions": [READY]}
+    both = {"phase": "Running", "conditions": [READY, SCHEDULED]}
+    pod = machine({"phase": "Pending", "conditions": [SCHEDULED]})
+    assert step(PODS, pod, came_back(running)) == Step("1", "edge1", both)
+    assert step(PODS, machine(both), came_back(running)) is None
+    theirs = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+    assert step(PODS, pod, came_back(theirs)) == Step("1", "edge1", theirs)
+
+
+def test_a_machine_without_a_copy_is_pending_and_still_placed() -> None:
+    placed = {"phase": "Pending", "conditions": [SCHEDULED]}
+    assert step(PODS, machine({"phase": "Running", "conditions": [READY, SCHEDULED]}), Asked(1)) == Step(status=placed)
+    assert step(PODS, machine(placed), Asked(1)) == Step("1", None)
+    assert step(PODS, machine(placed, returned=False), Asked(1)) is None
+
+
+def test_a_machine_that_has_ended_stays_so() -> None:
+    for phase in ("Failed", "Succeeded"):
+        ended = machine({"phase": phase, "conditions": [SCHEDULED]})
+        assert step(PODS, ended, Asked(1)) == Step("1", None)
+
+
+@pytest.mark.parametrize("status", [None, 7, "Pending", {"conditions": 7}, {"conditions": ["x", {"type": []}]}])
+def test_a_status_of_any_shape_makes_no_difference(status: Any) -> None:
+    assert step(PODS, machine(status), came_back({"phase": "Running"})) == Step("1", "edge1", {"phase": "Running"})
+    strange = {"conditions": [{"type": []}, 7]}
+    kept = {"conditions": [{"type": []}, SCHEDULED]}
+    assert step(PODS, machine({"conditions": [SCHEDULED]}), came_back(strange)) == Step("1", "edge1", kept)
