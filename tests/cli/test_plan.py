@@ -89,7 +89,7 @@ async def test_what_is_there_already_is_preferred_as_the_scheduler_does() -> Non
 async def test_too_few_locations_are_a_warning() -> None:
     hub = await furnished()
     answer = await planned(hub, placement("p", PROD, numberOfLocations=3))
-    assert "warning: 1 of 3 Locations can be used; 1 match" in shown(hub, answer)
+    assert "warning: 1 of 3 Locations can be used; 1 matches" in shown(hub, answer)
 
 
 async def test_the_slice_of_an_earlier_placement_of_that_name_goes() -> None:

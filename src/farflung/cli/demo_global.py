@@ -13,12 +13,12 @@ import click
 from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import BINDINGS, Place, Stage, called, listed
-from farflung.cli.printing import count
 from farflung.cli.progress import shown
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.statuses import SCHEDULED
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")

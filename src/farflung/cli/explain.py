@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from farflung.cli.connection import Hub, placement_of, workspace_name
-from farflung.cli.printing import NONE, TABLE, count, machine_readable, pairs, table
+from farflung.cli.printing import NONE, TABLE, machine_readable, pairs, table
 from farflung.cli.withdrawing import being_withdrawn
 from farflung.controllers.edge_scheduler import decide, fitness, inventory
 from farflung.controllers.edge_scheduler.engine import Engine
@@ -17,6 +17,7 @@ from farflung.controllers.edge_scheduler.slices import destinations_of
 from farflung.controllers.edge_scheduler.values import Destination, Explanation, Placement, Resolution, Target
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.world import PlacementKey
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them

@@ -13,8 +13,9 @@ from farflung.cli import fields, fleet_edges, fleet_placements
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
 from farflung.cli.fleet_reading import Fleet, paths_of, read
-from farflung.cli.printing import NONE, TABLE, count, machine_readable, table
+from farflung.cli.printing import NONE, TABLE, machine_readable, table
 from farflung.controllers.placement_translator.guard import CONFIRM
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 LISTED: Final = 20  #: edges and placements that are shown of many

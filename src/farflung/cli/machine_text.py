@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from farflung.cli.printing import NONE, TABLE, count, machine_readable, table
+from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 BEHIND: Final = "the global scheduler is behind, or does not run"

@@ -22,7 +22,7 @@ from farflung.cli.explain import changes, entries
 from farflung.cli.machine_world import kind_of
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan_machines import Becoming
-from farflung.cli.printing import TABLE, count, machine_readable
+from farflung.cli.printing import TABLE, machine_readable
 from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.cli.scheduler_files import Configuration
 from farflung.client.discovery import Resource, Served, discover
@@ -36,6 +36,7 @@ from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
 from farflung.controllers.placement_translator.values import Kind, Part
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 NAMED: Final = 5  #: destinations that are named where several are alike

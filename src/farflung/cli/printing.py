@@ -28,11 +28,6 @@ def machine_readable(document: Any, output: str) -> str:
     return text.removesuffix("\n")
 
 
-def count(number: int, what: str) -> str:
-    """`1 Location`, `2 Locations`"""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def pairs(values: Iterable[tuple[str, str]]) -> str:
     """Labels: `a=b,c=d`"""
     return ",".join(f"{key}={value}" for key, value in sorted(values)) or NONE

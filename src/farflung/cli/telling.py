@@ -7,10 +7,10 @@ from typing import Final
 
 import orjson
 
-from farflung.cli.printing import count
 from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.syncer_config import Told, told_by
 from farflung.controllers.placement_translator.values import Kind
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 NAMED: Final = 3  #: kinds that are named where several come or go

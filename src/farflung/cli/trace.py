@@ -162,7 +162,8 @@ class Tracer:
             return []
         names = sorted(name for name in workspaces if is_mailbox_name(name) and name not in facts)
         if more := names[LEFT_OVER:]:
-            self._remarks.append(f"{len(more)} mailboxes were not asked what is left there")
+            some = "1 mailbox was" if len(more) == 1 else f"{len(more)} mailboxes were"
+            self._remarks.append(f"{some} not asked what is left there")
         targets = {name: workspaces[name]["metadata"].get("annotations") or {} for name in names}
         return [
             Facts(Place(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)

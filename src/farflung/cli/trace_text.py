@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Final
 
 from farflung.cli import fields
-from farflung.cli.printing import TABLE, count, machine_readable
+from farflung.cli.printing import TABLE, machine_readable
 from farflung.cli.tracing import State, age
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 LONGEST: Final = 500  #: characters of what a condition says

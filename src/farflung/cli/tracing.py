@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from farflung.cli import fields, syncer_report
 from farflung.cli.copies import THEIRS
-from farflung.cli.printing import count
 from farflung.cli.syncer_report import Report
 from farflung.controllers.mailbox.decide import FINALIZER
 from farflung.controllers.mailbox.heartbeat import moment
@@ -23,6 +22,7 @@ from farflung.controllers.placement_translator.desired import NOTHING, Desired
 from farflung.controllers.placement_translator.engine import Place
 from farflung.controllers.placement_translator.values import Part
 from farflung.controllers.status_summarizer.values import Digest
+from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.syncer.values import MANAGER

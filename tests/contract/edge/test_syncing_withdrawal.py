@@ -196,6 +196,8 @@ async def test_orphans_go_when_somebody_says_how_many_they_are(link: Link) -> No
     await link.told(lambda report: report["objects"]["orphaned"] == 2)
     release = {"metadata": {"annotations": {"edge.kcp.io/release-orphans": "1"}}}
     await link.mailbox.patch(CONFIGS, "the-one", release)
+    why = "2 objects stay at the edge; edge.kcp.io/release-orphans does not say their number, but '1'"
+    await link.told(lambda report: any(why in one["message"] for one in report["conditions"]))
     await link.settled()
     assert not await is_gone(link.cluster, MAPS, "prices", namespace)
     release["metadata"]["annotations"]["edge.kcp.io/release-orphans"] = "2"

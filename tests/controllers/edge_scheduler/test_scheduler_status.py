@@ -32,6 +32,8 @@ def test_a_placement_that_leads_nowhere_says_so() -> None:
     (condition,) = written(PLACEMENT, Resolution(matching=3), None)["conditions"]
     assert (condition["status"], condition["reason"]) == ("True", "LeadsNowhere")
     assert condition["message"] == "3 Locations match, and none of them has a SyncTarget that can be used"
+    (condition,) = written(PLACEMENT, Resolution(matching=1), None)["conditions"]
+    assert condition["message"] == "1 Location matches, and has no SyncTarget that can be used"
     (condition,) = written(PLACEMENT, Resolution(), None)["conditions"]
     assert condition["message"] == "no Location matches"
 

@@ -17,6 +17,7 @@ from farflung.controllers.edge_scheduler import slices
 from farflung.controllers.edge_scheduler.reading import parse_location, parse_placement, parse_target
 from farflung.controllers.edge_scheduler.slices import LIMIT, PLACEMENTS, SLICES, placements_of, previous
 from farflung.controllers.edge_scheduler.values import Placement, Resolution
+from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.runtime.plan import UpdateStatus, Write
 
@@ -71,12 +72,15 @@ def status(placement: Placement, resolution: Resolution, observed: Mapping[str, 
 def _ready(placement: Placement, resolution: Resolution) -> Obj:
     if resolution.problem:
         return _condition("False", "Error", "InvalidSpec", resolution.problem)
+    matching = resolution.matching
+    match = "matches" if matching == 1 else "match"
     if placement.number is not None and resolution.chosen < placement.number:
-        found = f"{resolution.chosen} of {placement.number} Locations can be used; {resolution.matching} match"
+        found = f"{resolution.chosen} of {count(placement.number, 'Location')} can be used; {matching} {match}"
         return _condition("False", "Warning", "NotEnoughLocations", found)
     if not resolution.destinations:
-        found = f"{resolution.matching} Locations match, and none of them has a SyncTarget that can be used"
-        nowhere = found if resolution.matching else "no Location matches"
+        nothing = "has no" if matching == 1 else "none of them has a"
+        found = f"{count(matching, 'Location')} {match}, and {nothing} SyncTarget that can be used"
+        nowhere = found if matching else "no Location matches"
         return {"type": READY, "status": "True", "reason": "LeadsNowhere", "message": nowhere}
     return {"type": READY, "status": "True", "reason": "Resolved"}
 
