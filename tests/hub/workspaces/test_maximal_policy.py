@@ -9,7 +9,7 @@ from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.workspaces.access import OPERATORS, WorkspaceAuthorizer
 from farflung.hub.workspaces.maximal import bound_by, consumer, is_limited
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore
 
@@ -110,6 +110,32 @@ async def test_exports_and_bindings_are_followed(store: MemoryStore, authorizer:
     assert allows(authorizer, CREATE_POD)
     await put(store, key, binding("bare", "kubernetes"))
     assert allows(authorizer, CREATE_POD)  # another export of the same name, which has no policy
+
+
+async def test_the_policy_counts_for_who_sees_the_api_through_an_export_that_claims_it(
+    store: MemoryStore, authorizer: WorkspaceAuthorizer
+) -> None:
+    def sees(attributes: Attributes, user: User = OPERATOR) -> bool:
+        try:
+            authorizer.check_view("shop", "mine", user, attributes)
+        except ApiError:
+            return False
+        return True
+
+    key, home = "/apis.kcp.io/apiexports/shop/mine", "/apis.kcp.io/apiexports/compute/kubernetes"
+    claim = {"resource": "pods", "identityHash": "abc", "all": True}
+    await put(store, key, {"spec": {"permissionClaims": [claim]}})
+    assert sees(CREATE_POD)  # of nobody's API that is known
+    await put(store, home, export({"local": {}}) | {"status": {"identityHash": "abc"}})
+    assert not sees(CREATE_POD)
+    assert sees(CREATE_POD._replace(verb="list"))
+    assert sees(CREATE_POD, MASTER)
+    assert sees(Attributes("create", "", "configmaps", "", "default"))
+    await put(store, home, export(None) | {"status": {"identityHash": "abc"}})
+    assert sees(CREATE_POD)
+    await put(store, home, export({"local": {}}) | {"status": {"identityHash": "abc"}})
+    await put(store, key, {"spec": {"permissionClaims": [{"resource": "pods", "all": True}]}})
+    assert sees(CREATE_POD)
 
 
 def test_a_consumer_cannot_be_named_without_the_prefix() -> None:

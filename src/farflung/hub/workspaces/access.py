@@ -23,7 +23,7 @@ from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.rbac.rules import Rule
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from farflung.hub.objects import cluster_in
-from farflung.hub.workspaces.maximal import EXPORTS, Limits, consumer
+from farflung.hub.workspaces.maximal import EXPORTS, Export, Limits, consumer
 from farflung.machinery.errors import ApiError, object_details, qualified
 from farflung.store.base import Change, Entry, Store
 
@@ -158,9 +158,10 @@ class WorkspaceAuthorizer(Authorizer):
 
     def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
         """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
-        everything in a workspace may do nothing in the view of an export that is not there."""
+        everything in a workspace may do nothing in the view of an export that is not there.  What the export claims of
+        another one is within the policy of that."""
         is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
-        is_allowed = is_privileged(user) or not is_reserved(user, asked)
+        is_allowed = is_privileged(user) or self._may_see(Export(cluster, export), as_confined(user), asked)
         if not is_there or not is_allowed or not self.decide(cluster, user, content_of(export, asked)).allowed:
             raise refusal(user, asked, REFUSED.reason)
 
@@ -221,7 +222,17 @@ class WorkspaceAuthorizer(Authorizer):
     def _is_within_policy(self, cluster: str, user: User, attributes: Attributes) -> bool:
         if attributes.path is not None:
             return True
-        export = self._limits.on(cluster, attributes.group, attributes.resource)
+        return self._is_within(self._limits.on(cluster, attributes.group, attributes.resource), user, attributes)
+
+    def _may_see(self, view: Export, user: User, asked: Attributes) -> bool:
+        if is_reserved(user, asked):
+            return False
+        return asked.path is not None or self._is_within(
+            self._limits.on_view(view, asked.group, asked.resource), user, asked
+        )
+
+    def _is_within(self, export: Export | None, user: User, attributes: Attributes) -> bool:
+        """The policy of an export, if it has one."""
         return export is None or super().decide(export.cluster, consumer(user), attributes).allowed
 
     # --- keeping in step --------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The maximal permission policy of an export: what anybody may do with its API, wherever it is bound.
 
 The owner of an export writes it as roles in the export's own workspace.  A consumer is known there by a prefix, which
-no name can take by itself: `apis.kcp.io:binding:system:authenticated` are all consumers.
+no name can take by itself: `apis.kcp.io:binding:system:authenticated` are all consumers.  So is somebody who sees the
+API through the view of another export, which claims it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import orjson
 
 from farflung.hub.auth.user import User
 from farflung.hub.objects import cluster_in, name_in
+from farflung.hub.workspaces.claims import claim_of, wishes
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store
 
@@ -37,6 +39,16 @@ def is_limited(export: Obj) -> bool:
     return policy.get("local") is not None
 
 
+def identity_of(export: Obj) -> str:
+    return str((export.get("status") or {}).get("identityHash") or "")
+
+
+def claimed_by(export: Obj) -> Mapping[tuple[str, str], str]:
+    """(group, resource) → the identity of the export whose API it is, of what an export claims of others."""
+    claims = map(claim_of, wishes(export))
+    return {(one.group, one.resource): one.identity for one in claims if one.identity}
+
+
 def bound_by(binding: Obj) -> Mapping[tuple[str, str], Export]:
     """(group, resource) → whose API it is, of what a binding has bound."""
     status = binding.get("status") or {}
@@ -50,7 +62,9 @@ class Limits:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._limited: set[Export] = set()
+        self._limited: dict[Export, str] = {}  #: with their identities
+        self._identified: dict[str, set[Export]] = {}  #: the same, the other way round
+        self._claims: dict[Export, Mapping[tuple[str, str], str]] = {}
         self._bound: dict[str, Mapping[tuple[str, str], Export]] = {}
         store.subscribe(EXPORTS, self._hear_exports)
         store.subscribe(BINDINGS, self._hear_bindings)
@@ -66,6 +80,12 @@ class Limits:
             bound = self._read(cluster)
         export = bound.get((group, resource))
         return export if export in self._limited else None
+
+    def on_view(self, view: Export, group: str, resource: str) -> Export | None:
+        """The export whose policy counts for a resource that another one claims."""
+        claims = self._claims.get(view)
+        limiting = None if claims is None else self._identified.get(claims.get((group, resource), ""))
+        return min(limiting) if limiting else None
 
     def _read(self, cluster: str) -> Mapping[tuple[str, str], Export]:
         found: dict[tuple[str, str], Export] = {}
@@ -86,7 +106,15 @@ class Limits:
 
     def _follow(self, key: str, entry: Entry | None) -> None:
         export = Export(cluster_in(key), name_in(key)[1])
-        if entry is not None and is_limited(orjson.loads(entry.value)):
-            self._limited.add(export)
-        else:
-            self._limited.discard(export)
+        found = {} if entry is None else orjson.loads(entry.value)
+        if before := self._limited.pop(export, ""):
+            self._identified[before].discard(export)
+            if not self._identified[before]:
+                del self._identified[before]
+        if is_limited(found):
+            identity = self._limited[export] = identity_of(found)
+            if identity:
+                self._identified.setdefault(identity, set()).add(export)
+        self._claims.pop(export, None)
+        if claims := claimed_by(found):
+            self._claims[export] = claims
