@@ -117,6 +117,7 @@ def virtual_machine(resources: Obj, volume_mount: Obj, volume_device: Obj) -> Ob
             "resourcesAllocated": mapping("What it was given.", quantity("How much.")),
             "resizePolicy": listing("How it may be resized.", _RESIZE_POLICY, maxItems=MOST_DEVICES),
         },
+        required=("flavors",),
     )
 
 

@@ -15,6 +15,8 @@ from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.custom.definition import Definition
 from farflung.hub.kinds import Kind
 from farflung.hub.shapes import shape_of
+from farflung.hub.workspaces import machines
+from farflung.hub.workspaces.machines import PODS, with_machines
 from farflung.hub.workspaces.schemas import as_definition
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision
@@ -24,8 +26,7 @@ Form = Literal["bound", "ending", "viewed"]
 
 #: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
-PODS: Final = ("", "pods")
-BINDING: Final = Subresource("binding", ("create",), "Binding", "", "v1")
+BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
 SELECTABLE: Final = custom.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
 #: what a printer may trip over in an object that is not as Kubernetes has it
 UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
@@ -56,7 +57,14 @@ class BoundDefinition(Definition):
         if native is None:
             return kind
         shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
-        return replace(kind, shape=shape)
+        rules = with_machines(kind.rules) if self._has_machines(resource) else kind.rules
+        return replace(kind, shape=shape, rules=rules)
+
+    def _has_machines(self, resource: Resource) -> bool:
+        """Whether its schema has room for containers, for virtual machines, and for where they are."""
+        schema = self._versions[resource.version].schema
+        types = (_type_at(schema, "spec", field) for field in ("containers", "virtualMachine"))
+        return machines.concerns(resource) and tuple(types) == ("array", "object")
 
 
 def dressed(resource: Resource, identity: str, form: Form) -> Resource:

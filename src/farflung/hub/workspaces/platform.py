@@ -66,12 +66,13 @@ def platform(
     kinds.show(views.served)
     kinds.identify(apis.kind)
     apis.start()
+    routes = WorkspaceRoutes(clusters, authorizer)
     return Platform(
         url,
         tenancy,
-        WorkspaceRoutes(clusters, authorizer),
+        routes,
         views,
-        WorkspaceWrites(tenancy, exporter, binder, Homes(store, tenancy), url),
+        WorkspaceWrites(tenancy, exporter, binder, Homes(store, tenancy), routes.allows, url),
         Bootstrap(store, tenancy, exporter, binder, url=url, new_uid=new_uid),
         apis,
         binder,

@@ -80,6 +80,14 @@ class WorkspaceRoutes:
     def enter(self, place: Place, user: User) -> tuple[Place, User]:
         return self._initializers.enter(place, user) if initializing.is_initializing(place.view) else (place, user)
 
+    def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
+        """Whether `check` lets somebody do something."""
+        try:
+            self.check(cluster, view, user, asked)
+        except ApiError:
+            return False
+        return True
+
     def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
         if ":" in asked.resource and not is_privileged(user):
             raise refusal(user, asked, REFUSED.reason)  # roles and policies know resources without identities

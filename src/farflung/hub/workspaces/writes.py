@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.user import User
 from farflung.hub.verbs.call import Call
-from farflung.hub.workspaces import bindings, guards, initializing, schemas
+from farflung.hub.workspaces import bindings, guards, initializing, machines, schemas
 from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.home import NAME as HOME
@@ -18,6 +19,7 @@ from farflung.hub.workspaces.writing import Written
 from farflung.machinery.errors import Obj, forbidden
 
 Place = tuple[str, str]  #: group and plural
+May = Callable[[str, str, User, Attributes], bool]  #: whether a user may do something in a cluster, or in a view of it
 
 WORKSPACES: Final = (GROUP, "workspaces")
 TYPES: Final = (GROUP, "workspacetypes")
@@ -39,11 +41,12 @@ def place_of(call: Call) -> Place | None:
 
 
 class WorkspaceWrites:
-    def __init__(self, tenancy: Tenancy, exporter: Exporter, binder: Binder, homes: Homes, url: str) -> None:
+    def __init__(self, tenancy: Tenancy, exporter: Exporter, binder: Binder, homes: Homes, may: May, url: str) -> None:
         self._tenancy = tenancy
         self._homes = homes
         self._exporter = exporter
         self._binder = binder
+        self._may = may
         self._url = url
 
     def home(self, call: Call) -> Awaitable[Obj] | None:
@@ -72,6 +75,10 @@ class WorkspaceWrites:
         cluster = call.target.cluster
         if call.target.view and old is None:
             check_seen(call, new)
+        if machines.concerns(call.resource):
+            view, user = call.target.view, call.user
+            machines.check_placing(user, new, old, lambda asked: self._may(cluster, view, user, asked))
+            return
         match place_of(call):
             case ("tenancy.kcp.io", "workspaces") if old is None:
                 self._tenancy.check_new(cluster, call.user, new, may_use(call))
