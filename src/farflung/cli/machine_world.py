@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from farflung.cli import global_scheduler
+from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.scheduler_files import Configuration
-from farflung.client.errors import NotFound
+from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.inventory import everywhere
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
@@ -27,6 +27,8 @@ from farflung.controllers.global_scheduler.inventory import (
 )
 from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject, World
+from farflung.controllers.mailbox.controller import WORKSPACES
+from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
@@ -83,12 +85,22 @@ async def read(hub: Hub, configured: Configuration) -> Known:
         if one is not None:
             known.world.put_site(site_with(one, targets.get(one.site.key)), 0.0)
     pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
+    mailboxes = await _mailboxes(hub)
     allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.seeing.allocation))
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):
         for key, seen in found:
-            if seen is not None and seen.uid:
+            if seen is not None and seen.uid and key.cluster not in mailboxes:
                 known.world.hear(Subject(kind, key), seen, 0.0)
     return known
+
+
+async def _mailboxes(hub: Hub) -> set[str]:
+    """Their logical clusters, as far as somebody may know: what is in them are copies."""
+    try:
+        found = await hub.root.workspace(hub.provider).list(WORKSPACES)
+    except (NotFound, Forbidden):
+        return set()
+    return {fields.text(one, "spec", "cluster") for one in found if is_mailbox_name(fields.name_of(one))}
 
 
 async def _targets(root: Client, clusters: Iterable[SeenCluster]) -> Mapping[tuple[str, str, str], SeenTarget]:
