@@ -92,15 +92,17 @@ class Engine:
     def sites(self) -> Iterator[Site]:
         return (standing.site for standing in self._standings.values())
 
-    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> None:
-        """From now on, as if it had always been so: what is held stays, and is counted by the new catalogue."""
+    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> bool:
+        """From now on, as if it had always been so: what is held stays, and is counted by the new catalogue.  False if
+        nothing is new."""
         if (policy, catalogue) == (self._policy, self._catalogue):
-            return
+            return False
         self._policy, self._catalogue = policy, catalogue
         self._rankings.clear()
         self._judges.clear()
         self._measures.clear()
         self.reserve(self.counted(self._ledger.reservations()))
+        return True
 
     def counted(self, reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
         """As the catalogue has it."""

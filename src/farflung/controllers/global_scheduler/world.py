@@ -133,17 +133,17 @@ class World:
 
     def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site], now: float) -> None:
         """From now on; `sites`: all that are not in the API.  What is bound stays where it is."""
-        self.engine.configure(policy, catalogue)
-        for uid, held in list(self._held.items()):
-            self._hold(uid, self.engine.counted(held), now)
+        if self.engine.configure(policy, catalogue):
+            for uid, held in list(self._held.items()):
+                self._hold(uid, self.engine.counted(held), now)
+            for site in self.engine.sites():
+                self._changes.setdefault(site.key, site)  # any of them may do now
         there = {site.key: site for site in sites}
         for site in list(self.engine.sites()):
             if not site.key.cluster and site.key not in there:
                 self.remove_site(site.key, now)
         for site in there.values():
             self.put_site(site, now)
-        for site in self.engine.sites():
-            self._changes.setdefault(site.key, site)  # any of them may do now
 
     def _held_at(self, key: SiteKey) -> Iterator[Reservation]:
         return (one for uid in self._holders.get(key, ()) for one in self._held[uid] if one.site == key)
