@@ -10,6 +10,7 @@ from hub_harness import ADMIN_TOKEN, STRATEGIC_PATCH, TABLE, USER_TOKEN, Answer
 from seed_machine import MACHINE
 from workspaces_harness import LocalWorkspaces
 
+from farflung.hub.workspaces import machines
 from farflung.machinery.errors import Obj
 
 BINDINGS = "/apis/apis.kcp.io/v1alpha1/apibindings"
@@ -197,11 +198,75 @@ async def test_what_nobody_knows_is_refused_or_dropped(shop: Shop) -> None:
     assert "needEip" not in answer.json["spec"]["virtualMachine"]
 
 
-async def test_a_pod_that_is_nothing_is_refused(shop: Shop) -> None:
-    why = "spec.containers: Required value: a Pod has containers, or is a virtualMachine"
-    for spec in ({}, {"nodeSelector": {"a": "b"}}):
-        answer = await shop.create({**containers("nothing"), "spec": spec})
-        assert (answer.status, answer.message) == (422, f'Pod "nothing" is invalid: {why}')
+async def test_a_pod_is_containers_or_a_machine(shop: Shop) -> None:
+    nothing = "spec.containers: Required value: a Pod has containers, or is a virtualMachine"
+    both = "may not be set if virtualMachine is"
+    machine, one = demo()["spec"], containers("x")["spec"]["containers"]
+    for spec, why in (
+        ({}, nothing),
+        ({"nodeSelector": {"a": "b"}}, nothing),
+        ({"containers": []}, nothing),
+        ({**machine, "containers": one}, f"spec.containers: Forbidden: {both}"),
+        ({**machine, "initContainers": one}, f"spec.initContainers: Forbidden: {both}"),
+        ({**machine, "ephemeralContainers": one}, f"spec.ephemeralContainers: Forbidden: {both}"),
+        (
+            {**machine, "resourceType": "container"},
+            'spec.resourceType: Invalid value: "container": must be vm, or nothing, of a machine',
+        ),
+    ):
+        answer = await shop.create({**containers("x"), "spec": spec})
+        assert (answer.status, answer.message) == (422, f'Pod "x" is invalid: {why}')
+    for number, spec in enumerate(({**machine, "containers": []}, {**machine, "resourceType": "vm"})):
+        assert (await shop.create({**demo(f"x{number}"), "spec": spec})).status == 201
+
+
+async def test_a_machine_has_a_flavor(shop: Shop) -> None:
+    for machine in ({}, {"image": "cirros"}):
+        answer = await shop.create({**containers("x"), "spec": {"virtualMachine": machine}})
+        assert (answer.status, "spec.virtualMachine.flavors: Required value" in answer.message) == (422, True)
+
+
+STAYING: list[tuple[Obj, str]] = [
+    ({"virtualMachine": {"flavors": [{"flavorID": "larger"}]}}, "spec.virtualMachine.flavors"),
+    ({"virtualMachine": {"needEIP": False}}, "spec.virtualMachine.needEIP"),
+    ({"virtualMachine": {"resourceCommonInfo": {"count": 9}}}, "spec.virtualMachine.resourceCommonInfo"),
+    ({"virtualMachine": {"resourceCommonInfo": None}}, "spec.virtualMachine.resourceCommonInfo"),
+    ({"nodeSelector": {"gpu": "yes"}}, "spec.nodeSelector"),
+]
+CHANGING: list[Obj] = [
+    {"virtualMachine": {"image": "debian", "powerSpec": "Stopped", "keyPairName": "other"}},
+    {"tolerations": [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5}]},
+]
+
+
+async def test_what_a_cluster_was_chosen_by_stays_while_a_machine_is_bound(shop: Shop) -> None:
+    """Whoever changes it, and while nothing is decided it may be changed."""
+    shop.hub.token = ADMIN_TOKEN
+    for name in ("a", "b"):
+        await shop.create(demo(name))
+    await shop.bind(binding("a"))
+    with shop.hub.writes_nothing():
+        for spec, where in STAYING:
+            answer = await shop.hub.patch(f"{shop.pods}/a", {"spec": spec})
+            why = "may not be changed while the virtual machine is bound"
+            assert (answer.status, answer.message) == (422, f'Pod "a" is invalid: {where}: Forbidden: {why}')
+        for name, spec in (("a", {"virtualMachine": None}), ("b", {"virtualMachine": None})):
+            some = containers("x")["spec"]["containers"]
+            answer = await shop.hub.patch(f"{shop.pods}/{name}", {"spec": {**spec, "containers": some}})
+            assert (answer.status, "spec.virtualMachine: Forbidden: " in answer.message) == (422, True)
+    for name, spec in [("a", one) for one in CHANGING] + [("b", one) for one, _ in STAYING]:
+        assert (await shop.hub.patch(f"{shop.pods}/{name}", {"spec": spec})).status == 200, spec
+    unbound = {"nodeName": None, "clusterName": None, **STAYING[0][0]}
+    assert (await shop.hub.patch(f"{shop.pods}/a", {"spec": unbound})).status == 200
+
+
+def test_what_was_wrong_before_may_stay_so() -> None:
+    old = {**containers("x"), "spec": {**demo()["spec"], "containers": [{"name": "a", "image": "b"}]}}
+    assert not machines.changed_misfits({**old, "metadata": {"labels": {"a": "b"}}}, old)
+    worse = {**old, "spec": {**old["spec"], "initContainers": [{"name": "a"}]}}
+    assert [str(one) for one in machines.changed_misfits(worse, old)] == [
+        "spec.initContainers: Forbidden: may not be set if virtualMachine is"
+    ]
 
 
 SENSELESS: list[tuple[Obj, str]] = [
