@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +58,7 @@ def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_late
 def test_a_condition_tells_why_a_machine_is_not_there_and_goes_with_the_reason() -> None:
     scheduled = {"type": "PodScheduled", "status": "True"}
     status = {"conditions": [scheduled, "nonsense"]}
-    told = statuses.delivery_conditions(status, "BadRequest", "no", "then")
+    told = said(status, "BadRequest", "no", "then")
     wrong = {
         "type": "Delivered",
         "status": "False",
@@ -64,9 +66,25 @@ def test_a_condition_tells_why_a_machine_is_not_there_and_goes_with_the_reason()
         "message": "no",
         "lastTransitionTime": "then",
     }
-    assert told == [scheduled, wrong]
-    assert statuses.delivery_conditions({"conditions": told}, "BadRequest", "no", "later") is None
-    assert statuses.delivery_conditions({"conditions": told}, "", "", "later") == [scheduled]
+    assert told == {"conditions": [scheduled, wrong]}
+    assert said(told, "BadRequest", "no", "later") is None
+    assert said(told, "", "", "later") == {"conditions": [scheduled]}
     for nothing in ({}, None, "Pending", {"conditions": 7}, {"conditions": [{"type": "Delivered", "reason": 5}]}):
-        statuses.delivery_conditions(nothing, "", "", "later")
-        assert statuses.delivery_conditions(nothing, "BadRequest", "no", "then") == [wrong]
+        said(nothing, "", "", "later")
+        assert said(nothing, "BadRequest", "no", "then") == {"conditions": [wrong]}
+
+
+def said(status: Any, reason: str, message: str, now: str) -> Any:
+    return statuses.bound_status({"metadata": {}, "status": status}, reason, message, now)
+
+
+def test_a_machine_that_is_bound_says_so() -> None:
+    bound = {"metadata": {"annotations": {"globalscheduler.com/cluster": "c|d/az1"}}, "spec": {"nodeName": "az1"}}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "then"}
+    wanted = {"phase": "Pending", "conditions": [scheduled]}
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    for status in ({}, None, {"conditions": [refused]}):
+        assert statuses.bound_status({**bound, "status": status}, "", "", "then") == wanted
+    assert statuses.bound_status({**bound, "status": wanted}, "", "", "later") is None
+    for other in ({"metadata": {}, "spec": {"nodeName": "az1"}}, {**bound, "spec": {"nodeName": "az2"}}):
+        assert statuses.bound_status(other, "", "", "then") is None

@@ -21,6 +21,7 @@ from farflung.scheduling.values import Site, SiteKey
 
 PODS: Final = Collection("", "v1", "pods", "Pod")
 ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
+UNKNOWN: Final = (404, 405)  #: what servers say of Bindings that know none
 
 
 class Binder:
@@ -109,22 +110,18 @@ class Binder:
         subject, chosen = placed.subject, placed.decision.chosen[0]
         name, namespace = subject.key.name, subject.key.namespace
         client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
-        labels = statuses.labels(chosen.site) if self._delivers(chosen.site) else {}
+        await self._mark(placed, client, statuses.label(chosen.site) if self._delivers(chosen.site) else None)
         if self._knows_bindings:
-            await self._mark(placed, client, labels.get(CLUSTER))
             binding = statuses.binding(subject.key, self._as_it_is(placed), chosen, site)
             try:
                 await client.create(PODS, binding, namespace, "binding")
                 return
-            except NotFound as error:
-                if error.names(name):
+            except Refused as error:
+                if error.status not in UNKNOWN or (isinstance(error, NotFound) and error.names(name)):
                     raise
-        bound = statuses.bound_pod(self._as_it_is(placed), chosen, site, labels)
-        patched = await client.patch(PODS, name, bound, namespace)
+        patched = await client.patch(PODS, name, statuses.bound_pod(self._as_it_is(placed), chosen, site), namespace)
         self._knows_bindings = False  # the workspace is there, and so is the Pod
-        conditions = statuses.pod_conditions(placed.seen.status, "True", "", "", times.format_seconds(self._now()))
-        self._informer(subject).assume(patched)
-        await client.patch(PODS, name, {"status": {"conditions": conditions}}, namespace, "status")
+        self._informer(subject).assume(patched)  # and whoever hears of it says so in its status
 
     def _as_it_is(self, placed: Placed) -> Seen:
         """What is known of it by now, unless it asks for something else: then the server refuses what was decided."""

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import orjson
 
-from farflung.controllers.global_scheduler import reading
+from farflung.controllers.global_scheduler import reading, statuses
 from farflung.controllers.global_scheduler.reading import (
     InvalidRequestError,
     allocation_request,
@@ -26,7 +26,7 @@ CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical 
 OURS: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
 LONGEST_PROBLEM: Final = 1024  #: characters
 NULL: Final = msgspec.Raw(b"null")
-UNDELIVERED: Final = b'"Delivered"'  #: what a status has that says so
+DELIVERED: Final = statuses.DELIVERED.encode()
 NOTHING: Final = Seen("", "")  #: what is none of ours
 
 
@@ -104,13 +104,14 @@ class Seeing:
             asks=True,
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
-            undelivered=UNDELIVERED in bytes(pod.status),
+            unsettled=DELIVERED in bytes(pod.status),
             status=bytes(pod.status),
         )
 
     def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> Seen:
         metadata = pod.metadata
         told = (metadata.annotations or {}).get(reading.CLUSTER, "")
+        guest_of = "" if told.endswith(f"/{bound_to}") else bound_to
         held = self._expected(metadata.uid)
         if not held or told != "{}|{}/{}".format(*held[0].site):
             read = reservation_of_pod(orjson.loads(document), _cluster(metadata), self._catalogue)
@@ -119,10 +120,10 @@ class Seeing:
             metadata.uid,
             metadata.resource_version,
             held=held,
-            guest_of="" if told.endswith(f"/{bound_to}") else bound_to,
+            guest_of=guest_of,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
-            undelivered=UNDELIVERED in bytes(pod.status),
+            unsettled=not guest_of and not _is_settled(bytes(pod.status)),
         )
 
     def allocation(self, document: bytes) -> Seen:
@@ -160,6 +161,11 @@ def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> 
 
 def _cluster(metadata: _Metadata) -> str:
     return (metadata.annotations or {}).get(CLUSTER, "")
+
+
+def _is_settled(status: bytes) -> bool:
+    """It says that it is placed, and nothing that is wrong about that."""
+    return DELIVERED not in status and statuses.is_scheduled(orjson.loads(status) or {})
 
 
 def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:

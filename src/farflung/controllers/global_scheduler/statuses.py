@@ -62,11 +62,9 @@ def labels(site: SiteKey) -> dict[str, str]:
     return {CLUSTER: label(site)}
 
 
-def bound_pod(seen: Seen, chosen: Chosen, site: Site, labels: dict[str, str]) -> Obj:
+def bound_pod(seen: Seen, chosen: Chosen, site: Site) -> Obj:
     """The same as a merge patch, for servers that know no Bindings."""
     metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": notes(chosen, site)}
-    if labels:
-        metadata["labels"] = labels
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
@@ -102,16 +100,37 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
     return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
 
 
-def delivery_conditions(status: object, reason: str, message: str, now: str) -> list[Obj] | None:
-    """All conditions of a Pod, with one that says why it is not where it is bound to; without one if there is no
-    reason.  None: they are so already."""
-    before = status if isinstance(status, dict) else {}
+def bound_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
+    """What the status of a Pod has to say, if it is bound: that it is, which servers without Bindings do not write, and
+    why it is not there, if there is a reason.  None: it says so already."""
+    said = obj.get("status")
+    before: Obj = said if isinstance(said, dict) else {}
+    changed: Obj = {}
+    if is_bound(obj) and not before.get("phase"):
+        changed["phase"] = "Pending"
+    if is_bound(obj) and not is_scheduled(before):
+        changed["conditions"] = _with(before, {"type": SCHEDULED, "status": "True"}, now)
     old = condition_of(before, DELIVERED)
-    if (old.get("reason", ""), old.get("message", "")) == (reason, message):
-        return None
-    if reason:
-        return _with(before, {"type": DELIVERED, "status": "False", "reason": reason, "message": message}, now)
-    return [one for one in before["conditions"] if one != old]
+    if (old.get("reason", ""), old.get("message", "")) != (reason, message):
+        known = {"conditions": changed.get("conditions", before.get("conditions"))}
+        wrong = {"type": DELIVERED, "status": "False", "reason": reason, "message": message}
+        changed["conditions"] = _with(known, wrong, now) if reason else _without(known, DELIVERED)
+    return changed or None
+
+
+def is_bound(obj: Obj) -> bool:
+    """By us."""
+    noted, spec = (obj["metadata"].get("annotations") or {}).get(CLUSTER, ""), obj.get("spec") or {}
+    name = spec.get("nodeName") or spec.get("clusterName")
+    return bool(name) and noted.endswith(f"/{name}")
+
+
+def is_scheduled(status: Obj) -> bool:
+    return bool(condition_of(status, SCHEDULED).get("status") == "True")
+
+
+def _without(before: Obj, type: str) -> list[Obj]:
+    return [one for one in before["conditions"] if not isinstance(one, dict) or one.get("type") != type]
 
 
 def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:

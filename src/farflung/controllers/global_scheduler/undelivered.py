@@ -1,5 +1,5 @@
-"""Say at a machine why it is not where it is bound to: syncers report what a cluster does not take.  A condition and an
-Event tell of it, and what a cluster refuses for too long has to leave it."""
+"""Say at a machine that it is bound, if its server did not, and why it is not where it is bound to: syncers report what
+a cluster does not take.  A condition and an Event tell of it, and what a cluster refuses for too long has to leave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import Binder
 from farflung.controllers.global_scheduler.delivering import Delivery, Target
-from farflung.controllers.global_scheduler.inventory import SeenTarget
+from farflung.controllers.global_scheduler.inventory import SeenTarget, condition_of
 from farflung.controllers.global_scheduler.telling import about
 from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
 from farflung.controllers.mailbox.decide import CONFIG, mailbox_name
@@ -87,8 +87,8 @@ class Undelivered:
     # --- hearing ----------------------------------------------------------------------------------
 
     def hear(self, subject: Subject, seen: Seen | None) -> None:
-        """One that says that it is not delivered, whether or not that is so."""
-        if seen is not None and seen.undelivered and subject not in self._told:
+        """One that may have to say something else."""
+        if seen is not None and seen.unsettled and subject not in self._told:
             self.controller.queue.add(subject)
 
     def look_into(self, name: str) -> None:
@@ -150,16 +150,16 @@ class Undelivered:
             return None
         reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))
         now = times.format_seconds(self._now())
-        conditions = statuses.delivery_conditions(found.get("status"), reason, message, now)
-        if conditions is None:
+        status = statuses.bound_status(found, reason, message, now)
+        if status is None:
             return None
         metadata = found["metadata"]
         as_found = Seen(metadata["uid"], metadata["resourceVersion"])
         try:
-            await self._binder.write_status(subject, as_found, {"conditions": conditions})
+            await self._binder.write_status(subject, as_found, status)
         except NotFound:
             return None
-        if reason:
+        if reason and reason != condition_of(found.get("status") or {}, statuses.DELIVERED).get("reason"):
             self._recorder.record(about(subject, as_found), "Warning", "FailedDelivery", message)
         return None
 
