@@ -97,7 +97,7 @@ def test_a_directory_without_settings_is_an_error_for_who_names_it_and_none_for_
     assert "conf.yaml" not in ended.stderr
 
 
-async def joined(fleet: Fleet, manager: Manager, log: Logger) -> asyncio.Task[None]:
+async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyncio.Task[None]:
     espw, root = fleet.client(f"/clusters/{PROVIDER}"), fleet.client("/clusters/root")
     edge, targets = [
         (await find_view(client, name, fleet.outside, log)).url
@@ -105,7 +105,7 @@ async def joined(fleet: Fleet, manager: Manager, log: Logger) -> asyncio.Task[No
     ]
     ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
     files = Reloading(Files(), Configuration(), log)
-    global_scheduler.join(ways, files, manager, fleet.outside, log, workers=4)
+    global_scheduler.join(ways, files, name, manager, fleet.outside, log, workers=4)
     return asyncio.create_task(manager.run())
 
 
@@ -113,7 +113,7 @@ async def test_of_two_schedulers_one_works_and_the_other_follows_when_it_ends() 
     async with machines(start=False) as one:
         log = io.StringIO()
         managers = [Manager(Logger(log)) for _ in range(2)]
-        tasks = [await joined(one.fleet, manager, Logger(log)) for manager in managers]
+        tasks = [await joined(one.fleet, str(at), manager, Logger(log)) for at, manager in enumerate(managers)]
         try:
             await one.cluster("az1", {"small": 1})
             for name in ("a", "b"):

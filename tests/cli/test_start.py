@@ -130,6 +130,7 @@ def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_sta
     settings = settings_of("farflung controllers", ALL, context.params)
     assert (settings.limits, settings.stale_after) == (Limits(20, 3), 30.0)
     assert (settings.where.context, settings.provider, settings.verbosity) == ("base", "root:espw", 3)
+    assert settings.identity_file == str(tmp_path / "controllers.identity")
     asked = main.commands["start"].make_context("start", ["--max-withdraw", "20%", "--max-withdraw-number", "3"])
     assert Limits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == Limits(20, 3)
     usual = main.commands["start"].make_context("start", [])

@@ -136,7 +136,7 @@ class Walk:
 
     def schedule(self) -> subprocess.Popen[bytes]:
         """By hand, in a process of its own."""
-        words = f"farflung global-scheduler --kubeconfig {self.hub.kubeconfig} --context base"
+        words = f"farflung global-scheduler --kubeconfig {self.hub.kubeconfig} --context base --identity-file scheduler"
         log = self.directory / f"scheduler-{len(self.schedulers)}.log"
         self.schedulers.append(self.place.start(words, log))
         return self.schedulers[-1]
@@ -195,7 +195,15 @@ def test_a_scheduler_that_was_killed_knows_what_is_bound_when_it_comes_back(walk
     session.run("kubectl apply -f other.yaml")
     waiting = session.run("farflung explain pod other")
     assert waiting.endswith(f"goes nowhere: {FULL}\nnow: not bound; the global scheduler is behind, or does not run\n")
+    lease = "kubectl get lease global-scheduler -n default -o json"
+    session.run("kubectl ws root:compute")
+    before = orjson.loads(session.run(lease))["spec"]
+    session.run("kubectl ws root:machines")
     walk.schedule()
     walk.check("other", "", FULL)
     assert session.run("farflung explain pod other").endswith("; up to date\n")
+    session.run("kubectl ws root:compute")
+    after = orjson.loads(session.run(lease))["spec"]
+    assert (after["holderIdentity"], after["acquireTime"]) == (before["holderIdentity"], before["acquireTime"])
+    session.run("kubectl ws root:machines")
     assert walk.pod("demovm") == ("az1", "")

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from farflung.cli import global_scheduler
 from farflung.cli.connection import mending
 from farflung.cli.global_scheduler import Ways
+from farflung.cli.identity import identity
 from farflung.cli.outside import collect_seldom, surroundings
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
@@ -85,6 +86,7 @@ class Settings:
     workers: int = 0  #: of each controller; 0: as WORKERS says
     bind_address: str = ""
     elects: bool = False
+    identity_file: str = ""  #: that remembers who this process is; empty: none
     log_only: bool = False
     with_parent: bool = False  #: ends when standard input does
     limits: Limits = field(default_factory=Limits)  #: of what goes at once
@@ -128,6 +130,7 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         workers=options["concurrency"] or 0,
         bind_address=options["bind_address"],
         elects=options["leader_elect"],
+        identity_file=options.get("identity_file", ""),
         log_only=options.get("log_only", False),
         with_parent=options.get("with_parent", False),
         limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
@@ -251,15 +254,18 @@ async def _work(settings: Settings, servers: Servers, files: Reloading, outside:
     shown = Shown()
     if settings.files:
         shown.registry.register(files)
-    async with served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes):
+    async with (
+        served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes),
+        identity(settings.identity_file, log) as ourselves,
+    ):
+        control = partial(_control, settings, files=files, identity=ourselves, shown=shown, outside=outside, log=log)
         if not settings.elects:
-            await _control(settings, servers, files, shown, outside, log)
+            await control(servers)
             return
-        identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
         lease = settings.command.replace(" ", "-")
-        candidate = Candidate(servers.provider, "default", lease, identity, outside, _now, log)
+        candidate = Candidate(servers.provider, "default", lease, ourselves, outside, _now, log)
         guarded = servers.through(candidate.guarded)
-        await candidate.lead(lambda: _control(settings, guarded, files, shown, outside, log))
+        await candidate.lead(lambda: control(guarded))
 
 
 @dataclass(slots=True)
@@ -291,13 +297,20 @@ def _now() -> datetime:
 
 
 async def _control(
-    settings: Settings, servers: Servers, files: Reloading, shown: Shown, outside: Surroundings, log: Logger
+    settings: Settings,
+    servers: Servers,
+    *,
+    files: Reloading,
+    identity: str,
+    shown: Shown,
+    outside: Surroundings,
+    log: Logger,
 ) -> None:
     """Find what is needed, and run."""
     with shown.manager(log) as manager:
         edge = await find_view(servers.provider, EDGE, outside, log)
         if not settings.log_only:
-            await _join(settings, servers, files, edge, manager, outside, log)
+            await _join(settings, servers, files, identity, edge, manager, outside, log)
             await manager.run()
             return
     await observe(servers.provider.view(edge.url), outside, log)
@@ -307,6 +320,7 @@ async def _join(
     settings: Settings,
     servers: Servers,
     files: Reloading,
+    identity: str,
     edge: View,
     manager: Manager,
     outside: Surroundings,
@@ -329,7 +343,7 @@ async def _join(
     if GLOBAL in settings.what and servers.everywhere is not None:
         ways = Ways(servers.provider, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(ways, files, manager, outside, log, workers=workers)
+        global_scheduler.join(ways, files, identity, manager, outside, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
         listening = Listening(views, settings.limits, outside, log)

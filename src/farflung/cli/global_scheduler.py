@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -108,9 +106,18 @@ class Elected(Collector):
         return [decisions, waiting]
 
 
-def join(ways: Ways, files: Reloading, manager: Manager, outside: Surroundings, log: Logger, *, workers: int) -> None:
+def join(
+    ways: Ways,
+    files: Reloading,
+    identity: str,
+    manager: Manager,
+    outside: Surroundings,
+    log: Logger,
+    *,
+    workers: int,
+) -> None:
+    """`identity`: nobody else's."""
     compute = ways.root.workspace(COMPUTE)
-    identity = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
     candidate = Candidate(compute, "default", NAME, identity, outside, _now, log, TERMS)
     allowed = ways.through(candidate.guarded)
 

@@ -243,6 +243,12 @@ def controlling_options(
         ),
         click.option("--leader-elect", is_flag=True, help="Work only while no other process of this kind does."),
         click.option(
+            "--identity-file",
+            metavar="FILE",
+            default="",
+            help="A file that remembers who this process is, so that the next one need not wait if it is killed.",
+        ),
+        click.option(
             "-v",
             "--v",
             "--verbosity",

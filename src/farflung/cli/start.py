@@ -28,6 +28,7 @@ from farflung.lib.files import write_private
 from farflung.store.base import Store
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
+IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are
 VERBOSE: Final = "3"  #: how much controllers log if the hub logs more than usual
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
@@ -58,8 +59,10 @@ def controllers(
 def options(kubeconfig: Path, limits: Limits, stale_after: float, *, verbose: bool) -> list[str]:
     """What the controllers are told."""
     where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
+    identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
-    return [*where, *guard, "--stale-after", str(stale_after), *(["--verbosity", VERBOSE] if verbose else [])]
+    logging = ["--verbosity", VERBOSE] if verbose else []
+    return [*where, *identity, *guard, "--stale-after", str(stale_after), *logging]
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")

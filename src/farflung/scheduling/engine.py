@@ -142,7 +142,8 @@ class Engine:
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, request: Request, *, excluded: Mapping[SiteKey, str] = NOBODY) -> Decision:
-        """Where all replicas go, or why they do not.  Nothing is reserved.  `excluded`: sites that will not do, and why."""
+        """Where all replicas go, or why they do not.  Nothing is reserved.  `excluded`: sites that will not do, and
+        why."""
         if not 0 < request.replicas <= MOST_REPLICAS:
             return Decision(sites=len(self._standings), message=f"there may be 1 to {MOST_REPLICAS} replicas")
         ranking = self._ranking(request)
