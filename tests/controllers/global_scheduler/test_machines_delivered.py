@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fleet import EDGE
-from machines import PODS, Machines, bind_edge, machines, report
+from hub_harness import MERGE_PATCH
+from machines import CLUSTERS, PODS, Machines, bind_edge, machines, report
 from platform_harness import MASTER
 
 from farflung.controllers.global_scheduler import statuses
@@ -93,6 +94,45 @@ async def test_every_cluster_hears_of_its_synctarget_however_many_name_the_same_
             return "Offline" not in await phases()
 
         await fleet.eventually(is_known, "all of them")
+
+
+async def test_a_cluster_that_no_synctarget_stands_for_any_more_is_not_what_that_said_last() -> None:
+    async with machines(start=False) as one:
+        imw = await one.fleet.hub.workspace("imw")
+        await one.fleet.target(imw, "edge1", {})
+        await report(one, imw, ago=timedelta(hours=1))
+        await one.cluster("az1", {"small": 1}, synctarget={"workspace": imw, "name": "edge1"})
+        await one.cluster("az2", {"small": 1}, zone="az2", synctarget={"workspace": imw, "name": "edge2"})
+        await one.start()
+
+        async def said() -> dict[str, tuple[str, str]]:
+            found = {}
+            for cluster in await one.clusters():
+                status = cluster.get("status", {})
+                targets = [c["reason"] for c in status.get("conditions", ()) if c["type"] == "SyncTarget"]
+                found[cluster["metadata"]["name"]] = status.get("phase", ""), "".join(targets)
+            return found
+
+        async def is_judged() -> bool:
+            return await said() == {"az1": ("Unreachable", "Found"), "az2": ("Offline", "NotFound")}
+
+        await one.fleet.eventually(is_judged, "what SyncTargets say")
+        await one.machine("a")
+        assert await one.refused("a") == "0/2 clusters fit: 2 not ready"
+        await one.fleet.crash()
+        for name in ("az1", "az2"):
+            patch = {"spec": {"synctarget": None}}
+            await one.of_home("PATCH", f"{CLUSTERS}/{name}", patch, content_type=MERGE_PATCH)
+        await one.start()
+        await one.bound("a")
+
+        async def is_forgotten() -> bool:
+            return await said() == {"az1": ("Unknown", ""), "az2": ("Unknown", "")}
+
+        await one.fleet.eventually(is_forgotten, "that nobody says anything")
+        await one.phase("az1", "Down")  # which somebody else says, and stays
+        await one.at_rest()
+        assert (await said())["az1"][0] == "Down"
 
 
 def test_clusters_that_have_the_same_name_share_no_label() -> None:

@@ -137,8 +137,8 @@ class Clusters:
             return
         target_key = self._target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
-        site = cluster.site if target_key is None else site_with(cluster, target)
         judged = cluster.target is None or target_key is not None
+        site = site_with(cluster, target) if judged else cluster.site
         ages = ages_of(cluster, site, target, self._now()) if judged else None
         self._world.put_site(site, now, ages=ages)
         self.touch(site_key)
@@ -162,7 +162,8 @@ class Clusters:
         if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
             return PAUSE
         self._late.pop(key, None)
-        status = status_of(cluster, site, self._world.usage(key), self._now())
+        found = self.target_of(key) is not None
+        status = status_of(cluster, site, self._world.usage(key), self._now(), found=found)
         if not status:
             return again
         self._written[key] = self._monotonic()

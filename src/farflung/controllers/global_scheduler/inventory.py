@@ -18,6 +18,7 @@ from farflung.scheduling.values import Health, Site
 
 CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
+TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it is there
 MEBIBYTE: Final = 1 << 20
 WELL: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
 
@@ -118,7 +119,7 @@ def site_with(cluster: SeenCluster, target: SeenTarget | None) -> Site:
     """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said."""
     site = cluster.site
     if cluster.target is None:
-        return site
+        return replace(site, health=Health.UNKNOWN) if _is_of_target(cluster) else site
     if target is None:
         return replace(site, health=Health.OFFLINE)
     capacity = site.capacity
@@ -127,6 +128,11 @@ def site_with(cluster: SeenCluster, target: SeenTarget | None) -> Site:
     if capacity.memory is None and target.memory is not None:
         capacity = replace(capacity, memory=target.memory)
     return replace(site, health=_health(target), capacity=capacity)
+
+
+def _is_of_target(cluster: SeenCluster) -> bool:
+    """Whether its phase is what a SyncTarget said last."""
+    return bool(condition_of(cluster.status, TARGET))
 
 
 def _health(target: SeenTarget) -> Health:
@@ -164,21 +170,28 @@ def _age(moment: object, now: datetime) -> float | None:
         return None
 
 
-def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime) -> Obj:
-    """What is to be written of it; empty: it says so already."""
+def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, *, found: bool) -> Obj:
+    """What is to be written of it; empty: it says so already.  `found`: whether its SyncTarget is there.
+
+    Without one, its phase is what somebody else says; but not what one said that stands for it no more."""
     before = cluster.status
-    phase = site.health.value
     wanted: Obj = {
         "stacks": usage.stacks,
         "used": _used(usage),
         "observedGeneration": cluster.generation,
     }
-    if cluster.target is not None or not before.get("phase"):
-        wanted["phase"] = phase
+    if cluster.target is not None or _is_of_target(cluster) or not before.get("phase"):
+        wanted["phase"] = site.health.value
     changed = {name: value for name, value in wanted.items() if before.get(name) != value}
     if "used" in changed:
         changed["used"] = _replacing(before.get("used"), wanted["used"])
-    conditions = _conditions(before, site, now)
+    status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
+    conditions = _with(before.get("conditions"), READY, status, site.health.value, now)
+    if cluster.target is not None:
+        there, reason = ("True", "Found") if found else ("False", "NotFound")
+        conditions = _with(conditions, TARGET, there, reason, now)
+    elif _is_of_target(cluster):
+        conditions = [one for one in conditions if one.get("type") != TARGET]
     if conditions != before.get("conditions"):
         changed["conditions"] = conditions
     return changed
@@ -203,17 +216,16 @@ def _replacing(before: object, wanted: Obj) -> Obj:
     return found
 
 
-def _conditions(before: Obj, site: Site, now: datetime) -> list[Obj]:
-    said = before.get("conditions")
-    others = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
-    status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
-    old = condition_of(before, READY)
-    new: Obj = {"type": READY, "status": status, "reason": site.health.value}
+def _with(said: object, type: str, status: str, reason: str, now: datetime) -> list[Obj]:
+    """All conditions, with this one."""
+    known = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    old = condition_of({"conditions": known}, type)
+    new: Obj = {"type": type, "status": status, "reason": reason}
     new["lastTransitionTime"] = (
         old["lastTransitionTime"]
         if old.get("status") == status and old.get("lastTransitionTime")
         else times.format_seconds(now)
     )
     if old and all(old.get(name) == value for name, value in new.items()):
-        return others
-    return [*(one for one in others if one.get("type") != READY), new]
+        return known
+    return [*(one for one in known if one.get("type") != type), new]
