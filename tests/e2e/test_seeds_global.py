@@ -7,6 +7,7 @@ scheduler is started by the script of that name, with the files that it had then
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -86,6 +87,27 @@ def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(
     explained = session.run("farflung explain pod demovm")
     assert "goes to az1 with c6.large.2" in explained
     assert re.search(r"^az2 +region2 +az2 +0 +- +no +wrong region$", explained, re.MULTILINE)
+    (tmp_path / "other.yaml").write_text(MACHINE.replace("demovm", "other").replace("region1", "region9"))
+    session.run("kubectl apply -f other.yaml")
+    waited(session, "other", "False")
+    rename_regions(tmp_path / "conf", region2="region9")
+    session.terminals[0].process.send_signal(signal.SIGHUP)
+    waited(session, "other")
+    assert "goes to az" in session.run("farflung explain pod other")
+
+
+def rename_regions(conf: Path, **names: str) -> None:
+    """In all files at once, as a ConfigMap that is mounted changes."""
+    changed = conf.with_name("changed")
+    shutil.copytree(conf, changed)
+    for file in changed.iterdir():
+        text = file.read_text()
+        for old, new in names.items():
+            text = text.replace(old, new)
+        file.write_text(text)
+    link = conf.with_name("link")
+    link.symlink_to(changed.name)
+    link.replace(conf)
 
 
 # --- with Clusters of the API ---------------------------------------------------------------------
