@@ -11,10 +11,11 @@ from asked_hub import custom
 from asked_machines import NOW, MachineHub, allocation, machine
 
 from farflung.cli.explain_machines import explain
-from farflung.cli.machine_text import BEHIND, STAYS, printed
+from farflung.cli.machine_text import BEHIND, GONE, STAYS, printed
 from farflung.cli.scheduler_files import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.values import Capacity, Site, SiteKey
 
@@ -57,7 +58,7 @@ async def test_one_that_is_bound_elsewhere_stays_and_what_others_hold_counts() -
     for name in ("one", "two"):
         await hub.bind(await hub.make(machine(name)), "az1")
     lines = await said(hub)
-    assert ["az1", "region1", "az1", "0", "-", "no", "out", "of", "c6.large.2"] in [line.split() for line in lines]
+    assert any(line.endswith("no       out of c6.large.2 (needs 1, has 0 left)") for line in lines)
     assert lines[-2].startswith("goes to az2 with ")
     assert lines[-1].endswith(f"; {STAYS}")
 
@@ -79,6 +80,29 @@ async def test_one_that_fits_and_is_not_bound_waits_for_the_scheduler() -> None:
     lines = await said(hub)
     assert lines[-2].startswith("goes to az2 with ")
     assert lines[-1] == f"now: not bound; {BEHIND}"
+
+
+async def test_one_whose_cluster_is_no_more_is_about_to_leave() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine()), "az1")
+    await hub.client.delete(CLUSTERS, "az1", "default")
+    lines = await said(hub)
+    assert lines[-2].startswith("goes to az2 with ")
+    assert lines[-1].endswith(f"; {GONE}")
+
+
+async def test_one_that_its_cluster_refuses_is_told_so_and_would_go_elsewhere() -> None:
+    hub = await MachineHub.started()
+    pod = await hub.make(machine())
+    await hub.bind(pod, "az2")
+    wrong = {"type": "Delivered", "status": "False", "reason": "BadRequest", "message": "it has\nno machines"}
+    refused = {"globalscheduler.com/refused-by": f"{hub.cluster}|default/az2=1"}
+    await hub.client.patch(PODS, "demovm", {"metadata": {"annotations": refused}}, "default")
+    await hub.say(pod, [wrong])
+    lines = await said(hub)
+    assert any(line.startswith("az2 ") and line.endswith("no       refused it") for line in lines)
+    assert lines[-2].startswith("goes to az1 with ")
+    assert lines[-1].endswith("; it is not there: it has no machines")
 
 
 async def test_what_the_scheduler_leaves_alone_is_told_so() -> None:

@@ -632,3 +632,21 @@ def test_people_can_read_why() -> None:
     lines = list(one.explain(ask(site="c")).lines())
     assert lines[0] == "0/2 clusters fit: 2 not the one asked for"
     assert lines[-1] == "default/b  not the one asked for"
+
+
+@pytest.mark.parametrize(
+    ("there", "wish", "said"),
+    [
+        ({"capacity": Capacity({LARGE: 1})}, {"number": 2}, (f"out of {LARGE}", 2, 1)),
+        ({"capacity": Capacity({LARGE: 9}, vcpus=3)}, {"number": 2}, ("out of vcpus", 4, 3)),
+        ({"capacity": Capacity({LARGE: 9}, eips=1)}, {"number": 2, "eip": True}, ("out of public addresses", 2, 1)),
+        ({"capacity": Capacity({LARGE: 9}, storage={"ssd": 5})}, {"storage": (("ssd", 8),)}, ("out of ssd", 8, 5)),
+        ({"capacity": Capacity({"other": 1})}, {}, (f"no flavor {LARGE}", None, None)),
+    ],
+)
+def test_where_something_is_short_an_explanation_says_how_much(
+    there: dict[str, Any], wish: dict[str, Any], said: tuple[str, int | None, int | None]
+) -> None:
+    [verdict] = engine(site("a", **there)).explain(ask(vm(**wish))).verdicts
+    short = verdict.shortage
+    assert (verdict.refusal, short and short.needed, short and short.left) == said

@@ -84,7 +84,9 @@ class MachineHub:
         await self.client.patch(ALLOCATIONS, metadata["name"], {"status": status}, "default", "status")
 
     async def refuse(self, pod: Obj, message: str) -> None:
-        conditions = pod_conditions(b"{}", "False", "Unschedulable", message, NOW)
+        await self.say(pod, pod_conditions(b"{}", "False", "Unschedulable", message, NOW))
+
+    async def say(self, pod: Obj, conditions: list[Obj]) -> None:
         patch = {"status": {"conditions": conditions}}
         await self._scheduler.patch(PODS, pod["metadata"]["name"], patch, "default", "status")
 

@@ -18,7 +18,7 @@ from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import ENDED
 from farflung.controllers.global_scheduler.seeing import OURS
-from farflung.controllers.global_scheduler.statuses import PLACED, SCHEDULED, SCORE
+from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE
 from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
@@ -42,13 +42,14 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     seen = known.seen(kind, orjson.dumps(document))
     known.world.hear(subject, seen, 0.0)
     held = known.world.holds(seen.uid)
-    known.world.hear(subject, None, 0.0)  # it would not stand in its own way
     head = {"kind": kind, "workspace": workspace_name(hub), "namespace": namespace, "name": name}
     request, problem = _request(document, kind, known)
+    excluded = {} if request is None else known.world.excluded(request, 0.0)
+    known.world.hear(subject, None, 0.0)  # it would not stand in its own way
     if request is None:
         now = _now(document, kind, seen, held, None)
         return {"object": head, "problem": problem, "clusters": [], "now": now}
-    explanation = known.world.engine.explain(request)
+    explanation = known.world.engine.explain(request, excluded=excluded)
     return {
         "object": head,
         "asks": asked(request),
@@ -95,7 +96,8 @@ def _cluster(known: Known, explanation: Explanation, verdict: Verdict) -> Obj:
         "fits": not verdict.refusal,
     }
     if verdict.refusal:
-        return {**head, "reason": verdict.refusal}
+        short = {} if verdict.shortage is None else {"shortage": verdict.shortage._asdict()}
+        return {**head, "reason": verdict.refusal, **short}
     return {
         **head,
         "replicas": sum(chosen.site == verdict.site for chosen in explanation.decision.chosen),
@@ -117,6 +119,8 @@ def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], deci
     found: Obj = {"bound": placements, "condition": condition}
     if kind == POD:
         found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
+        if undelivered := condition_of(status if isinstance(status, dict) else {}, DELIVERED):
+            found["undelivered"] = undelivered
     if why := _left_alone(document, kind):
         return {**found, "leftAlone": why, "agrees": None}
     if seen.problem:

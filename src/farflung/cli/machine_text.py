@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from farflung.cli import fields
 from farflung.cli.printing import NONE, TABLE, machine_readable, table
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
 BEHIND: Final = "the global scheduler is behind, or does not run"
 NAMED: Final = 10  #: Clusters that are named in one line
+GONE: Final = "that Cluster is no more, so it is about to leave"
+UNKNOWN: Final = "nobody knows that site, unless --conf names the files that the global scheduler has"
 STAYS: Final = "what is bound stays where it is while its Cluster is well"
 
 
@@ -23,7 +26,7 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
     title = f"{head['kind']} {head['namespace']}/{head['name']} in {head['workspace']}"
     if problem := answer.get("problem"):
         return f"{title} cannot be understood: {problem}\n{_now(answer, {})}"
-    names = names_of(answer["clusters"])
+    names = names_of([*answer["clusters"], *answer["now"]["bound"]])
     asked = table([f"  {name}:", text] for name, text in _asked(answer["asks"]))
     parts = [f"{title} asks for\n{asked}"]
     shown = answer["clusters"][: limit or None]
@@ -127,7 +130,12 @@ def _rows(clusters: Sequence[Obj], names: Mapping[tuple[str, str, str], str]) ->
         if one["fits"]:
             yield [*head, str(one["room"]), f"{one['score']:.2f}", _times(one["replicas"]), ""]
         else:
-            yield [*head, "0", "-", "no", one["reason"]]
+            yield [*head, "0", "-", "no", _reason(one)]
+
+
+def _reason(one: Obj) -> str:
+    short = one.get("shortage")
+    return f"{one['reason']} (needs {short['needed']}, has {short['left']} left)" if short else str(one["reason"])
 
 
 def _times(replicas: int) -> str:
@@ -174,7 +182,9 @@ def _now(answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     now, condition = answer["now"], answer["now"]["condition"]
     since = f" since {condition['lastTransitionTime']}" if condition.get("lastTransitionTime") else ""
     if now["bound"]:
-        return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer)}"
+        undelivered = fields.line(fields.text(now, "undelivered", "message"), 1000)
+        wrong = f"; it is not there: {undelivered}" if undelivered else ""
+        return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer)}{wrong}"
     said = f": {condition['message']}" if condition.get("message") else ""
     state = f"now: not bound{since if said else ''}{said}"
     if why := now.get("leftAlone"):
@@ -186,5 +196,13 @@ def _agrees(now: Obj, answer: Obj) -> str:
     if why := now.get("leftAlone"):
         return str(why)
     if not now.get("waits"):
-        return "as it would be decided now" if now["agrees"] else STAYS
+        return "as it would be decided now" if now["agrees"] else _stays(now["bound"], answer["clusters"])
     return f"its spec has changed, and {BEHIND if answer['decision']['placed'] else 'it stays there'}"
+
+
+def _stays(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:
+    known = {_key(one) for one in clusters}
+    missing = [one for one in bound if _key(one) not in known]
+    if not missing:
+        return STAYS
+    return GONE if any(one["workspace"] for one in missing) else UNKNOWN

@@ -77,9 +77,9 @@ def _decide(known: Known, subject: Subject, seen: Seen, before: tuple[Reservatio
         return {"placed": True, "stays": _placements(before)}
     if seen.request is None or not seen.asks:
         return {"placed": False, "message": "the global scheduler leaves it alone", "reasons": {}}
-    engine = known.world.engine
+    engine, excluded = known.world.engine, known.world.excluded(seen.request, 0.0)
     known.world.hear(subject, None, 0.0)
-    decision = engine.decide(seen.request)
+    decision = engine.decide(seen.request, excluded=excluded)
     engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)
     stays = {"stays": _placements(before)} if before and not decision.is_placed else {}
     return {**found_of(decision), **stays}
@@ -98,10 +98,11 @@ def lines(decision: Obj) -> Iterator[str]:
         yield f"is not {bound_to(places, names_of(places))} any more" if places else "was not bound"
         return
     stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
+    names = names_of([*stays, *chosen])
     if not decision["placed"] or chosen:
-        yield from decided(decision, names_of(chosen))
+        yield from decided(decision, names)
     if stays:
-        yield f"stays {bound_to(stays, names_of(stays))}"
+        yield f"stays {bound_to(stays, names)}"
 
 
 def is_change(decision: Obj) -> bool:

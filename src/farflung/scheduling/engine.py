@@ -360,7 +360,7 @@ def _verdict(judge: Judge, measure: Measure, standing: Standing, excluded: Mappi
         return Verdict(key, described.refusal)
     room = measure.of(standing)
     if not room.number or key in excluded:
-        return Verdict(key, room.refusal or excluded[key])
+        return Verdict(key, room.refusal or excluded[key], shortage=measure.shortage(standing))
     points = judge.points(described, room, standing)
     flavors = room.portions[0].combination.flavors
     return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))

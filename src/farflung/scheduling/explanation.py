@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from farflung.scheduling.shortage import Shortage
 from farflung.scheduling.values import Decision, Request, SiteKey
 
 MOST_REASONS: Final = 10  #: in one message
@@ -20,6 +21,7 @@ class Verdict(NamedTuple):
     flavors: tuple[str, ...] = ()  #: that the first one would get, for each item
     scores: Mapping[str, float] = {}  #: by scorer, 0 to 100
     total: float = 0.0
+    shortage: Shortage | None = None  #: how much is missing, if it does not fit because something is short
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from farflung.scheduling.claims import Need
 from farflung.scheduling.filters import Asked, checks_for
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.room import Portion, room_for
+from farflung.scheduling.shortage import Shortage, shortage
 from farflung.scheduling.standing import Standing
 from farflung.scheduling.values import Site, SiteKey
 
@@ -133,6 +134,10 @@ class Measure:
         if known is None or known.version != standing.version:
             known = self._known[key] = self._measure(standing)
         return known
+
+    def shortage(self, standing: Standing) -> Shortage | None:
+        """How much is missing, if there is no room because something is short."""
+        return shortage(self._need, standing, self.of(standing).refusal, fake_spot=self._fake_spot)
 
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)

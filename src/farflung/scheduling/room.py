@@ -59,11 +59,11 @@ def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:
             return 0, f"no storage type {shortened(kind)}"
         most = min(most, standing.storage(kind) // size)
         if not most:
-            return 0, f"out of {shortened(kind)}"
+            return 0, out_of(shortened(kind))
     if need.eips and standing.eips is not None:
         most = min(most, standing.eips // need.eips)
         if not most:
-            return 0, "out of public addresses"
+            return 0, out_of("public addresses")
     return most, ""
 
 
@@ -94,11 +94,11 @@ def _times(combination: Combination, standing: Standing, fake_spot: bool) -> tup
             return 0, f"no flavor {shortened(flavor)}"
         most = min(most, (total - standing.usage.flavors.get(flavor, 0)) // number)
         if most < 1:
-            return 0, f"out of {shortened(flavor)}"
+            return 0, out_of(shortened(flavor))
     for pool, number in claim.spot:
-        most = min(most, _spot_left(pool, standing, fake_spot) // number)
+        most = min(most, spot_left(pool, standing, fake_spot) // number)
         if not most:
-            return 0, f"out of spot {shortened(pool.flavor)}"
+            return 0, out_of(f"spot {shortened(pool.flavor)}")
     if claim.spot and combination.max_price and site.price is not None and site.price > combination.max_price:
         return 0, f"dearer than {combination.max_price:g}"
     return _within_totals(claim, standing, most)
@@ -108,17 +108,21 @@ def _within_totals(claim: Claim, standing: Standing, most: int) -> tuple[int, st
     if claim.vcpus and standing.vcpus is not None:
         most = min(most, standing.vcpus // claim.vcpus)
         if not most:
-            return 0, "out of vcpus"
+            return 0, out_of("vcpus")
     if claim.memory and standing.memory is not None:
         most = min(most, standing.memory // claim.memory)
         if not most:
-            return 0, "out of memory"
+            return 0, out_of("memory")
     return most, ""
 
 
-def _spot_left(pool: SpotPool, standing: Standing, fake_spot: bool) -> int:
+def spot_left(pool: SpotPool, standing: Standing, fake_spot: bool) -> int:
     offered = spot.FAKE if fake_spot else spot.offered(standing.site.capacity.spot, pool)
     return max(0, offered - standing.usage.spot.get(pool, 0))
+
+
+def out_of(what: str) -> str:
+    return f"out of {what}"
 
 
 def shortened(name: str) -> str:
