@@ -61,6 +61,7 @@ class Link:
     journal: Path
     adopt: Adopt = Adopt.IF_IDENTICAL
     jump: timedelta = timedelta(0)  #: of the syncer's clock
+    beat: float = 0.5  #: seconds between two signs of life
     log: io.StringIO = field(default_factory=io.StringIO)
     up: FaultyTransport = field(init=False)
     down: FaultyTransport = field(init=False)
@@ -82,7 +83,7 @@ class Link:
         mailbox = Client(self.up, f"/clusters/{self.path}", "farflung-syncer")
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
-        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=0.5, pause=0.005)
+        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=0.005)
         self.syncer = Syncer(setting, self._journal, surroundings(), Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 

@@ -165,7 +165,9 @@ def _shown(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManag
 
     registry = CollectorRegistry()
     registry.register(Figures(syncer))
-    return served(address, {"configuration": lambda: syncer.configured}, registry)
+    return served(
+        address, {"configuration": lambda: syncer.configured}, registry, lambda: filter(None, [syncer.obstacle])
+    )
 
 
 def _now() -> datetime:

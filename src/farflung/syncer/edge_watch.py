@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Final
@@ -29,13 +30,15 @@ class EdgeWatch:
         outside: Surroundings,
         log: Logger,
         *,
+        uid: str,
         news: Callable[[], None],
         replaced: Callable[[], None],
     ) -> None:
-        """`pause`: seconds between two questions; `news`: told when the edge is gone or back; `replaced`: told if it is
-        another cluster than before."""
+        """`pause`: seconds between two questions; `uid`: of the cluster that it was before, empty if that is not known;
+        `news`: told when the edge is gone or back; `replaced`: told if it is another cluster than before."""
         self.trouble = ""  #: why it cannot be reached; empty if it can
-        self.said: Obj = {}  #: what the edge says of itself: `version` and `uid`
+        self.said: Obj = {"uid": uid} if uid else {}  #: what the edge says of itself: `version` and `uid`
+        self.asked = asyncio.Event()  #: it has answered, or does not now
         self._edge = edge
         self._pause = pause
         self._outside = outside
@@ -51,6 +54,7 @@ class EdgeWatch:
                 self._settle("")
             except ClientError as error:
                 self._settle(str(error) or type(error).__name__)
+            self.asked.set()
             await self._outside.sleep(self._pause)
 
     async def _ask(self) -> None:

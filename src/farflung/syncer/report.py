@@ -17,12 +17,13 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.syncer.turns import HEARTBEAT, seen
+from farflung.syncer.whose import ServedElsewhereError
 
 CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 THE_ONE: Final = "the-one"
 BEAT: Final = 20.0  #: seconds between two signs of life
 PAUSE: Final = 1.0  #: seconds, about, from news to a report, and so between two reports
-HEARTBEAT: Final = "lastSyncerHeartbeatTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +96,23 @@ class Reporter:
         self._back = ""  #: what is to be logged once it works again
         self._tried: set[str] = set()  #: heartbeats that the server may have, too
         self.heartbeat = ""  #: the last that the server has; empty: none of ours
+        self.edge = ""  #: the uid of the cluster for which that was; empty: it was not known
         self.found: Callable[[Obj], None] = lambda said: None  #: told what was said before we began, before it is gone
-        self.doubt: Callable[[], None] = lambda: None  #: told if the server has another one: it may have been restored
+        self.doubt: Callable[[Obj], None] = lambda config: None  #: told if the server has another one: see what it has
 
     def look(self) -> None:
         """Something may be other than was said."""
         self._news.set()
 
-    def recall(self, said: Obj) -> None:
+    def recall(self, config: Obj) -> None:
         """What the server has of us, from before."""
         if self._recalled:
             return
         self._recalled = True
+        said = config.get("status") or {}
         self.found(said)
         if self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
-            self._lose()
+            self._lose(config)
         self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
 
     async def run(self) -> None:
@@ -125,13 +128,13 @@ class Reporter:
                 await self._outside.sleep(self._outside.backoff.delay(self._failures, error.retry_after))
 
     def _succeed(self) -> None:
-        if self._failures:
+        if self._failures and self._back:
             self._log.info(self._back)
-        self._failures = 0
+        self._failures, self._back = 0, ""
 
     def _fail(self, error: ClientError) -> None:
         self._failures += 1
-        if self._failures > 1:
+        if self._failures > 1 or isinstance(error, ServedElsewhereError):
             self._log.info("cannot report", v=3, error=str(error))
         elif isinstance(error, Unreachable):
             self._log.warning("the hub cannot be reached; going on without it", error=str(error))
@@ -153,7 +156,7 @@ class Reporter:
         await self._ready()
         try:
             if not self._recalled:
-                self.recall((await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {})
+                self.recall(await self._mailbox.get(CONFIGS, THE_ONE))
             status = self._compose(self._last)
             due = self._failures > 0 or self._outside.monotonic() - self._beaten >= self._beat * 0.9
             if not due and telling(status) == telling(self._last):
@@ -164,26 +167,41 @@ class Reporter:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
         self._beaten = self._outside.monotonic()
 
+    async def claim(self, config: Obj) -> None:
+        """Report, if nobody did since `the-one` was read as it is here."""
+        self.recall(config)
+        status = self._compose(self._last)
+        unchanged = [{"op": "test", "path": "/status", "value": config["status"]}] if "status" in config else []
+        await self._write(unchanged, {**status, HEARTBEAT: format_seconds(self._now())})
+        self._last, self._beaten = status, self._outside.monotonic()
+
     async def _put(self, status: Obj) -> None:
         """In the place of what we put there last."""
-        here = [{"op": "test", "path": f"/status/{HEARTBEAT}", "value": self.heartbeat}] if self.heartbeat else []
-        self._tried.add(status[HEARTBEAT])
+        ours = {f"/status/{HEARTBEAT}": self.heartbeat, "/status/edge/uid": self.edge} if self.heartbeat else {}
+        here = [{"op": "test", "path": path, "value": value} for path, value in ours.items() if value]
         try:
-            await self._write([*here, {"op": "add", "path": "/status", "value": status}])
+            await self._write(here, status)
         except Invalid:
             if not here:
                 raise
-            found = (await self._mailbox.get(CONFIGS, THE_ONE)).get("status") or {}
-            if found.get(HEARTBEAT) in self._tried:  # an answer was lost
-                self.heartbeat = found[HEARTBEAT]
+            config = await self._mailbox.get(CONFIGS, THE_ONE)
+            found = seen(config)
+            if found.heartbeat in self._tried and found.uid == _uid(status):  # an answer was lost
+                self.heartbeat, self.edge = found.heartbeat, found.uid
             else:
-                self._lose()
+                self._lose(config)
             raise
-        self.heartbeat, self._tried = status[HEARTBEAT], set()
 
-    async def _write(self, patch: list[Obj]) -> None:
+    async def _write(self, here: list[Obj], status: Obj) -> None:
+        patch = [*here, {"op": "add", "path": "/status", "value": status}]
+        self._tried.add(status[HEARTBEAT])
         await self._mailbox.patch(CONFIGS, THE_ONE, patch, subresource="status", how=PatchType.JSON)
+        self.heartbeat, self.edge, self._tried = status[HEARTBEAT], _uid(status), set()
 
-    def _lose(self) -> None:
+    def _lose(self, config: Obj) -> None:
         self.heartbeat = ""
-        self.doubt()
+        self.doubt(config)
+
+
+def _uid(status: Obj) -> str:
+    return seen({"status": status}).uid

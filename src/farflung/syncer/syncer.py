@@ -34,6 +34,7 @@ from farflung.syncer.journal import Entry, Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
 from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
+from farflung.syncer.serving import SUSPICION, Serving
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
 from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
 from farflung.syncer.upsync import Upsync, whole
@@ -56,7 +57,7 @@ UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
 RELEASED: Final = "released"  #: the number of orphans that were let go, as long as it stays in its annotation
 EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
-SUSPICION: Final = "suspicion"  #: why the hub is not what it was
+SERVED: Final = "served"  #: the uid of the cluster in our last report
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Syncer:
         self._cluster: str | None = None  #: the one that was found to be our mailbox
         self._stranger = ""  #: somebody else's, that was found in its place
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
+        self._asking = asyncio.Lock()  #: whose mailbox it is
         self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
         self._resumed: set[Resource] = set()
@@ -121,6 +123,7 @@ class Syncer:
 
         def controller(name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
             async def reported(part: Part, worker: int) -> float | None:
+                await self._serving.allowed.wait()
                 try:
                     again: float | None = await reconcile(part, worker)
                     return again
@@ -149,17 +152,29 @@ class Syncer:
             beat=setting.beat,
             pause=setting.pause,
         )
-        self._reporter.heartbeat = journal.get_fact(HEARTBEAT)
+        self._reporter.heartbeat, self._reporter.edge = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
         self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
         self._edge = EdgeWatch(
             setting.edge,
             setting.beat / 2,
             outside,
             self._log,
+            uid=self._reporter.edge,
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
         self._nodes = Nodes(setting.edge, outside, self._log, self._reporter.look)
+        self._serving = Serving(
+            setting.name,
+            setting.mailbox,
+            self._edge,
+            self._reporter,
+            journal,
+            outside,
+            self._log,
+            beat=setting.beat,
+            lost=self._leave_hub,
+        )
         for resource in journal.resources():
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
@@ -236,7 +251,9 @@ class Syncer:
         if not self._is_ours(cluster):
             return
         if part == REPORTED:
-            self._reporter.recall(config.get("status") or {})
+            if not self._serving.may(config):
+                return
+            self._reporter.recall(config)
             self._meet_mailbox(cluster)
         before = self._configs.get(part) or {}
         self._configs[part] = config
@@ -265,10 +282,13 @@ class Syncer:
 
     async def _know_mailbox(self) -> None:
         """Ask whose it is, if that is not known.  Raises ClientError as long as it is not ours."""
-        if self._cluster is not None:
-            return
+        async with self._asking:
+            if self._cluster is None:
+                await self._meet_hub()
+
+    async def _meet_hub(self) -> None:
         try:
-            self._cluster = await cluster_of(self._setting.mailbox, self._setting.uid)
+            cluster = await cluster_of(self._setting.mailbox, self._setting.uid)
         except WrongMailboxError as error:
             if error.path != self._stranger:
                 self._log.warning("the mailbox is not ours; going on without it", error=str(error))
@@ -277,6 +297,8 @@ class Syncer:
         if self._stranger:
             self._log.info("the mailbox is ours again")
         self._stranger = ""
+        await self._serving.begin()
+        self._cluster = cluster
         self._replan.set()
 
     def _is_ours(self, cluster: str) -> bool:
@@ -299,11 +321,17 @@ class Syncer:
             self._list_again([*self._journal.heard(), *self._copies.resources()])
         self._journal.set_fact(INCARNATION, cluster)
 
-    def _doubt_hub(self) -> None:
-        """It does not have what we last wrote there, so it went back to a copy."""
+    def _doubt_hub(self, config: Obj) -> None:
+        """It does not have what we last wrote there, so it went back to a copy; or somebody else wrote there."""
+        if not self._serving.may(config):
+            return
         self._log.warning("the hub does not have our last report")
         if not self._journal.get_fact(SUSPICION):
             self._journal.set_fact(SUSPICION, "WentBack: the hub does not have our last report any more")
+        self._leave_hub()
+
+    def _leave_hub(self) -> None:
+        """Until it is asked again."""
         self._doubtful, self._cluster = True, None
         self._replan.set()
 
@@ -387,6 +415,7 @@ class Syncer:
                 self.troubles.clear(_all_of(resource), Direction.DOWN)
             self._journal.set_revision(resource, collection.version, str(version))
         self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
+        self._journal.set_fact(SERVED, self._reporter.edge)
 
     # --- what is to be listened to ----------------------------------------------------------------
 
@@ -581,10 +610,16 @@ class Syncer:
     # --- what is said -----------------------------------------------------------------------------
 
     @property
+    def obstacle(self) -> str:
+        """Who serves the mailbox in our place, as a sentence; empty if we do."""
+        return self._serving.obstacle
+
+    @property
     def configured(self) -> bool:
         """Whether it is known what is wanted, and all of that is listened to at the edge; or was, before the hub was
-        gone."""
-        return self._kinds.edge.groups != () and (self._hears_configs or len(self._journal) > 0)
+        gone.  Not if somebody else serves the mailbox."""
+        known = self._hears_configs or len(self._journal) > 0
+        return self._kinds.edge.groups != () and known and self._serving.allowed.is_set()
 
     @property
     def _has_heard_all(self) -> bool:

@@ -22,6 +22,10 @@ class WrongMailboxError(ClientError):
         self.path = path
 
 
+class ServedElsewhereError(ClientError):
+    """Ours, but the syncer of another cluster serves it."""
+
+
 async def cluster_of(mailbox: Client, uid: str) -> str:
     """The logical cluster that the mailbox of the SyncTarget with this uid is; empty on a server without workspaces.
     Raises WrongMailboxError if it is that of another one, and ClientError if nobody says so now."""

@@ -1,0 +1,64 @@
+"""Whose turn it is to serve a mailbox, if syncers of several clusters were let into it.  Pure.
+
+Whoever serves it says so in the status of `the-one`, by the uid of its cluster and a heartbeat.  The clocks of two
+clusters are never compared: what counts is whether the heartbeat was another one lately, by the clock of whoever looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final, NamedTuple
+
+from farflung.machinery.errors import Obj
+
+CHOSEN: Final = "edge.kcp.io/served-by"  #: annotation of `the-one`: the uid of the cluster that need not wait
+HEARTBEAT: Final = "lastSyncerHeartbeatTime"
+
+
+class Seen(NamedTuple):
+    """What is said in a mailbox; empty: nothing."""
+
+    uid: str  #: of the cluster whose syncer reported last
+    heartbeat: str
+    chosen: str  #: of the one that an operator wants there
+
+
+def seen(config: Obj) -> Seen:
+    status, annotations = _fields(config, "status"), _fields(_fields(config, "metadata"), "annotations")
+    return Seen(
+        str(_fields(status, "edge").get("uid") or ""),
+        str(status.get(HEARTBEAT) or ""),
+        str(annotations.get(CHOSEN) or ""),
+    )
+
+
+def _fields(obj: Obj, name: str) -> Obj:
+    found = obj.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+class Turn:
+    """Ours, until a syncer of another cluster is found to serve the mailbox; and again when it has been silent for so
+    many seconds, or an operator says so."""
+
+    def __init__(self, patience: float) -> None:
+        self.rival = ""  #: the cluster whose syncer serves the mailbox in our place; empty: we may
+        self._patience = patience
+        self._last = ("", "")
+        self._since = 0.0  #: when it was last another one
+
+    def judge(self, said: Seen, own: Set[str], now: float) -> bool:
+        """Whether it is ours.  `own`: the uids of our cluster, of which there are two after it was replaced, and none
+        as long as it could not be asked."""
+        if not said.uid or said.uid in own or said.chosen in own:
+            self.rival, self._last = "", ("", "")
+            return True
+        if self._last != (said.uid, said.heartbeat):
+            self._last, self._since = (said.uid, said.heartbeat), now
+        is_silent = now - self._since >= self._patience
+        self.rival = "" if is_silent else said.uid
+        return is_silent
+
+    def silence(self, now: float) -> float:
+        """Seconds since the rival was last heard, as far as we know."""
+        return max(0.0, now - self._since)

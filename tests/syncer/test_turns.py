@@ -1,0 +1,142 @@
+"""Whose turn it is to serve a mailbox, by what is said there and one's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hostile import ANYTHING
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.syncer.turns import CHOSEN, Seen, Turn, seen
+
+PATIENCE = 60
+BEAT = 20
+NOBODY = Seen("", "", "")
+
+
+def beat(number: int, uid: str = "theirs", chosen: str = "") -> Seen:
+    return Seen(uid, str(number), chosen)
+
+
+def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
+    turn = Turn(PATIENCE)
+    assert turn.judge(NOBODY, {"ours"}, 0)
+    assert turn.judge(beat(1, "ours"), {"ours"}, 0)
+    assert turn.judge(beat(1, "replaced"), {"ours", "replaced"}, 0)
+    assert turn.rival == ""
+
+
+def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_however_old_their_heartbeat_looks() -> None:
+    turn = Turn(PATIENCE)
+    assert not turn.judge(beat(1), {"ours"}, 1000)
+    assert not turn.judge(beat(1), {"ours"}, 1059)
+    assert (turn.rival, turn.silence(1059)) == ("theirs", 59)
+    assert not turn.judge(beat(2), {"ours"}, 1060)
+    assert not turn.judge(beat(2), {"ours"}, 1119)
+    assert turn.judge(beat(2), {"ours"}, 1120)
+    assert turn.rival == ""
+
+
+def test_whom_an_operator_chose_need_not_wait() -> None:
+    turn = Turn(PATIENCE)
+    assert not turn.judge(beat(1, chosen="third"), {"ours"}, 0)
+    assert turn.judge(beat(2, chosen="ours"), {"ours"}, 1)
+
+
+def test_who_does_not_know_its_own_cluster_yet_waits_for_everybody() -> None:
+    assert not Turn(PATIENCE).judge(beat(1), set(), 0)
+    assert Turn(PATIENCE).judge(NOBODY, set(), 0)
+
+
+@given(ANYTHING, ANYTHING, ANYTHING)
+def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -> None:
+    for config in (
+        {"metadata": metadata, "status": status},
+        {"metadata": {"annotations": metadata}, "status": {"edge": edge, "lastSyncerHeartbeatTime": status}},
+        {"metadata": {"annotations": {CHOSEN: metadata}}, "status": {"edge": {"uid": edge}}},
+    ):
+        Turn(PATIENCE).judge(seen(config), {"ours"}, 0)
+
+
+# --- histories ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mailbox:
+    said: Seen = NOBODY
+    takeovers: list[str] = field(default_factory=list)  #: of a mailbox whose syncer was alive and was not told to go
+
+
+@dataclass
+class Model:
+    """A syncer as far as turns go: what it reports is in the place of what it reported before, or of what it saw."""
+
+    uid: str
+    turn: Turn = field(default_factory=lambda: Turn(PATIENCE))
+    serves: bool = False
+    online: bool = True
+    beaten: float = float("-inf")
+
+    def look(self, box: Mailbox, now: int, alive: set[str]) -> None:
+        if not self.online:
+            return
+        found = box.said
+        if not self.turn.judge(found, {self.uid}, now):
+            self.serves = False
+        elif found.uid != self.uid or now - self.beaten >= BEAT:
+            if found.uid in alive - {self.uid} and found.chosen != self.uid:
+                box.takeovers.append(self.uid)
+            box.said = Seen(self.uid, f"{self.uid}{now}", found.chosen)
+            self.serves, self.beaten = True, now
+        else:
+            self.serves = True
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("pass"), st.integers(1, 100)),
+    st.tuples(st.just("cut"), st.sampled_from("abc")),
+    st.tuples(st.just("back"), st.sampled_from("abc")),
+    st.tuples(st.just("restart"), st.sampled_from("abc")),
+    st.tuples(st.just("choose"), st.sampled_from(["a", "b", "c", "nobody", ""])),
+)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_after_any_history_one_serves_and_nobody_took_it_from_who_was_alive(steps: list[tuple[str, Any]]) -> None:
+    """Each looks once a second, as a watch would let it."""
+    box, now = Mailbox(), 0
+    syncers = {uid: Model(uid) for uid in "abc"}
+
+    def passes(seconds: int) -> None:
+        nonlocal now
+        for _ in range(seconds):
+            now += 1
+            for one in syncers.values():
+                alive = {uid for uid, other in syncers.items() if other.online and now - other.beaten <= BEAT}
+                one.look(box, now, alive)
+            assert sum(one.serves for one in syncers.values() if one.online) <= 2  # until the other one looks
+            for one in syncers.values():
+                one.look(box, now, set(syncers))
+            assert sum(one.serves for one in syncers.values() if one.online) <= 1
+
+    for what, how in steps:
+        match what:
+            case "pass":
+                passes(how)
+            case "cut" | "back":
+                syncers[how].online = what == "back"
+            case "restart":
+                syncers[how] = Model(how, online=syncers[how].online)
+            case "choose":
+                box.said = box.said._replace(chosen=how)
+    for one in syncers.values():
+        one.online = True
+    passes(3 * PATIENCE)
+    serving = [uid for uid, one in syncers.items() if one.serves]
+    assert serving == [box.said.uid]
+    assert box.said.chosen not in syncers or serving == [box.said.chosen]
+    passes(PATIENCE)
+    assert serving == [uid for uid, one in syncers.items() if one.serves]
+    assert box.takeovers == []
