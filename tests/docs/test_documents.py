@@ -19,6 +19,8 @@ from farflung.cli.main import main
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXECUTABLE = [path for path in DOCUMENTS if steps_of(path.read_text())]
+HOW_TOS = [path for path in EXECUTABLE if path.parent.name == "howto"]
+KEPT = {".exported", ".farflung", ".kube", ".venv", "config"}  #: what a reader has before or wants to keep
 COMMAND_LINE = ROOT / "docs/reference/command-line.md"
 
 
@@ -49,6 +51,18 @@ def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
             pytest.skip(f"kubectl has {words} since 1.{since}")
     with well_known_ports() if "localhost:8081" in document.read_text() else nullcontext():
         run(document, Directory(tmp_path))
+    assert document not in HOW_TOS or {one.name for one in tmp_path.iterdir()} <= KEPT, "files are left behind"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("hub", ["hub", "start"])
+def test_how_tos_can_be_followed_one_after_the_other_at_one_hub(hub: str, tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    pages = [path for path in HOW_TOS if f"\n.venv/bin/farflung {hub}" in path.read_text()]
+    assert len(pages) > 4
+    for page in [*pages, *reversed(pages)]:
+        run(page, directory)
 
 
 def test_a_newcomer_can_run_the_readme_and_the_tutorials() -> None:
