@@ -20,8 +20,9 @@ from seed_machine import MACHINE
 from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.placement_translator.projecting import PROJECTED
 from farflung.hub import objects
+from farflung.hub.auth.user import User
 from farflung.hub.workspaces import machines
-from farflung.machinery.errors import Obj
+from farflung.machinery.errors import ApiError, Obj
 from farflung.syncer.manifest import HOME, policy_objects
 from farflung.syncer.rights import policy_rules
 
@@ -323,9 +324,9 @@ async def test_what_an_export_lets_nobody_do_is_not_done_through_the_view_of_ano
     own = (
         f"/services/apiexport/{compute['metadata']['annotations']['kcp.io/cluster']}/kubernetes/clusters/{cloud.alices}"
     )
-    patch = CLAIMS["spec.nodeName"]
-    answer = await cloud.hub.of(OPERATOR, "PATCH", f"{own}{PODS}/waiting", patch, content_type=MERGE_PATCH)
-    assert answer.status == 200  # who owns the export
+    for path, patch in ((f"{PODS}/waiting", CLAIMS["spec.nodeName"]), (f"{PODS}/bound/status", FAILED)):
+        answer = await cloud.hub.of(OPERATOR, "PATCH", own + path, patch, content_type=MERGE_PATCH)
+        assert answer.status == 200  # who owns the export
     assert (await cloud.hub.of(ALICE, "GET", f"{own}{PODS}/waiting")).status == 403
 
 
@@ -439,3 +440,10 @@ async def test_whatever_a_tenant_sends_the_scheduler_sees_the_same_room_taken(se
         else:
             await cloud.every_way(ALICE, name, patch)
         assert seen() == before
+
+
+def test_a_refusal_names_a_few_of_many() -> None:
+    labels = {f"{GROUP}/{number:04}": "" for number in range(1000)}
+    with pytest.raises(ApiError) as refused:
+        machines.check_placing(User("alice"), {"metadata": {"name": "x", "labels": labels}}, None, lambda asked: False)
+    assert "0007] and 992 more: where" in refused.value.message

@@ -29,6 +29,7 @@ WHERE: Final = ("nodeName", "clusterName")
 SCHEDULERS: Final = f"{GROUP}/"  #: how labels and annotations begin in which the scheduler notes what it decided
 COPIED: Final = "edge.kcp.io/projected"  #: the label of copies in mailboxes
 ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
+SHOWN: Final = 8  #: paths that a message names
 
 
 # --- what they are like -----------------------------------------------------------------------------
@@ -135,8 +136,9 @@ def check_placing(user: User, new: Obj, old: Obj | None, may: Callable[[Attribut
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if may(Attributes("create", *PODS, BINDING, namespace, name)):
         return
+    told = ", ".join(changed[:SHOWN]) + (f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else "")
     why = (
-        f'User "{user.name}" cannot set, change or remove {", ".join(changed)}: where a virtual machine is, and '
-        "whether it has ended, is said by those who may create pods/binding"
+        f'User "{user.name}" cannot set, change or remove {told}: where a virtual machine is, and whether it has '
+        "ended, is said by those who may create pods/binding"
     )
     raise forbidden(*PODS, name, why)
