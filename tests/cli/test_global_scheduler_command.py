@@ -130,7 +130,10 @@ async def test_of_two_schedulers_one_works_and_the_other_follows_when_it_ends() 
             assert all(manager.synced for manager in managers)  # who waits is ready to
             registry = CollectorRegistry()
             registry.register(managers[works.index(True)].figures())
-            assert b'farflung_placements_total{result="bound"} 1.0' in generate_latest(registry)
+            figures = generate_latest(registry)
+            assert b'farflung_placements_total{result="bound"} 1.0' in figures
+            assert b'farflung_placement_refusals_total{reason="out of"}' in figures
+            assert b'farflung_placement_seconds_count{stage="total"} 1.0' in figures
             tasks[works.index(True)].cancel()
             await one.cluster("az2", {"small": 1}, zone="az2")
             await one.fleet.eventually(lambda: managers[works.index(False)].informers, "the other")

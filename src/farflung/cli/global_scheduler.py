@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from farflung.cli.reloading import Reloading
@@ -28,7 +28,6 @@ TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
 COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
 PODS: Final = "kubernetes"
 CLUSTERS: Final = "globalscheduler.com"
-RESULTS: Final = ("bound", "refused", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +91,13 @@ class Elected(Collector):
         return self._scheduler is None or self._scheduler.synced
 
     def collect(self) -> Iterable[Metric]:
-        decisions = CounterMetricFamily(
-            "farflung_placements", "Virtual machines and stacks that were decided about.", labels=["result"]
-        )
         waiting = GaugeMetricFamily(
             "farflung_placements_waiting", "Virtual machines and stacks that have no place.", labels=["state"]
         )
         if self._scheduler is not None:
-            for result in RESULTS:
-                decisions.add_metric([result], self._scheduler.results[result])
             for state, number in self._scheduler.world.queue.counts()._asdict().items():
                 waiting.add_metric([state], number)
-        return [decisions, waiting]
+        return [waiting, *(() if self._scheduler is None else self._scheduler.figures.collect())]
 
 
 def join(

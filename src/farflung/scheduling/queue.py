@@ -68,6 +68,10 @@ class Queue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
+    def asked(self, uid: str) -> float:
+        """When one that is known was added."""
+        return self._entries[uid].added
+
     @property
     def shapes(self) -> int:
         """How many there are of those who wait."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +19,7 @@ from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Bin
 from farflung.controllers.global_scheduler.clusters import CLUSTERS, Clusters
 from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing
 from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
 from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
 from farflung.controllers.global_scheduler.seeing import Seeing
@@ -86,7 +86,7 @@ class GlobalScheduler:
         self._busy = 0  #: binds under way
         self._wakes_at = 0.0
         self._synced = False
-        self.results: Counter[str] = Counter()  #: decisions by what came of them
+        self.figures = Figures()
         engine = Engine(setting.policy, setting.catalogue)
         self.world = World(engine, setting.patience)
         seeing = Seeing(setting.catalogue, self.world.expected)
@@ -305,7 +305,9 @@ class GlobalScheduler:
                 found = self.world.next(now)
                 if found is None:
                     break
+                self.figures.decided(monotonic() - now)
                 if isinstance(found, Placed):
+                    self.figures.waited(now - found.asked)
                     await self._placed.put(found)
                 else:
                     self._refuse(found)
@@ -347,7 +349,7 @@ class GlobalScheduler:
                 one.cancel()
 
     def _refuse(self, refused: Refused) -> None:
-        self.results["refused"] += 1
+        self.figures.refused(refused.reasons)
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
         if refused.seen.asks:
             self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, refused.message)
@@ -359,12 +361,15 @@ class GlobalScheduler:
             placed = await self._placed.get()
             self._busy += 1
             try:
-                done = await self._binder.bind(placed)
-                self.results["bound" if done else "failed"] += 1
-                if done:
+                began = self._outside.monotonic()
+                if await self._binder.bind(placed):
+                    now = self._outside.monotonic()
+                    self.figures.bound(now - began, now - placed.asked)
                     self._tell(placed)
+                else:
+                    self.figures.failed()
             except Exception as error:  # a mistake of ours about one must not keep the others from being bound
-                self.results["failed"] += 1
+                self.figures.failed()
                 self.world.failed(placed.request.uid, self._outside.monotonic())
                 self._trouble(f"cannot bind {placed.subject.key}", error)
             finally:

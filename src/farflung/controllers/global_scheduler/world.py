@@ -63,12 +63,14 @@ class Placed(NamedTuple):
     seen: Seen
     request: Request
     decision: Decision
+    asked: float = 0.0  #: since when it asks
 
 
 class Refused(NamedTuple):
     subject: Subject
     seen: Seen
     message: str
+    reasons: Mapping[str, int]
 
 
 class Usage(NamedTuple):
@@ -324,11 +326,11 @@ class World:
             self.queue.refuse(request.uid, now)
             if not seen.asks:
                 self.queue.remove(request.uid)  # it has a place, and a better one is looked for again anyway
-            return Refused(subject, seen, decision.message)
+            return Refused(subject, seen, decision.message, decision.reasons)
         self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
         self.engine.reserve(self._held[request.uid])
         self._under_way[request.uid] = inf
-        return Placed(subject, seen, request, decision)
+        return Placed(subject, seen, request, decision, self.queue.asked(request.uid))
 
     def _decided(self, request: Request, now: float) -> Decision:
         """Nowhere from where it would have to leave at once."""
