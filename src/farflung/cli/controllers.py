@@ -341,7 +341,8 @@ async def _join(
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
         MailboxController(mailboxes, outside, log, workers=settings.workers_of(MAILBOXES)).join(manager)
     if GLOBAL in settings.what and servers.everywhere is not None:
-        ways = Ways(servers.provider, servers.root, servers.everywhere, edge.url, targets)
+        home = servers.provider.workspace(provider)
+        ways = Ways(home, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
         global_scheduler.join(ways, files, identity, manager, outside, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
