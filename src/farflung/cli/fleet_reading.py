@@ -13,12 +13,16 @@ import orjson
 
 from farflung.cli import fields
 from farflung.cli.connection import Hub, workspace_name
+from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.global_scheduler import PODS as POD_EXPORT
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.edge_scheduler.inventory import HiddenError, everywhere
+from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG
 from farflung.machinery.errors import Obj
@@ -40,6 +44,9 @@ class Fleet:
     summaries: list[Obj] | None = None
     mailboxes: dict[str, str] | None = None  #: name → its cluster
     reports: dict[str, Obj] | None = None  #: cluster of a mailbox → what its syncer is told, and reports
+    clusters: list[Obj] = field(default_factory=list)  #: for virtual machines
+    pods: list[Obj] = field(default_factory=list)  #: outside of mailboxes, if there are Clusters
+    allocations: list[Obj] = field(default_factory=list)  #: if there are Clusters
     remarks: list[str] = field(default_factory=list)  #: what could not be seen, and why
 
     @property
@@ -72,12 +79,32 @@ class _Reading:
         configs = await self._everywhere(self._provider, CONFIGS)
         if configs is not None:
             fleet.reports = {fields.cluster_of(one): one for one in configs if fields.name_of(one) == CONFIG}
+        await self._read_machines(fleet)
         fleet.remarks = list(self._remarks())
         if fleet.is_hidden:
             raise click.ClickException(
                 "\n".join([f"nothing of a fleet can be seen at {self._hub.server}", *fleet.remarks])
             )
         return fleet
+
+    async def _read_machines(self, fleet: Fleet) -> None:
+        """Most fleets have none, and then it is asked once.  Who may not see them is told nothing of them."""
+        compute = self._hub.root.workspace(COMPUTE)
+        fleet.clusters = await self._seen(compute, CLUSTERS)
+        if self._only or fleet.clusters:
+            fleet.allocations = await self._seen(compute, ALLOCATIONS)
+            copies = set((fleet.mailboxes or {}).values())
+            pods = await self._seen(compute, PODS, export=POD_EXPORT)
+            fleet.pods = [one for one in pods if fields.cluster_of(one) not in copies]
+
+    async def _seen(self, exporting: Client, collection: Collection, *, export: str = "") -> list[Obj]:
+        """Of all workspaces or of one, as far as somebody may see them."""
+        try:
+            if self._only:
+                return await self._hub.workspace.list(collection)
+            return list(await everywhere(exporting, collection, orjson.loads, export=export))
+        except (HiddenError, NotFound, Forbidden):
+            return []
 
     async def _listed(self, exporting: Client, collection: Collection) -> list[Obj] | None:
         """Of all workspaces, by the view of their export, which `exporting` has; or of one."""

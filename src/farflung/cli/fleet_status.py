@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from farflung.cli import fields, fleet_edges, fleet_placements
+from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
 from farflung.cli.fleet_reading import Fleet, paths_of, read
@@ -58,14 +58,16 @@ def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
         "summaries": [one for one in summaries or () if fleet_placements.has_problems(one)],
     }
     every = {"edges": edges, "placements": placements, "summaries": summaries}
+    machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations)
     return {
-        "well": not any(unwell.values()),
+        "well": not any(unwell.values()) and (machines is None or fleet_machines.is_well(machines)),
         "counts": {
             "edges": None if edges is None else _edge_counts(edges, len(unwell["edges"])),
             "placements": None if placements is None else _placement_counts(placements, len(unwell["placements"])),
             "summaries": None if summaries is None else _counted(summaries, len(unwell["summaries"])),
         },
         **(every if everything else {key: None if every[key] is None else some for key, some in unwell.items()}),
+        "machines": machines,
         "remarks": fleet.remarks,
     }
 
@@ -100,7 +102,9 @@ def printed(answer: Obj, output: str, now: datetime, *, everything: bool = False
         return machine_readable(answer, output)
     within = "" if answer["workspace"] == "*" else f", workspace {answer['workspace']}"
     parts = [f"Hub {answer['server']}{within}", *_edges(answer, now, everything), *_placements(answer, everything)]
-    parts += [*_summaries(answer, now, everything), *(f"remark: {fields.line(one, 1000)}" for one in answer["remarks"])]
+    parts += _summaries(answer, now, everything)
+    parts += fleet_machines.lines(answer["machines"]) if answer["machines"] else []
+    parts += [f"remark: {fields.line(one, 1000)}" for one in answer["remarks"]]
     return "\n".join(parts)
 
 

@@ -1,0 +1,74 @@
+"""What `farflung status` says of Clusters and virtual machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asked_machines import MachineHub, allocation, machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.cli.fleet_machines import is_well, lines, machines
+from farflung.cli.fleet_status import printed, status
+from farflung.controllers.global_scheduler.clusters import CLUSTERS
+from farflung.machinery import times
+
+NOW = times.parse("2024-05-01T12:00:00Z")
+SCALARS = st.one_of(st.none(), st.integers(), st.text(), st.just("False"), st.just("Delivered"))
+FIELDS = st.sampled_from(["phase", "conditions", "type", "status", "message", "placements", "nodeName"])
+ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(FIELDS, inner), max_leaves=12)
+WHY = "0/2 clusters fit: 2 wrong region"
+
+
+async def test_clusters_are_counted_by_phase_and_machines_by_what_became_of_them() -> None:
+    hub = await MachineHub.started()
+    await hub.client.patch(CLUSTERS, "az2", {"status": {"phase": "Down"}}, "default", "status")
+    for name in ("one", "two"):
+        await hub.bind(await hub.make(machine(name)), "az1")
+    for name in ("three", "four"):
+        await hub.refuse(await hub.make(machine(name, "nowhere")), WHY)
+    await hub.make(machine("five"))
+    await hub.bind_allocation(await hub.make(allocation("shop", 1)), "az1")
+    answer = await status(hub.hub.asked, NOW)
+    assert not answer["well"]
+    assert printed(answer, "table", NOW).splitlines()[-3:] == [
+        "2 Clusters: 1 Down, 1 Unknown (not well: az2)",
+        "6 virtual machines and stacks: 3 bound, 3 waiting",
+        f"  2 of them: {WHY}",
+    ]
+
+
+async def test_a_fleet_without_clusters_is_asked_about_them_once() -> None:
+    hub = await MachineHub.started()
+    for name in ("az1", "az2"):
+        await hub.client.delete(CLUSTERS, name, "default")
+    hub.hub.transport.requests.clear()
+    answer = await status(hub.hub.asked, NOW)
+    assert answer["machines"] is None
+    assert not [one for one in hub.hub.transport.requests if "/pods" in one.target or "/allocations" in one.target]
+
+
+def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
+    wrong = {"type": "Delivered", "status": "False", "message": "no\x1b[31m"}
+    pods = [
+        {"spec": {"virtualMachine": {}, "nodeName": "az1"}, "status": {"conditions": [wrong]}},
+        {"spec": {"virtualMachine": {}, "nodeName": "az1"}, "status": {"phase": "Failed"}},
+        {"spec": {"virtualMachine": {}, "nodeName": "az1"}, "status": {"phase": "Succeeded"}},
+        {"spec": {"containers": []}},
+    ]
+    found = machines([], pods, [])
+    assert found is not None
+    assert not is_well(found)
+    assert list(lines(found)) == [
+        "3 virtual machines and stacks: 1 undelivered, 1 failed, 1 ended",
+        "  1 of them: no [31m",
+    ]
+    assert machines([], [{"spec": {"containers": []}}], []) is None
+
+
+@given(ANYTHING, ANYTHING)
+def test_objects_of_any_shape_are_counted(status: Any, spec: Any) -> None:
+    obj = {"spec": spec, "status": status}
+    found = machines([obj], [obj, {"spec": {"virtualMachine": {}}, "status": status}], [obj])
+    assert found is not None
+    assert all("\n" not in line for line in lines(found))
