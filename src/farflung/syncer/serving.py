@@ -73,7 +73,8 @@ class Serving:
         uid = seen(config).uid
         if config and uid not in self._own and (uid or self._own):
             await self._reporter.claim(config)
-            self._log.info("serving the mailbox", before=uid)
+            if uid:
+                self._log.info("taking over the mailbox", cluster=uid)
         self._resume()
 
     def may(self, config: Obj) -> bool:
