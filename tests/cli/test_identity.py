@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ async def test_another_machine_or_another_start_of_it_is_another_one(
     second = await of(file)
     assert second != first
     assert await of(file) == second
-    monkeypatch.setattr(module.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
     assert await of(file) not in (first, second)
     boot.unlink()  # where nobody knows when the machine was started
     assert await of(file) != await of(file)

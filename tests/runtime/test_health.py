@@ -37,6 +37,11 @@ async def test_a_process_is_healthy_and_ready_when_all_its_checks_hold() -> None
         assert (await fetched(port, "/elsewhere"))[0] == 404
 
 
+async def test_what_people_should_know_is_noted_without_a_word_against_the_process() -> None:
+    async with served("127.0.0.1:0", GOOD, CollectorRegistry(), lambda: ["files: odd"]) as port:
+        assert await fetched(port, "/readyz") == (200, "[+]informers\n[!]files: odd\nok\n")
+
+
 async def test_figures_are_shown_for_prometheus() -> None:
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc(3)

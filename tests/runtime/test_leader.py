@@ -45,6 +45,7 @@ class Election:
     world: World
     hub: LocalHub
     ask: Any
+    remembered: bool = False  #: who is started again is who it was
     acts: list[int] = field(default_factory=list)  #: by which term, in order
     at_work: dict[int, Process] = field(default_factory=dict)  #: by term
     terms: Iterator[int] = field(default_factory=itertools.count)
@@ -61,7 +62,7 @@ class Election:
 
     def enter(self, process: Process) -> None:
         outside = Surroundings(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
-        identity = f"{process.name}-{next(self.terms)}"
+        identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
         candidate = Candidate(Client(process), "default", "work", identity, outside, process.clock, QUIET)
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
@@ -125,7 +126,7 @@ async def _empty() -> Any:
 
 
 @contextmanager
-def election(*names: str) -> Iterator[Election]:
+def election(*names: str, remembered: bool = False) -> Iterator[Election]:
     hub = LocalHub.in_memory()
 
     async def ask(request: Request) -> tuple[int, bytes]:
@@ -138,7 +139,7 @@ def election(*names: str) -> Iterator[Election]:
     server(
         Request("POST", "/api/v1/namespaces", {"Content-Type": "application/json"}, b'{"metadata":{"name":"default"}}')
     )
-    made = Election(World(server), hub, server)
+    made = Election(World(server), hub, server, remembered)
     try:
         for name in names:
             made.join(name)
@@ -180,6 +181,21 @@ def test_who_stops_leaves_the_lease_to_the_next_at_once() -> None:
         made.pass_time(TERMS.pause * 2)
         assert made.leaders == [other(made, leader).name]
         assert made.lease()["spec"]["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_who_was_killed_goes_on_at_once_if_it_knows_who_it_was(remembered: bool) -> None:
+    with election("a", "b", remembered=remembered) as made:
+        made.pass_time(5)
+        [leader] = made.leaders
+        named(made, leader).kill()
+        made.pass_time(0.5)
+        assert made.leaders == []
+        made.restart_who_ended()
+        made.pass_time(TERMS.pause)
+        assert made.leaders == ([leader] if remembered else [])
+        made.pass_time(SETTLED)
+        assert len(made.leaders) == 1
 
 
 def test_who_stops_last_leaves_a_lease_that_nobody_holds() -> None:
@@ -302,6 +318,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("link"), WHO, st.builds(Link, DELAYS, DELAYS, st.booleans())),
     st.tuples(st.just("heal"), WHO, st.none()),
     st.tuples(st.just("restart"), WHO, st.none()),
+    st.tuples(st.just("kill"), WHO, st.none()),
     st.tuples(st.just("wall"), WHO, st.sampled_from([-100.0, -0.25, 100.0])),
 )
 STORIES = st.lists(st.tuples(EVENTS, st.sampled_from([0.25, 1.0, 2.5, 6.0, 11.0, 16.0])), max_size=14)
@@ -321,12 +338,14 @@ def happen(made: Election, what: str, process: Process, how: Any) -> None:
             process.wall += timedelta(seconds=how)
         case "restart":
             process.stop()
+        case "kill":
+            process.kill()
 
 
 @settings(max_examples=60)
-@given(STORIES)
-def test_whatever_happens_never_two_are_at_work_and_in_the_end_one_is(story: Any) -> None:
-    with election("a", "b") as made:
+@given(STORIES, st.booleans())
+def test_whatever_happens_never_two_are_at_work_and_in_the_end_one_is(story: Any, remembered: bool) -> None:
+    with election("a", "b", remembered=remembered) as made:
         for (what, name, how), seconds in story:
             happen(made, what, named(made, name), how)
             made.pass_time(seconds)

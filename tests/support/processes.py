@@ -93,15 +93,22 @@ class Process:
     loop: Loop
     link: Link = field(default_factory=Link)
     paused: bool = False
+    killed: bool = False
     wall: timedelta = timedelta()  #: how wrong its clock is
     task: asyncio.Task[Any] | None = None
 
     def start(self, what: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self.killed = False
         self.task = self.loop.create_task(what())
 
     def stop(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+    def kill(self) -> None:
+        """Nothing that it says any more is heard."""
+        self.killed, self.paused = True, False
+        self.stop()
 
     @property
     def ended(self) -> bool:
@@ -118,7 +125,7 @@ class Process:
     @asynccontextmanager
     async def open(self, request: Request) -> AsyncIterator[Reply]:
         """As a Transport."""
-        if not self.link.up:
+        if self.killed or not self.link.up:
             raise Unreachable("connection refused")
         answered: asyncio.Future[Answer] = self.loop.create_future()
         link = self.link

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from machines import CATALOGUE, Machines, machines
 
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
+from farflung.informer.cache import Key
+from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy
-from farflung.scheduling.values import Capacity, Flavor, Health, Site, SiteKey
+from farflung.scheduling.values import Capacity, Claim, Flavor, Health, Reservation, Site, SiteKey
 
 HALL = Site(SiteKey("", "", "hall"), region="r9", zone="hall", health=Health.READY, capacity=Capacity({"small": 2}))
 
@@ -63,3 +67,11 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
         await one.machine("c")
         assert await one.refused("c") == "0/1 clusters fit: 1 out of small"
         assert (await one.pod("a"))["spec"]["nodeName"] == "hall"
+
+
+def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_this_one() -> None:
+    world, there = World(Engine(default_policy(), CATALOGUE), Patience()), SiteKey("c", "d", "az1")
+    world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)
+    held = Reservation("uid", there, Claim((("large", 1),), 4, 8192))
+    world.hear(Subject(POD, Key("c", "d", "a")), Seen("uid", "1", held=(held,)), 0.0)
+    assert (world.usage(there).vcpus, world.usage(there).memory) == (2, 1024)
