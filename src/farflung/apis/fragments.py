@@ -176,4 +176,9 @@ def column(name: str, path: str, description: str = "", kind: str = "string", pr
     return found
 
 
+def of_condition(type: str, field: str = "status") -> str:
+    """The path to what a column shows of a condition."""
+    return f'.status.conditions[?(@.type=="{type}")].{field}'
+
+
 AGE: Final = column("Age", ".metadata.creationTimestamp", kind="date")

@@ -17,6 +17,7 @@ from farflung.apis.fragments import (
     mapping,
     moment,
     number,
+    of_condition,
     record,
     text,
     texts,
@@ -220,8 +221,8 @@ STATUS_COLLECTOR: Final = Described(
     required=("spec",),
     short_names=("sc",),
     columns=(
-        column("Valid", '.status.conditions[?(@.type=="Valid")].status', "Whether the question can be understood"),
-        column("Reason", '.status.conditions[?(@.type=="Valid")].message', "Why not", priority=1),
+        column("Valid", of_condition("Valid"), "Whether the question can be understood"),
+        column("Reason", of_condition("Valid", "message"), "Why not", priority=1),
         AGE,
     ),
     categories=(),

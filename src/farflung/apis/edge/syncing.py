@@ -14,6 +14,7 @@ from farflung.apis.fragments import (
     listing,
     mapping,
     moment,
+    of_condition,
     quantity,
     record,
     text,
@@ -153,10 +154,6 @@ _REPORT = record(
 )
 
 
-def _condition(type: str) -> str:
-    return f'.status.conditions[?(@.type=="{type}")].status'
-
-
 SYNCER_CONFIG: Final = Described(
     GROUP,
     "syncerconfigs",
@@ -172,7 +169,7 @@ SYNCER_CONFIG: Final = Described(
         column("Orphaned", ".status.objects.orphaned", "Objects whose copies are missing", "integer", 1),
         column("Upsynced", ".status.objects.upsynced", "Objects of the cluster that are here", "integer", 1),
         column("Drift", ".status.driftCorrected", "Changes at the cluster that were put right", "integer", 1),
-        column("Reachable", _condition("EdgeReachable"), "Whether the syncer reaches the cluster", "string", 1),
+        column("Reachable", of_condition("EdgeReachable"), "Whether the syncer reaches the cluster", "string", 1),
         column("Version", ".status.edge.version", "The version of the cluster's API", "string", 1),
         AGE,
     ),

@@ -17,6 +17,7 @@ from farflung.apis.fragments import (
     keyed,
     label_selector,
     listing,
+    of_condition,
     record,
     text,
     tolerations,
@@ -90,7 +91,13 @@ EDGE_PLACEMENT: Final = Described(
         ),
     },
     short_names=("epl",),
-    columns=(column("Locations", ".status.matchingLocationCount", "How many Locations fit", "integer", 1), AGE),
+    columns=(
+        column("Locations", ".status.matchingLocationCount", "How many Locations fit", "integer", 1),
+        column("Ready", of_condition("Ready"), "Whether it is known where it leads", "string", 1),
+        column("Reason", of_condition("Ready", "reason"), "Why not, or what is odd about it", "string", 1),
+        column("Projected", of_condition("WorkloadProjected"), "Whether all copies are made", "string", 1),
+        AGE,
+    ),
     categories=(),
 )
 
