@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from farflung.cli import reloading
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_files import Configuration, Files
 from farflung.lib.klog import Logger
@@ -29,7 +30,7 @@ class Watched:
 
     def __init__(self, files: Files) -> None:
         self.log = io.StringIO()
-        self.reloading = Reloading(files, files.read(), Logger(self.log), every=0.01)
+        self.reloading = Reloading(files, files.read(), Logger(self.log))
         self.told: list[Configuration] = []
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
@@ -61,6 +62,11 @@ async def watched(files: Files) -> AsyncIterator[Watched]:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reloading, "EVERY", 0.01)
 
 
 @pytest.fixture
@@ -180,19 +186,12 @@ async def test_files_that_never_rest_are_read_nevertheless(conf: Path) -> None:
         await one.until(restless, "new policy")
 
 
-async def test_who_asks_need_not_wait(conf: Path) -> None:
-    files, log = Files("", str(conf / POLICY)), io.StringIO()
-    reloading = Reloading(files, files.read(), Logger(log), every=3600.0)
-    told: list[Configuration] = []
-    running = asyncio.create_task(reloading.run())
-    with reloading.told(told.append):
+async def test_who_asks_need_not_wait(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reloading, "EVERY", 3600.0)
+    async with watched(Files("", str(conf / POLICY))) as one:
         (conf / POLICY).write_text(FLAVOR_ALONE)
-        reloading.ask()
-        async with asyncio.timeout(PATIENCE):
-            while not told:
-                await asyncio.sleep(0.005)
-    running.cancel()
-    assert told[0].policy.filters == ("Flavor",)
+        one.reloading.ask()
+        await one.until_filters("Flavor")
 
 
 async def test_another_server_counts_after_a_restart_and_that_is_said(conf: Path) -> None:

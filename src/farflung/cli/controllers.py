@@ -175,11 +175,12 @@ async def _run(settings: Settings) -> None:
         reading = asyncio.create_task(files.run(), name="files")
         working = asyncio.create_task(_work(settings, servers, files, surroundings(), log), name="controllers")
         ending = asyncio.create_task(stopped.wait(), name="signals")
-        done, _ = await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+        lasting = {working, reading} if settings.files else {working}
+        done, _ = await asyncio.wait({*lasting, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         reading.cancel()
-        if working in done:
-            working.result()
+        for one in lasting & done:
+            one.result()
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working

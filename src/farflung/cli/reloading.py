@@ -26,14 +26,13 @@ class Reloading(Collector):
     counts.  Files that change are left alone until they rest, because editors and copies write one after the other, and
     the beginning of a file may make sense."""
 
-    def __init__(self, files: Files, configured: Configuration, log: Logger, *, every: float = EVERY) -> None:
+    def __init__(self, files: Files, configured: Configuration, log: Logger) -> None:
         """`configured`: what was read of them."""
         self.current = configured
         self.problem = ""  #: what is wrong with the files as they are now
         self._files = files
         self._first = configured
         self._log = log
-        self._every = every
         self._asked = asyncio.Event()
         self._listeners: list[Listener] = []
         self._restless: Versions = {}  #: as they were found last, if that is not what was read
@@ -57,7 +56,7 @@ class Reloading(Collector):
         """Until cancelled; at once if there are no files."""
         while self._files:
             try:
-                async with asyncio.timeout(self._every):
+                async with asyncio.timeout(EVERY):
                     await self._asked.wait()
             except TimeoutError:
                 pass
