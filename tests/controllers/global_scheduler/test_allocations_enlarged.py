@@ -15,6 +15,7 @@ async def test_an_allocation_takes_no_room_by_asking_for_more_than_there_is() ->
         larger = {"spec": {"resource_group": {"resources": resources}}}
         await one.of_shop("PATCH", f"{ALLOCATIONS}/shop", larger, content_type=MERGE_PATCH)
         assert await one.refused("shop", "allocation") == "0/1 clusters fit: 1 out of small"
+        await one.restart()
         await one.machine("others", count=7)
         assert await one.bound("others") == "az1"
         resources[0]["count"] = 1

@@ -331,6 +331,13 @@ def test_a_cluster_that_makes_no_sense_takes_nothing(spec: Any) -> None:
 
 FLAVORS = st.sampled_from(["small", "large", "unheard-of"])
 SITES = st.builds(SiteKey, st.sampled_from(["", "clouds"]), st.sampled_from(["", "default"]), st.just("az1"))
+SPOTS = st.sampled_from(
+    [
+        {},
+        {"spot": {"max_price": "1.5", "spot_duration_hours": 2, "interruption_policy": "delay"}},
+        {"spot": {"max_price": 3}},
+    ]
+)
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]))
 
 
@@ -367,14 +374,16 @@ def test_what_a_binding_wrote_is_what_the_pod_holds(
     st.lists(st.tuples(FLAVORS, FLAVORS, st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=3),
     st.lists(st.tuples(SITES, st.booleans()), min_size=1, max_size=4),
     LABELS,
+    SPOTS,
 )
 @settings(max_examples=40, deadline=None)
 def test_what_was_placed_is_what_an_allocation_holds(
-    resources: list[tuple[str, str, int, int]], replicas: list[tuple[SiteKey, bool]], labels: dict[str, str]
+    resources: list[tuple[str, str, int, int]], replicas: list[tuple[SiteKey, bool]], labels: dict[str, str], spot: Obj
 ) -> None:
+    """Whatever it asks for by now."""
     obj = allocation(
         *(
-            {"flavors": [{"flavor_id": one}, {"flavor_id": two}], "count": count, "storage": {"ssd": size}}
+            {"flavors": [{"flavor_id": one, **spot}, {"flavor_id": two}], "count": count, "storage": {"ssd": size}}
             for one, two, count, size in resources
         ),
         replicas=len(replicas),
@@ -386,10 +395,15 @@ def test_what_was_placed_is_what_an_allocation_holds(
         for site, first in replicas
     ]
     obj["status"] = {"placements": [statuses.placement(number, one) for number, one in enumerate(chosen)]}
-    assert reservations_of_allocation(obj, "shop", CATALOGUE) == [
+    held = [
         Reservation(f"u2/{number}", one.site, one.claim, "shop", tuple(sorted(request.labels.items())))
         for number, one in enumerate(chosen)
     ]
+    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
+    obj["status"]["resources"] = [statuses.resource(item) for item in request.items]
+    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
+    obj["spec"]["resource_group"]["resources"] = [{"flavors": [{"flavor_id": "other"}], "count": 999}]
+    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
     assert allocation_request(obj, "shop").current == tuple(site for site, _ in replicas)
 
 

@@ -61,28 +61,32 @@ _MACHINE = record(
         ),
     },
 )
+#: what they take of a Cluster
+_NEEDS = {
+    "flavors": listing(
+        "The sizes that will do, the best liked first.",
+        record(
+            "One size.",
+            {"flavor_id": text("Its name in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
+            required=("flavor_id",),
+        ),
+        minItems=1,
+        maxItems=MOST_FLAVORS,
+    ),
+    "storage": mapping(
+        "Types of storage, such as sata, sas or ssd, and how much each machine needs of them.",
+        whole("GiB.", **INT64),
+        maxProperties=16,
+    ),
+    "need_eip": flag("Whether each machine needs a public address of its own."),
+    "count": whole("How many machines; one if it is left out.", minimum=1, maximum=MOST_COPIES),
+}
 _RESOURCE = record(
     "Some machines that are alike.",
     {
         "name": name("What they are called."),
         "resource_type": text("What they are.", enum=["", "vm"]),
-        "flavors": listing(
-            "The sizes that will do, the best liked first.",
-            record(
-                "One size.",
-                {"flavor_id": text("Its name in the catalogue.", minLength=1, maxLength=253), "spot": _SPOT},
-                required=("flavor_id",),
-            ),
-            minItems=1,
-            maxItems=MOST_FLAVORS,
-        ),
-        "storage": mapping(
-            "Types of storage, such as sata, sas or ssd, and how much each machine needs of them.",
-            whole("GiB.", **INT64),
-            maxProperties=16,
-        ),
-        "need_eip": flag("Whether each machine needs a public address of its own."),
-        "count": whole("How many machines; one if it is left out.", minimum=1, maximum=MOST_COPIES),
+        **_NEEDS,
         "virtual_machine": _MACHINE,
     },
     required=("flavors",),
@@ -185,6 +189,11 @@ ALLOCATION: Final = Described(
                     "The names of the Clusters, in the order of the replicas.", "A name.", maxItems=MOST_CLUSTERS
                 ),
                 "placements": keyed("Which replica is where.", _PLACEMENT, ["replica"], maxItems=MOST_COPIES),
+                "resources": listing(
+                    "What was placed, which a newer spec does not change.",
+                    record("Some machines that are alike.", _NEEDS, required=("flavors",)),
+                    maxItems=MOST_RESOURCES,
+                ),
                 "conditions": conditions("What was observed of it."),
                 "observedGeneration": whole("The generation of the spec that this is about.", **INT64),
             },

@@ -203,13 +203,14 @@ def reservation_of_pod(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) 
 
 
 def reservations_of_allocation(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) -> list[Reservation]:
-    """What the replicas of an Allocation hold, by its placements; nothing if it has failed."""
+    """What the replicas of an Allocation hold, by its placements; nothing if it has failed.  What was placed counts,
+    and not what is asked for since: otherwise one could take room, or give it back, by asking."""
     problems = Problems()
-    metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
-    if _part(obj, "status", problems).text("phase") in ENDED:
+    metadata, spec, status = (_part(obj, name, problems) for name in ("metadata", "spec", "status"))
+    if status.text("phase") in ENDED:
         return []
     group = spec.part("resourcegroup")
-    items = resources(group)
+    items = (resources(status) if status.has("resources") else ()) or resources(group)
     labels = metadata.texts_by_name("labels", MOST_LABELS) | group.texts_by_name("labels", MOST_LABELS)
     uid, sorted_labels = metadata.text("uid"), _sorted_labels(labels)
     return [

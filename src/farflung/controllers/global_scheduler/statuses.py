@@ -13,7 +13,7 @@ from farflung.controllers.global_scheduler.refusing import with_refusal
 from farflung.controllers.global_scheduler.world import Placed, Seen
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Chosen, Site, SiteKey
+from farflung.scheduling.values import Chosen, Item, Site, SiteKey, Spot
 
 SITE: Final = f"{GROUP}/site-id"
 SCORE: Final = f"{GROUP}/score"
@@ -157,6 +157,22 @@ def placement(replica: int, chosen: Chosen) -> Obj:
     }
 
 
+def resource(item: Item) -> Obj:
+    """As an Allocation says it; what nobody asked for is left out."""
+    flavors = [{"flavor_id": one.id, **({"spot": _spot(one.spot)} if one.spot else {})} for one in item.flavors]
+    said = {"flavors": flavors, "count": item.number, "storage": dict(item.storage), "need_eip": item.eip}
+    return {name: value for name, value in said.items() if value}
+
+
+def _spot(spot: Spot) -> Obj:
+    return {
+        "max_price": spot.max_price,
+        "spot_duration_hours": spot.hours,
+        "spot_duration_count": spot.periods,
+        "interruption_policy": spot.policy,
+    }
+
+
 def bound_allocation(placed: Placed, now: str) -> Obj:
     """Its status: every replica has its Cluster."""
     generation = placed.seen.generation
@@ -166,6 +182,7 @@ def bound_allocation(placed: Placed, now: str) -> Obj:
         "phase": BOUND,
         "cluster_names": [one.site.name for one in placed.decision.chosen],
         "placements": placements,
+        "resources": [resource(item) for item in placed.request.items],
         "conditions": _with(_status(placed.seen.status), condition, now),
         "observedGeneration": generation,
     }

@@ -227,7 +227,7 @@ class World:
                     self.queue.update(seen.request, now)
                 return
             del self._under_way[seen.uid]
-        self._hold(seen.uid, self._as_placed(seen, held), now)
+        self._hold(seen.uid, held, now)
         if asks and seen.request is not None:
             self.queue.update(seen.request, now)
         else:
@@ -246,14 +246,6 @@ class World:
         if len(near) != 1:
             return ()
         return self.engine.counted(one._replace(site=near[0]) for one in seen.held)
-
-    def _as_placed(self, seen: Seen, held: tuple[Reservation, ...]) -> tuple[Reservation, ...]:
-        """What has a place and asks for another size has what was placed, until somebody decides: otherwise it would
-        take room, or give it back, by asking."""
-        if not seen.asks:
-            return held
-        before = {(one.uid, one.site): one for one in self._held.get(seen.uid, ())}
-        return tuple([before.get((one.uid, one.site), one) for one in held])
 
     def _reconsider_guests(self, name: str, now: float) -> None:
         for subject in sorted(self._guests.get(name, ())):
