@@ -187,8 +187,9 @@ async def _run(settings: Settings) -> None:
 
 
 def _on_hang_up(read: Callable[[], None], stop: Callable[[], None]) -> Callable[[], None]:
-    """SIGHUP asks to read files again, but for who was started in a terminal that is closed it is the end."""
-    in_terminal = _has_terminal()
+    """SIGHUP asks to read files again, but for who was started in a terminal that is closed it is the end, unless nohup
+    said that it is not."""
+    in_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
     return lambda: stop() if in_terminal and not _has_terminal() else read()
 
 
