@@ -189,12 +189,18 @@ async def gone(client: Client, collection: Collection, name: str, namespace: str
     return False
 
 
-async def furnished_mailbox(one: Fleet) -> str:
-    """Its path, as soon as the controller has made it; it serves the kinds of workloads then."""
+async def mailbox_path(one: Fleet) -> str:
+    """As soon as the controller has made it."""
     deadline = time.monotonic() + PATIENCE
     while not (path := await _mailbox(one)):
         assert time.monotonic() < deadline, one.log.getvalue()
         await asyncio.sleep(0.005)
+    return path
+
+
+async def furnished_mailbox(one: Fleet) -> str:
+    """Its path, as soon as the controller has made it; it serves the kinds of workloads then."""
+    path = await mailbox_path(one)
     await one.do("POST", f"/clusters/{path}/apis/apis.kcp.io/v1alpha1/apibindings", binding("bind-kube"))
     return path
 

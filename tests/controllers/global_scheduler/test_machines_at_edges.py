@@ -14,7 +14,7 @@ from house import House
 from hub_harness import MERGE_PATCH
 from machines import PODS, Machines, bind_edge, machines, report
 from platform_harness import MASTER, OPERATOR
-from syncing import Link, furnished_mailbox
+from syncing import Link, mailbox_path
 
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.hub.http.messages import Request
@@ -77,7 +77,7 @@ async def linked_machines(directory: Path, edge: Any) -> AsyncIterator[tuple[Mac
         await one.fleet.target(imw, "edge1", {})
         await one.fleet.location(imw, "all", {}, {})
         await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
-        link = Link(one.fleet, edge, await furnished_mailbox(one.fleet), directory / "journal" / "syncer.sqlite")
+        link = Link(one.fleet, edge, await mailbox_path(one.fleet), directory / "journal" / "syncer.sqlite")
         await one.cluster(
             "az1", {"small": 1}, cpucapacity=9, memcapacity=9999, synctarget={"workspace": imw, "name": "edge1"}
         )

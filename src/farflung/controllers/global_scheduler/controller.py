@@ -20,6 +20,7 @@ from farflung.controllers.global_scheduler.clusters import CLUSTERS, Clusters
 from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.figures import Figures
+from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
 from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
 from farflung.controllers.global_scheduler.seeing import Seeing
@@ -27,9 +28,9 @@ from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.undelivered import Refusals, Undelivered, refusals
 from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Placed, Refused, Seen, Subject, World
 from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
-from farflung.controllers.mailbox.decide import CONFIG, Workspace
+from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
-from farflung.informer.cache import Change
+from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
@@ -129,6 +130,8 @@ class GlobalScheduler:
             lambda cluster: setting.provider.view(setting.edge_view, cluster),
             self.clusters.target_of,
             self.clusters.is_found,
+            lambda site: self._cluster_of(self._mailbox_of(site)),
+            Furnishing(setting.everywhere.workspace, outside.monotonic),
             lambda site: self._undelivered.look_at(site),
             outside,
             log,
@@ -137,7 +140,7 @@ class GlobalScheduler:
         self._undelivered = Undelivered(
             self.world,
             self._configs,
-            self._targets,
+            self._mailbox_of,
             self._cluster_of,
             self._binder,
             recorder,
@@ -240,6 +243,13 @@ class GlobalScheduler:
 
     # --- hearing ----------------------------------------------------------------------------------
 
+    def _mailbox_of(self, site: SiteKey) -> str:
+        """The name of it; empty: it has none."""
+        target = self.clusters.target_of(site)
+        key = None if target is None else Key(target.cluster, "", target.name)
+        seen = None if key is None else self._targets.cache.get(key)
+        return "" if key is None or seen is None else mailbox_name(key, seen.uid)
+
     def _cluster_of(self, mailbox: str) -> str:
         """Empty: it has none."""
         key = self._mailboxes.workspace(mailbox)
@@ -252,6 +262,8 @@ class GlobalScheduler:
             if cluster and (change.old is None or change.old.cluster != cluster):
                 self._leave_out(cluster)
             self._undelivered.look_into(name)
+            for site in self._undelivered.sites_of(name):
+                self._delivering.look_at(site)
 
     def _leave_out(self, mailbox: str) -> None:
         """What is in a mailbox is a copy, and nobody asks for anything there."""

@@ -13,6 +13,7 @@ from farflung.client.errors import AlreadyExists, Conflict, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.world import POD, World
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
@@ -90,6 +91,8 @@ class Delivering:
         view: Callable[[str], Client],
         target_of: Callable[[SiteKey], Target | None],
         is_found: Callable[[SiteKey], bool],
+        mailbox_of: Callable[[SiteKey], str],
+        furnishing: Furnishing,
         tell: Callable[[SiteKey], None],
         outside: Surroundings,
         log: Logger,
@@ -97,12 +100,15 @@ class Delivering:
         workers: int,
     ) -> None:
         """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site; `is_found`: whether
-        it is known where that would be; `tell`: who should know that a workspace is served, or is not."""
+        it is known where that would be; `mailbox_of`: the logical cluster of its mailbox, empty if there
+        is none yet; `tell`: who should know that a workspace is served, or is not."""
         self._world = world
         self._placements = placements
         self._view = view
         self._target_of = target_of
         self._is_found = is_found
+        self._mailbox_of = mailbox_of
+        self._furnishing = furnishing
         self._tell = tell
         self._unserved: set[Delivery] = set()
         self._log = log
@@ -143,6 +149,8 @@ class Delivering:
                 await self._remove(delivery, name, there.uid)
             self._forget(name, delivery)
             return None
+        if mailbox := self._mailbox_of(delivery.site):  # otherwise we are told
+            await self._furnishing.furnish(mailbox)
         wanted = placement(delivery.site, target)
         if there is None:
             return await self._create(delivery, wanted)

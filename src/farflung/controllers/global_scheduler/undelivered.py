@@ -11,10 +11,10 @@ from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import Binder
 from farflung.controllers.global_scheduler.delivering import Delivery, Target
-from farflung.controllers.global_scheduler.inventory import SeenTarget, condition_of
+from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.telling import about
 from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
-from farflung.controllers.mailbox.decide import CONFIG, mailbox_name
+from farflung.controllers.mailbox.decide import CONFIG
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.freshness import ANY, told_by
 from farflung.controllers.status_summarizer.values import Verdict
@@ -53,7 +53,7 @@ class Undelivered:
         self,
         world: World,
         configs: Informer[Refusals],
-        targets: Informer[SeenTarget],
+        mailbox_of: Callable[[SiteKey], str],
         cluster_of: Callable[[str], str],
         binder: Binder,
         recorder: Recorder,
@@ -65,11 +65,12 @@ class Undelivered:
         *,
         workers: int,
     ) -> None:
-        """`cluster_of`: the logical cluster of a mailbox, if it has one; `target_of`: the SyncTarget that stands for a
-        site; `is_served`: whether a workspace has the edge API, as far as is known."""
+        """`mailbox_of`: the name of the mailbox of a site, empty if it has none; `cluster_of`: the logical cluster of a
+        mailbox; `target_of`: the SyncTarget that stands for a site; `is_served`: whether a workspace has the edge API,
+        as far as is known."""
         self._world = world
         self._configs = configs
-        self._targets = targets
+        self._mailbox_of = mailbox_of
         self._cluster_of = cluster_of
         self._binder = binder
         self._recorder = recorder
@@ -91,9 +92,12 @@ class Undelivered:
         if seen is not None and seen.unsettled and subject not in self._told:
             self.controller.queue.add(subject)
 
-    def look_into(self, name: str) -> None:
-        """Something was said in that mailbox."""
-        for site in sorted(self._sites.get(name, ())):
+    def sites_of(self, mailbox: str) -> list[SiteKey]:
+        return sorted(self._sites.get(mailbox, ()))
+
+    def look_into(self, mailbox: str) -> None:
+        """Something was said in it."""
+        for site in self.sites_of(mailbox):
             self.look_at(site)
 
     def look_at(self, site: SiteKey) -> None:
@@ -101,7 +105,7 @@ class Undelivered:
         target, before = self._target_of(site), self._troubled.get(site, {})
         if target is None and not before:
             return
-        now, after = self._monotonic(), {} if target is None else self._troubles(site, target)
+        now, after = self._monotonic(), {} if target is None else self._troubles(site)
         for subject in before.keys() - after.keys():
             self._world.accept(subject, site)
             self._told.pop(subject, None)
@@ -117,8 +121,8 @@ class Undelivered:
         else:
             self._troubled.pop(site, None)
 
-    def _troubles(self, site: SiteKey, target: Target) -> dict[Subject, Verdict]:
-        refused = self._refused_at(site, target)
+    def _troubles(self, site: SiteKey) -> dict[Subject, Verdict]:
+        refused = self._refused_at(site)
         found: dict[Subject, Verdict] = {}
         for subject in self._world.holders(site):
             if subject.kind != POD:
@@ -129,12 +133,8 @@ class Undelivered:
                 found[subject] = verdict
         return found
 
-    def _refused_at(self, site: SiteKey, target: Target) -> Refusals:
-        key = Key(target.cluster, "", target.name)
-        seen = self._targets.cache.get(key)
-        if seen is None:
-            return {}
-        name = mailbox_name(key, seen.uid)
+    def _refused_at(self, site: SiteKey) -> Refusals:
+        name = self._mailbox_of(site)
         self._sites.setdefault(name, set()).add(site)
         return self._configs.cache.get(Key(self._cluster_of(name), "", CONFIG)) or {}
 
