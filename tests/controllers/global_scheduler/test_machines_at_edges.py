@@ -151,7 +151,7 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
 
         await one.fleet.eventually(are_told, "the events")
         messages = dict(await one.events("a"))
-        assert messages["FailedDelivery"].startswith("its syncer cannot bring it to az1: ")
+        assert messages["FailedDelivery"].startswith("its syncer cannot bring it to az1: Pods are no virtual machines")
         assert "field not declared in schema" in messages["FailedDelivery"]
         assert messages["LeftCluster"] == "Left default/az1, which does not take it"
         noted = (await one.pod("a"))["metadata"]["annotations"]["globalscheduler.com/refused-by"]

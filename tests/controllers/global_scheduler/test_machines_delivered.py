@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from fleet import EDGE
 from hub_harness import MERGE_PATCH
@@ -43,10 +44,13 @@ async def test_what_is_bound_is_led_to_the_synctarget_of_its_cluster_and_to_no_o
         label = statuses.label(SiteKey(one.home, "default", "az1"))
         assert (await one.pod("a"))["metadata"]["labels"] == {LABEL: label}
 
-        async def leads_there() -> bool:
-            return {place["syncTargetName"] for place in await slices(one)} == {"edge1"}
+        async def leads_to(name: str) -> bool:
+            return {place["syncTargetName"] for place in await slices(one)} == {name}
 
-        await fleet.eventually(leads_there, "the way")
+        for name in ("edge1", "edge2", "edge1"):  # whichever stands for it, what is there follows
+            patch = {"spec": {"synctarget": {"workspace": "root:imw", "name": name}}}
+            await one.of_home("PATCH", f"{CLUSTERS}/az1", patch, content_type=MERGE_PATCH)
+            await fleet.eventually(partial(leads_to, name), f"the way to {name}")
         placement = await one.of_shop("GET", f"{PLACEMENTS}/global-scheduler-{label}")
         assert placement["spec"]["downsync"] == [
             {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": {LABEL: label}}]}

@@ -33,6 +33,7 @@ POD_KIND: Final = Kind("", "pods")
 PASSING: Final = frozenset(
     {"Conflict", "Contested", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unreachable"}
 )
+UNDECLARED: Final = "field not declared in schema"  #: what clusters say that know no virtual machines
 NO_EDGE_API: Final = Verdict("NoEdgeAPI", "its workspace does not have the edge API (edge.kcp.io), so it goes nowhere")
 
 Refusals = Mapping[Part, Verdict]
@@ -172,5 +173,6 @@ def _verdict(refused: Refusals, key: Key) -> Verdict | None:
 def _message(trouble: Trouble) -> str:
     if trouble.verdict == NO_EDGE_API:
         return NO_EDGE_API.message
-    said = f": {trouble.verdict.message}" if trouble.verdict.message else ""
-    return f"its syncer cannot bring it to {trouble.site.name}{said}"
+    said = trouble.verdict.message
+    known = f"Pods are no virtual machines there: {said}" if UNDECLARED in said else said
+    return f"its syncer cannot bring it to {trouble.site.name}{f': {known}' if known else ''}"
