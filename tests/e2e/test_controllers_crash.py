@@ -18,6 +18,8 @@ BINDINGS = "/clusters/{}/apis/apis.kcp.io/v1alpha1/apibindings"
 SYNC_TARGETS = "/clusters/root:compute/apis/workload.kcp.io/v1alpha1/synctargets"
 LOCATIONS = "/clusters/root:compute/apis/scheduling.kcp.io/v1alpha1/locations"
 EDGE = "/clusters/{}/apis/edge.kcp.io/v1alpha1/{}"
+LEASES = "/clusters/root:compute/apis/coordination.k8s.io/v1/namespaces/default/leases"
+LEASE = "global-scheduler"
 WORK = "root:work"
 
 
@@ -121,12 +123,16 @@ def test_controllers_that_are_killed_in_the_middle_come_back_and_finish(run: Cal
     with hub.client() as client:
         furnish(client)
         place(client, 0, COUNT // 2)
-        eventually(lambda: begun(client), "a mailbox")
+        eventually(lambda: begun(client) and LEASE in listed(client, LEASES), "a mailbox, and a lease")
+        before = listed(client, LEASES)[LEASE]["spec"]
         (controllers,) = controllers_of(hub)
         os.kill(controllers, signal.SIGKILL)
         place(client, COUNT // 2, COUNT)
         eventually(lambda: done(client), "the rest of the work")
         assert controllers not in controllers_of(hub)
+        eventually(lambda: listed(client, LEASES)[LEASE]["spec"]["renewTime"] > before["renewTime"], "a renewal")
+        after = listed(client, LEASES)[LEASE]["spec"]
+        assert after == before | {"renewTime": after["renewTime"]}  # nobody had to wait for its end
     assert hub.stop() == "farflung hub is stopping\n"
     (trouble,) = hub.trouble()
     assert "farflung controllers ended with exit code -9; it is started again in" in trouble
