@@ -8,7 +8,7 @@ import pytest
 
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Kind
-from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, step
+from farflung.controllers.status_summarizer.returning import BROUGHT, Asked, Returned, Step, step
 
 PODS = Kind("", "pods")
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -45,6 +45,17 @@ def test_a_machine_that_has_ended_stays_so() -> None:
     for phase in ("Failed", "Succeeded"):
         ended = machine({"phase": phase, "conditions": [SCHEDULED]})
         assert step(PODS, ended, Asked(1)) == Step("1", None)
+
+
+@pytest.mark.parametrize("field", ["nodeName", "clusterName"])
+def test_a_copy_tells_nothing_of_a_machine_that_is_run_elsewhere(field: str) -> None:
+    """Otherwise a placement of anybody's could end it, while it goes on where it is bound to."""
+    failed, placed = came_back({"phase": "Failed"}), {"phase": "Pending", "conditions": [SCHEDULED]}
+    pod = machine(placed, returned=False)
+    pod["spec"][field] = "az1"
+    assert step(PODS, pod, failed) is None
+    pod["metadata"]["labels"][BROUGHT] = "az1-0123456789abcdef"
+    assert step(PODS, pod, failed) == Step("1", "edge1")
 
 
 @pytest.mark.parametrize("status", [None, 7, "Pending", {"conditions": 7}, {"conditions": ["x", {"type": []}]}])

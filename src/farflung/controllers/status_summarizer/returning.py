@@ -6,7 +6,8 @@ and an annotation says from where.  Without the annotation nothing of its status
 status, and goes after it.
 
 Of a virtual machine, who places it has a say, too: that it is placed, and whether it gets there.  That stays.  One that
-has ended stays so, whatever becomes of the copy: otherwise it would be run again.
+has ended stays so, whatever becomes of the copy: otherwise it would be run again.  One that is bound to a cluster to
+which nobody brings it is run there by somebody else, and a copy elsewhere does not tell how it is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MARKS: Final = (COUNT, RETURNED)
 OWN: Final = ("PodScheduled", "Delivered")  #: conditions of who places virtual machines
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
+BROUGHT: Final = "globalscheduler.com/cluster"  #: label of machines that are brought to the clusters they are bound to
 _NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
 
 
@@ -63,7 +65,7 @@ def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None
     """`asked`: None if nobody asks.  None: it is as it should be."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
-    only = None if asked is None or asked.clusters != 1 or not is_given_back(kind) else asked.only
+    only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj) else None
     if only is None and there[1] is not None and is_given_back(kind):
         left = _without_copy(kind, obj)
         if (obj.get("status") or {}) != left:
@@ -80,12 +82,24 @@ def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None
 # --- virtual machines -----------------------------------------------------------------------------
 
 
+def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The spec of a virtual machine."""
+    spec = obj.get("spec")
+    is_machine = kind == PODS and isinstance(spec, dict) and spec.get("virtualMachine") is not None
+    return spec if is_machine else None
+
+
+def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any]) -> bool:
+    spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
+    is_run_elsewhere = spec is not None and (spec.get("nodeName") or spec.get("clusterName")) and BROUGHT not in labels
+    return is_given_back(kind) and not is_run_elsewhere
+
+
 def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
     """What is said of a virtual machine by who places it."""
-    spec, status = obj.get("spec"), obj.get("status")
-    if kind != PODS or not isinstance(spec, dict) or spec.get("virtualMachine") is None:
+    if _machine(kind, obj) is None:
         return []
-    return [one for one in _conditions(status) if one.get("type") in OWN]
+    return [one for one in _conditions(obj.get("status")) if one.get("type") in OWN]
 
 
 def _conditions(status: object) -> list[Obj]:
