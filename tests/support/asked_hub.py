@@ -47,8 +47,8 @@ class AskedHub:
         hub = await LocalWorkspaces.started(bare=False)
         client = Client(LocalTransport(hub.function, OPERATOR_TOKEN), "/clusters/root")
         universal = {"name": "universal"}
-        cluster = (await hub.workspace("root", "places", type=universal))["spec"]["cluster"]
-        await hub.workspace("root", "web", type=universal)
+        cluster = (await hub.new_workspace("root", "places", type=universal))["spec"]["cluster"]
+        await hub.new_workspace("root", "web", type=universal)
         export = {"export": {"path": "root:espw", "name": "edge.kcp.io"}}
         await client.workspace(WORKLOAD).create(BINDINGS, custom(BINDINGS, "edge", reference=export))
         asking = LocalTransport(hub.function, OPERATOR_TOKEN)

@@ -54,7 +54,7 @@ class Provided:
     async def started(cls) -> Provided:
         hub = await LocalWorkspaces.started()
         universal, names = {"name": "universal"}, ("prov", "cons", "other")
-        clusters = [(await hub.workspace("root", name, type=universal))["spec"]["cluster"] for name in names]
+        clusters = [(await hub.new_workspace("root", name, type=universal))["spec"]["cluster"] for name in names]
         home = f"/clusters/{clusters[0]}{APIS}"
         await hub.create(f"{home}/apiresourceschemas", schema())
         await hub.create(f"{home}/apiexports", export("ex.test", "v1.widgets.ex.test", permissionClaims=[CLAIM]))

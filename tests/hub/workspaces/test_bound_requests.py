@@ -35,7 +35,7 @@ DEPLOYMENT: Obj = {
 @pytest.fixture
 async def hub() -> LocalWorkspaces:
     hub = await LocalWorkspaces.started()
-    await hub.workspace("root", "shop")
+    await hub.new_workspace("root", "shop")
     await hub.create("/clusters/root:shop/apis/apis.kcp.io/v1alpha1/apibindings", BINDING)
     return hub
 

@@ -122,7 +122,7 @@ class Shop:
 @pytest.fixture
 async def shop() -> Shop:
     hub = await LocalWorkspaces.started()
-    made = await hub.workspace("root", "shop")
+    made = await hub.new_workspace("root", "shop")
     for export in ("kubernetes", "globalscheduler.com"):
         await hub.create(f"/clusters/root:shop{BINDINGS}", api_binding("root:compute", export))
     return Shop(hub, made["spec"]["cluster"])
@@ -478,7 +478,7 @@ async def test_machines_are_bound_through_the_view_of_the_export(shop: Shop) -> 
     assert (await shop.hub.post(path, binding("demovm"))).status == 201
     assert (await shop.pod())["spec"]["clusterName"] == "az1"
     assert (await shop.hub.post(path, binding("demovm"))).status == 409
-    other = (await shop.hub.workspace("root", "other"))["spec"]["cluster"]
+    other = (await shop.hub.new_workspace("root", "other"))["spec"]["cluster"]
     assert (await shop.hub.post(f"{view}{other}{PODS}/demovm/binding", binding("demovm"))).status == 404
 
 
@@ -510,8 +510,8 @@ async def test_pods_that_are_something_else_have_no_bindings(shop: Shop) -> None
     """Anybody may export something that is called like that."""
     spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": spec, "status": spec}}
-    await shop.hub.workspace("root", "prov")
-    await shop.hub.workspace("root", "user")
+    await shop.hub.new_workspace("root", "prov")
+    await shop.hub.new_workspace("root", "user")
     names = {"plural": "pods", "singular": "pod", "kind": "Pod", "listKind": "PodList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
     at = "/apis/apis.kcp.io/v1alpha1"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hub_harness import ADMIN_TOKEN, TABLE, Watch
+from platform_harness import URL
 from tenancy_harness import keeping
-from workspaces_harness import URL, LocalWorkspaces, types_of, workspace, workspace_type, workspaces_of
+from workspaces_harness import LocalWorkspaces, types_of, workspace, workspace_type, workspaces_of
 
 from farflung.machinery.errors import Obj
 
@@ -78,7 +79,7 @@ async def test_a_logical_cluster_of_another_name_is_invalid_before_it_is_forbidd
 
 
 async def test_a_resource_that_a_group_of_the_hub_does_not_have_is_no_page(hub: LocalWorkspaces) -> None:
-    await hub.workspace("root", "a")
+    await hub.new_workspace("root", "a")
     shards = "apis/core.kcp.io/v1alpha1/shards"
     assert (await hub.get(f"/clusters/root/{shards}")).status == 200
     answer = await hub.get(f"/clusters/root:a/{shards}")
@@ -117,7 +118,7 @@ async def test_a_workspace_whose_type_cannot_be_leaves_nothing_behind(
     hub: LocalWorkspaces, type: Obj, why: str
 ) -> None:
     await hub.create(types_of("root"), workspace_type("alone", **ALONE))
-    await hub.workspace("root", "a", type={"name": "alone"})
+    await hub.new_workspace("root", "a", type={"name": "alone"})
     with hub.writes_nothing():
         answer = await hub.post(workspaces_of("root:a"), workspace("b", type=type))
     assert (answer.status, answer.message) == (403, f'workspaces.tenancy.kcp.io "b" is forbidden: {why}')
@@ -125,7 +126,7 @@ async def test_a_workspace_whose_type_cannot_be_leaves_nothing_behind(
 
 
 async def test_a_name_that_is_taken_leaves_nothing_behind(hub: LocalWorkspaces) -> None:
-    before = await hub.workspace("root", "a")
+    before = await hub.new_workspace("root", "a")
     with hub.writes_nothing():
         answer = await hub.post(workspaces_of("root"), workspace("a"))
     assert (answer.status, answer.message) == (409, 'workspaces.tenancy.kcp.io "a" already exists')
@@ -133,7 +134,7 @@ async def test_a_name_that_is_taken_leaves_nothing_behind(hub: LocalWorkspaces) 
 
 
 async def test_a_workspace_is_written_after_all_that_is_in_its_cluster(hub: LocalWorkspaces) -> None:
-    made = await hub.workspace("root", "a")
+    made = await hub.new_workspace("root", "a")
     cluster = made["spec"]["cluster"]
     stored = [entry for home in hub.store.homes() for entry in hub.store.list(f"{home}{cluster}/").entries]
     last = max(stored, key=lambda entry: entry.revision)
@@ -144,7 +145,7 @@ async def test_a_workspace_is_written_after_all_that_is_in_its_cluster(hub: Loca
 async def test_a_refused_workspace_does_not_take_a_cluster_along_that_is_not_its_own(hub: LocalWorkspaces) -> None:
     abandoned: list[str] = []
     hub.platform.tenancy.abandoned = abandoned.append
-    cluster = (await hub.workspace("root", "a"))["spec"]["cluster"]
+    cluster = (await hub.new_workspace("root", "a"))["spec"]["cluster"]
     hub.token = ADMIN_TOKEN
     answer = await hub.post(workspaces_of("root"), workspace("a", cluster=cluster))
     assert answer.status == 409
@@ -162,7 +163,7 @@ async def test_what_is_only_tried_is_in_no_cluster(hub: LocalWorkspaces) -> None
     assert answer.json["metadata"]["annotations"].keys() == {OWNER}
     assert "resourceVersion" not in answer.json["metadata"]
     assert "cluster" not in answer.json["spec"]
-    await hub.workspace("root", "a")
+    await hub.new_workspace("root", "a")
     patch = {"metadata": {"labels": {"b": "c"}}}
     with hub.writes_nothing():
         answer = await hub.patch(workspaces_of("root", "a"), patch, query=dry)
@@ -183,7 +184,7 @@ async def condition(watch: Watch, type: str) -> Obj:
 
 
 async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(hub: LocalWorkspaces) -> None:
-    cluster = (await hub.workspace("root", "a"))["spec"]["cluster"]
+    cluster = (await hub.new_workspace("root", "a"))["spec"]["cluster"]
     maps = f"/clusters/{cluster}/api/v1/namespaces/default/configmaps"
     await hub.create(maps, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
     watch, inside = await hub.watch(maps), await hub.watch(f"/clusters/{cluster}/{LOGICAL_CLUSTERS}")
@@ -198,7 +199,7 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
         answer = await hub.patch(f"{maps}/held", {"metadata": {"finalizers": None}})
         assert answer.status == 200
         await part.work.finished()
-    assert watch.changes == [("ADDED", "held"), ("MODIFIED", "held"), ("DELETED", "held")]
+    assert [what for what, name in watch.changes if name == "held"] == ["ADDED", "MODIFIED", "DELETED"]
     assert (await hub.get(workspaces_of("root", "a"))).status == 404
     for one in (cluster, "root:a"):
         answer = await hub.get(f"/clusters/{one}/api/v1/namespaces")
@@ -211,7 +212,7 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
 
 
 async def test_nobody_deletes_a_workspace_from_inside(hub: LocalWorkspaces) -> None:
-    await hub.workspace("root", "a")
+    await hub.new_workspace("root", "a")
     for inside in ("root", "root:a"):
         with hub.writes_nothing():
             answer = await hub.delete(f"/clusters/{inside}/{LOGICAL_CLUSTERS}/cluster")
