@@ -365,6 +365,7 @@ class GlobalScheduler:
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
         if refused.seen.asks:
             self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, refused.message)
+            self._undelivered.hear(refused.subject, refused.seen)
 
     # --- binding ----------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     resource_version: str = ""
     generation: int = 0
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
 
 
@@ -104,7 +105,7 @@ class Seeing:
             asks=True,
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
-            unsettled=DELIVERED in bytes(pod.status),
+            unsettled=DELIVERED in bytes(pod.status) or reading.CLUSTER in (metadata.labels or ()),
             status=bytes(pod.status),
         )
 

@@ -125,6 +125,12 @@ def is_bound(obj: Obj) -> bool:
     return bool(name) and noted.endswith(f"/{name}")
 
 
+def is_half_bound(obj: Obj) -> bool:
+    """It is to be brought somewhere, and is bound to nothing."""
+    spec = obj.get("spec") or {}
+    return CLUSTER in (obj["metadata"].get("labels") or {}) and not (spec.get("nodeName") or spec.get("clusterName"))
+
+
 def is_scheduled(status: Obj) -> bool:
     return bool(condition_of(status, SCHEDULED).get("status") == "True")
 

@@ -89,8 +89,10 @@ class Undelivered:
     # --- hearing ----------------------------------------------------------------------------------
 
     def hear(self, subject: Subject, seen: Seen | None) -> None:
-        """One that may have to say something else."""
-        if seen is not None and seen.unsettled and subject not in self._told:
+        """One that may have to say something else, if nobody is about to bind it."""
+        if seen is None or not seen.unsettled or self._world.is_under_way(seen.uid):
+            return
+        if subject not in self._told:
             self.controller.queue.add(subject)
 
     def sites_of(self, mailbox: str) -> list[SiteKey]:
@@ -148,6 +150,9 @@ class Undelivered:
         try:
             found = await self._binder.fetch(subject)
         except NotFound:
+            return None
+        if statuses.is_half_bound(found) and not self._world.is_under_way(found["metadata"]["uid"]):
+            await self._binder.unbind(subject, found)
             return None
         reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))
         now = times.format_seconds(self._now())

@@ -51,7 +51,7 @@ class Seen:
     guest_of: str = ""  #: somebody else bound it to the cluster of this name
     ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
-    unsettled: bool = False  #: its status says that it is not where it is bound to, or not that it is bound
+    unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: as JSON, if it asks
 
