@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from functools import partial
 from pathlib import Path
 
 from asked_fleet import WORKSPACES
@@ -75,24 +74,26 @@ def configured(directory: Path, vcpus: int) -> Path:
     return directory
 
 
-async def decided(shop: Client, name: str) -> list[str]:
-    conditions = (await shop.get(PODS, name, "default"))["status"]["conditions"]
-    return [one.get("message", "") for one in conditions if one["type"] == "PodScheduled"]
-
-
 async def test_machines_get_what_the_syncer_counted_and_the_next_one_waits(link: Link, tmp_path: Path) -> None:
     await link.start()
     vcpus = quantity.parse((await shown(link))["allocatable"]["cpu"]).nanos // quantity.ONE
     size = max(1, vcpus // 2)
     shop, conf = await machines(link), configured(tmp_path / "conf", size)
     words = ["--kubeconfig", str(link.grounds.hub.kubeconfig), "--provider-path", PROVIDER, "--conf", str(conf)]
-    with (tmp_path / "scheduler.log").open("wb") as log:
-        scheduler = subprocess.Popen([FARFLUNG, "global-scheduler", *words], stdout=log, stderr=log)
+    log = tmp_path / "scheduler.log"
+    with log.open("wb") as file:
+        scheduler = subprocess.Popen([FARFLUNG, "global-scheduler", *words], stdout=file, stderr=file)
     try:
         for number in range(vcpus // size + 1):
             name, fits = f"vm{number}", number < vcpus // size
             await shop.create(PODS, machine(name, flavor=PORTION), "default")
-            said = await link.eventually(partial(decided, shop, name), f"a decision about {name}")
+
+            async def decided(name: str = name) -> list[str]:
+                assert scheduler.poll() is None, log.read_text()
+                conditions = (await shop.get(PODS, name, "default"))["status"]["conditions"]
+                return [one.get("message", "") for one in conditions if one["type"] == "PodScheduled"]
+
+            said = await link.eventually(decided, f"a decision about {name}")
             assert said == ["" if fits else "0/1 clusters fit: 1 out of vcpus"]
     finally:
         scheduler.terminate()
