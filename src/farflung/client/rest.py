@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -126,6 +128,15 @@ class Client:
         async with self.transport.open(self._request("GET", path, accept=accept)) as reply:
             await _check(reply)
             return await reply.read()
+
+    async def date(self) -> datetime | None:
+        """What time it is at the server, to the second, as it says in the head of any answer; None if it does not."""
+        async with self.transport.open(self._request("GET", "/version")) as reply:
+            await reply.read()
+            try:
+                return parsedate_to_datetime(reply.header("Date")).astimezone(UTC)
+            except (ValueError, OverflowError):
+                return None
 
     async def list(self, collection: Collection, selection: Selection = EVERYTHING) -> list[Obj]:
         """All of them.  Raises Expired if that took longer than the server remembers."""

@@ -27,6 +27,7 @@ from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
 from farflung.runtime.controller import Controller
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.server_clock import ServerClock
 
 NAME: Final = "status-summarizer"
 STALE_AFTER: Final = 60.0  #: seconds without a word of a syncer
@@ -55,6 +56,7 @@ class StatusSummarizer:
         self._listening = listening
         self._recorder = recorder
         self._now = now
+        self._clock = ServerClock(listening.views.provider, now, listening.outside.monotonic)  #: of heartbeats
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
         self._monotonic = listening.outside.monotonic
@@ -108,6 +110,7 @@ class StatusSummarizer:
         return self._caught_up and not self._dirty and queue.idle and not len(queue) and self._ages.queue.idle
 
     async def work(self) -> None:
+        await self._set_clock()  # before anything is written
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_at_copies(), name=f"{NAME} copies")
             group.create_task(self._look_for_marks(), name=f"{NAME} marks")
@@ -208,9 +211,7 @@ class StatusSummarizer:
         cluster = change.key.cluster
         told = NOTHING if change.new is None else told_by(change.new)
         self._look_at(self._summaries.on_told(cluster, told))
-        again = self._note_age(cluster)  # at once, so that nobody writes something of which the age is not known
-        if again is not None:
-            self._ages.queue.add_after(cluster, again)
+        self._follow_age(cluster)  # at once, so that nobody writes something of which the age is not known
 
     def _on_location(self, change: Change[SeenLocation]) -> None:
         self._look_at(self._summaries.on_location(change.key.cluster, change.key.name))
@@ -262,10 +263,22 @@ class StatusSummarizer:
         return self._known.is_awaited(cluster, key.part.kind)
 
     async def _look_at_age(self, cluster: str, worker: int) -> float | None:
+        await self._set_clock()
         return self._note_age(cluster)
+
+    async def _set_clock(self) -> None:
+        """Heartbeats have the time of the server, which need not be ours."""
+        if await self._clock.ask():
+            for cluster in self._summaries.told_of():
+                self._follow_age(cluster)
+
+    def _follow_age(self, cluster: str) -> None:
+        again = self._note_age(cluster)
+        if again is not None:
+            self._ages.queue.add_after(cluster, again)
 
     def _note_age(self, cluster: str) -> float | None:
         """After how many seconds to look again."""
-        verdict, again = stale(self._summaries.told(cluster), self._now(), self._stale_after)
+        verdict, again = stale(self._summaries.told(cluster), self._clock.now(), self._stale_after)
         self._look_at(self._summaries.set_stale(cluster, verdict))
         return None if again is None else min(again, LONGEST_SLEEP)

@@ -263,6 +263,10 @@ class Summaries:
     def told(self, cluster: str) -> Told:
         return self._told.get(cluster, NOTHING)
 
+    def told_of(self) -> list[str]:
+        """The clusters of mailboxes whose syncers said something."""
+        return list(self._told)
+
     def set_stale(self, cluster: str, verdict: Verdict | None) -> set[Copy]:
         """Why what is known of a mailbox may be old: what to look at."""
         if self._stale.get(cluster) == verdict:
