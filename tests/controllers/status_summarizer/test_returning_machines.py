@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from farflung.controllers.global_scheduler.delivering import placement_name
+from farflung.controllers.global_scheduler.statuses import labels
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Kind
-from farflung.controllers.status_summarizer.returning import BROUGHT, Asked, Returned, Step, step
+from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, step
+from farflung.scheduling.values import SiteKey
 
 PODS = Kind("", "pods")
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 READY = {"type": "Ready", "status": "True"}
+SITE = SiteKey("clouds", "default", "az1")
 
 
 def machine(status: Any, *, returned: bool = True) -> dict[str, Any]:
@@ -48,14 +52,17 @@ def test_a_machine_that_has_ended_stays_so() -> None:
 
 
 @pytest.mark.parametrize("field", ["nodeName", "clusterName"])
-def test_a_copy_tells_nothing_of_a_machine_that_is_run_elsewhere(field: str) -> None:
+def test_nobody_tells_of_a_machine_but_the_copy_where_it_was_brought_to(field: str) -> None:
     """Otherwise a placement of anybody's could end it, while it goes on where it is bound to."""
     failed, placed = came_back({"phase": "Failed"}), {"phase": "Pending", "conditions": [SCHEDULED]}
+    [(mark, label)] = labels(SITE).items()
+    theirs, ours = (failed._replace(placements=frozenset({name})) for name in ("theirs", placement_name(SITE)))
     pod = machine(placed, returned=False)
+    assert step(PODS, pod, theirs) == Step("1", "edge1")  # as long as it is nowhere
     pod["spec"][field] = "az1"
-    assert step(PODS, pod, failed) is None
-    pod["metadata"]["labels"][BROUGHT] = "az1-0123456789abcdef"
-    assert step(PODS, pod, failed) == Step("1", "edge1")
+    assert [step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, None]
+    pod["metadata"]["labels"][mark] = label
+    assert [step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, Step("1", "edge1")]
 
 
 @pytest.mark.parametrize("status", [None, 7, "Pending", {"conditions": 7}, {"conditions": ["x", {"type": []}]}])

@@ -184,12 +184,13 @@ class GivingBack:
         mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
         if len(mailboxes) != 1:
             return Asked(len(mailboxes))
+        names = frozenset(key.name for key in asking)
         [(mailbox, place)] = mailboxes.items()
         copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
         if copy is None or not copy.alive or copy.placements.isdisjoint(asking):
             return Asked(1)
         status = orjson.loads(copy.document).get("status")
-        return Asked(1, Returned(place.target, status) if isinstance(status, dict) and status else None)
+        return Asked(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
 
 
 def _asks(selected: Selected | None, part: Part) -> bool:

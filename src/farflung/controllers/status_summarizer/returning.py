@@ -6,8 +6,8 @@ and an annotation says from where.  Without the annotation nothing of its status
 status, and goes after it.
 
 Of a virtual machine, who places it has a say, too: that it is placed, and whether it gets there.  That stays.  One that
-has ended stays so, whatever becomes of the copy: otherwise it would be run again.  One that is bound to a cluster to
-which nobody brings it is run there by somebody else, and a copy elsewhere does not tell how it is.
+has ended stays so, whatever becomes of the copy: otherwise it would be run again.  And as long as one is bound, nobody
+tells how it is but the copy where it was brought to: anybody may lead another copy to another cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ OWN: Final = ("PodScheduled", "Delivered")  #: conditions of who places virtual 
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
 BROUGHT: Final = "globalscheduler.com/cluster"  #: label of machines that are brought to the clusters they are bound to
+BRINGS: Final = "global-scheduler-"  #: the name of the placement that does it, followed by the value of the label
 _NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
 
 
@@ -41,6 +42,7 @@ class Asked(NamedTuple):
 
     clusters: int  #: how many have a copy because of them
     only: Returned | None = None  #: what came back, if that is one
+    placements: frozenset[str] = frozenset()  #: their names
 
 
 class Step(NamedTuple):
@@ -65,7 +67,7 @@ def step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> Step | None
     """`asked`: None if nobody asks.  None: it is as it should be."""
     metadata = obj.get("metadata") or {}
     there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
-    only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj) else None
+    only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj, asked) else None
     if only is None and there[1] is not None and is_given_back(kind):
         left = _without_copy(kind, obj)
         if (obj.get("status") or {}) != left:
@@ -89,10 +91,10 @@ def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return spec if is_machine else None
 
 
-def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any]) -> bool:
+def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: Asked) -> bool:
     spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
-    is_run_elsewhere = spec is not None and (spec.get("nodeName") or spec.get("clusterName")) and BROUGHT not in labels
-    return is_given_back(kind) and not is_run_elsewhere
+    is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
+    return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(BROUGHT)}" in asked.placements)
 
 
 def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
