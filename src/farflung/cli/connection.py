@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -135,6 +136,14 @@ async def placement_of(hub: Hub, name: str) -> Obj | None:
         f"the workspace {workspace_name(hub)} does not have the API of placements: in that workspace, "
         f"`kubectl kcp bind apiexport {hub.provider}:edge.kcp.io` binds it"
     )
+
+
+async def time_at(hub: Hub) -> datetime:
+    """What time it is there, by which everything there is dated."""
+    try:
+        return await hub.workspace.date() or datetime.now(UTC)
+    except ClientError:
+        return datetime.now(UTC)
 
 
 def workspace_name(hub: Hub) -> str:

@@ -470,14 +470,16 @@ def status(
 
     Only what is not well is listed.
     """
-    from datetime import UTC, datetime
+    from datetime import datetime
 
     from farflung.cli import fleet_status
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import Asking, Hub, ask, time_at
 
-    now = datetime.now(UTC)
-    asking = Asking(kubeconfig, context, workspace, provider, anywhere=True)
-    answer = ask(asking, lambda hub: fleet_status.status(hub, now, only=bool(workspace), everything=everything))
+    async def seen(hub: Hub) -> tuple[Any, datetime]:
+        now = await time_at(hub)
+        return await fleet_status.status(hub, now, only=bool(workspace), everything=everything), now
+
+    answer, now = ask(Asking(kubeconfig, context, workspace, provider, anywhere=True), seen)
     click.echo(fleet_status.printed(answer, output, now, everything=everything))
     if check and not answer["well"]:
         raise click.exceptions.Exit(1)
@@ -645,14 +647,18 @@ def trace(
 
     It says when each step was taken, how old that knowledge is, and what is stuck first.  Nothing is changed.
     """
-    from datetime import UTC, datetime
+    from datetime import datetime
 
     from farflung.cli import trace, trace_text
-    from farflung.cli.connection import Asking, ask
+    from farflung.cli.connection import Asking, Hub, ask, time_at
 
-    now = datetime.now(UTC)
     question = trace.Question(*trace.named(words), namespace, destination, limit)
-    answer = ask(Asking(kubeconfig, context, workspace, provider), lambda hub: trace.trace(hub, question, now))
+
+    async def followed(hub: Hub) -> tuple[Any, datetime]:
+        now = await time_at(hub)
+        return await trace.trace(hub, question, now), now
+
+    answer, now = ask(Asking(kubeconfig, context, workspace, provider), followed)
     click.echo(trace_text.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
