@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from executable import ROOT
 from hub_process import FARFLUNG, PATIENCE, Client, HubProcess, Json, eventually
 
 COUNT = 12  #: of SyncTargets, each with a Location, and of placements, each to all Locations after its own
@@ -181,3 +183,21 @@ def test_controllers_of_their_own_outlive_hubs(run: Callable[..., HubProcess], t
     said = log.read_text()
     assert "Traceback" not in said
     assert said.count('"starting controller"') == said.count('"shutting down controller"') > 0
+
+
+@pytest.mark.slow
+def test_controllers_go_on_with_a_provider_that_is_made_anew(run: Callable[..., HubProcess]) -> None:
+    hub = run()
+    with hub.client() as client:
+        eventually(lambda: LEASE in listed(client, LEASES), "controllers at work")
+        assert client.request("DELETE", f"{TENANCY.format('root')}/espw").status == 200
+        eventually(lambda: "espw" not in listed(client, TENANCY.format("root")), "the end of the provider")
+        eventually(lambda: "the view of an APIExport is gone" in hub.log(), "somebody to notice")
+        create(client, TENANCY.format("root"), "Workspace", "espw", {})
+        for file in sorted((ROOT / "config" / "exports").iterdir(), reverse=True):
+            exported = yaml.safe_load(file.read_text())
+            client.create(f"/clusters/root:espw/apis/apis.kcp.io/v1alpha1/{exported['kind'].lower()}s", exported)
+        furnish(client)
+        place(client, 0, COUNT)
+        eventually(lambda: done(client), "all of the work")
+    assert "Traceback" not in hub.log()

@@ -12,7 +12,7 @@ from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import View, find_view
+from farflung.runtime.exports import View, find_view, until_gone
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
 
@@ -86,3 +86,38 @@ async def test_odd_answers_are_waited_out(answer: Scripted) -> None:
     view, lines, _ = await found(answer, answer, READY)
     assert view.url == URL
     assert len(lines) == 2
+
+
+async def gone(*answers: Scripted, troubles: list[int]) -> tuple[int, str]:
+    """After how many looks it was found out, and what was said."""
+    script, said, looks = iter(answers), io.StringIO(), 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+
+    outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    server, counted = ScriptedServer(lambda request: next(script)), iter(troubles)
+    client, view = Client(server, "/clusters/root"), View(URL, "root:espw")
+    await until_gone(client, "edge.kcp.io", view, lambda: next(counted), outside, Logger(said))
+    assert next(script, None) is None
+    return looks, said.getvalue()
+
+
+ELSEWHERE = export(conditions=conditions("True"), virtualWorkspaces=[{"url": f"{URL}2"}])
+
+
+@pytest.mark.parametrize("answer", [ELSEWHERE, failure(404, "NotFound"), failure(403, "Forbidden")])
+async def test_a_view_that_is_no_longer_there_is_told_of(answer: Scripted) -> None:
+    looks, said = await gone(answer, troubles=[0, 1])
+    assert looks == 1
+    assert said.endswith(f'"the view of an APIExport is gone" exportName="edge.kcp.io" serverURL="{URL}"\n')
+
+
+async def test_nobody_asks_where_a_view_is_as_long_as_nothing_goes_wrong() -> None:
+    assert (await gone(ELSEWHERE, troubles=[7, 7, 7, 7, 8]))[0] == 4
+
+
+async def test_a_server_that_does_not_answer_says_nothing_about_a_view() -> None:
+    answers = [failure(503), READY, failure(429), ELSEWHERE]
+    assert (await gone(*answers, troubles=[0, 1, 2, 3, 4]))[0] == 4

@@ -37,7 +37,7 @@ from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
-from farflung.runtime.exports import View, find_view
+from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
@@ -308,13 +308,17 @@ async def _control(
     outside: Surroundings,
     log: Logger,
 ) -> None:
-    """Find what is needed, and run."""
-    with shown.manager(log) as manager:
-        edge = await find_view(servers.provider, EDGE, outside, log)
-        if not settings.log_only:
+    """Find what is needed, and run; anew whenever that is somewhere else."""
+    while True:
+        with shown.manager(log) as manager:
+            edge = await find_view(servers.provider, EDGE, outside, log)
+            if settings.log_only:
+                break
             await _join(settings, servers, files, identity, edge, manager, outside, log)
-            await manager.run()
-            return
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(manager.run(), name="manager")
+                await until_gone(servers.provider, EDGE, edge, lambda: manager.troubles, outside, log)
+                running.cancel()
     await observe(servers.provider.view(edge.url), outside, log)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.client.errors import ClientError, Garbled, NotFound
+from farflung.client.errors import ClientError, Forbidden, Garbled, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
@@ -15,6 +16,7 @@ from farflung.machinery.errors import Obj
 
 API_EXPORTS: Final = Collection("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
 PAUSE: Final = 2.0  #: seconds between two looks
+DOUBT: Final = 5.0  #: seconds after which it is asked whether what goes wrong does so because a view is gone
 URLS_READY: Final = "VirtualWorkspaceURLsReady"
 PATH: Final = "kcp.io/path"
 
@@ -47,6 +49,29 @@ async def find_view(client: Client, name: str, outside: Surroundings, log: Logge
             log.info(missing, v=v, at=client.prefix or "/")
         told = missing
         await outside.sleep(PAUSE * (0.5 + outside.random()))
+
+
+async def until_gone(
+    client: Client, name: str, view: View, troubles: Callable[[], int], outside: Surroundings, log: Logger
+) -> None:
+    """As long as the view is where it was found.  `troubles`: how often something went wrong with it; as long as
+    nothing does, nobody is asked."""
+    before = troubles()
+    while True:
+        await outside.sleep(DOUBT * (0.5 + outside.random()))
+        now = troubles()
+        if now == before:
+            continue
+        before = now
+        try:
+            url, _ = url_of(await client.get(API_EXPORTS, name))
+        except (NotFound, Forbidden):
+            url = ""
+        except ClientError:
+            continue
+        if url != view.url:
+            log.warning("the view of an APIExport is gone", exportName=name, serverURL=view.url)
+            return
 
 
 class Metadata(msgspec.Struct, frozen=True):

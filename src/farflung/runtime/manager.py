@@ -92,6 +92,11 @@ class Manager:
         return [*self._informers, *(informer for one in self._independent for informer in one.informers)]
 
     @property
+    def troubles(self) -> int:
+        """How often informers failed to list or watch."""
+        return sum(informer.troubles for informer in self.informers)
+
+    @property
     def shown(self) -> list[Metric]:
         return [metric for figures in self._shown for metric in figures.collect()]
 
