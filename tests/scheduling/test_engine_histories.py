@@ -53,6 +53,7 @@ class Pair:
 
     def check(self, request: Request, excluded: frozenset[SiteKey], decision: Decision) -> None:
         assert [(one.site, one.flavors) for one in decision.chosen] == self.twin.decide(request, excluded)
+        assert all(0 <= one.score <= 100 for one in decision.chosen)
         assert len(decision.chosen) in (0, request.replicas)
         assert decision.is_placed == (not decision.message)
         if not decision.is_placed:
