@@ -18,6 +18,7 @@ QUOTAS = inside("shop", "resourcequotas")
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 SERVICES = inside("shop", "services")
 SOMETHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TURNING = {"phase": "Turning"}
 
 
 async def counts(one: Reported, expected: str | None) -> bool:
@@ -173,24 +174,28 @@ async def test_a_status_that_a_syncer_cannot_bring_is_stale_however_well_it_look
         await one.eventually(stale=0, broken=0)
 
 
+async def turning(one: Reported, schema: Obj) -> Obj:
+    """A widget of a kind that has a status with this schema, and the status of its copy.  The definition."""
+    described: Obj = definition("v1")
+    whole = {"type": "object", "properties": {"spec": SOMETHING, "status": schema}}
+    described["spec"]["versions"][0] |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": whole}}
+    await one.world.must_put(one.cluster, DEFINITIONS, described)
+    await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, widget("w", 1)), "the widget")
+    await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{WIDGETS}/w"), "its copy")
+    assert await one.world.patch(one.world.boxes["florin"], f"{WIDGETS}/w/status", {"status": TURNING}) is not None
+    return described
+
+
 async def test_a_status_goes_although_its_kind_has_none_that_is_empty() -> None:
     async with reported("florin", wantSingletonReportedState=True) as one:
-        strict: Obj = definition("v1")
-        phase = {"type": "object", "required": ["phase"], "properties": {"phase": {"type": "string"}}}
-        schema = {"type": "object", "properties": {"spec": SOMETHING, "status": phase}}
-        strict["spec"]["versions"][0] |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
-        await one.world.must_put(one.cluster, DEFINITIONS, strict)
-        await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, widget("w", 1)), "the widget")
-        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{WIDGETS}/w"), "its copy")
-        status = {"status": {"phase": "Turning"}}
-        assert await one.world.patch(one.world.boxes["florin"], f"{WIDGETS}/w/status", status) is not None
+        await turning(one, {"type": "object", "required": ["phase"], "properties": {"phase": {"type": "string"}}})
 
         async def has(expected: Obj | None) -> bool:
             found = await one.source(f"{WIDGETS}/w")
             marked = RETURNED in (found["metadata"].get("annotations") or {})
             return (found.get("status") or None) == expected and marked == (expected is not None)
 
-        await one.world.fleet.eventually(lambda: has(status["status"]), "the status")
+        await one.world.fleet.eventually(lambda: has(TURNING), "the status")
         await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", {"spec": {"wantSingletonReportedState": False}})
         await one.world.fleet.eventually(lambda: has(None), "the end of the status")
 
@@ -204,18 +209,8 @@ async def test_a_status_that_its_schema_refuses_is_told_of_and_tried_again_when_
                 tried.append(request.target)
 
         one.world.fleet.masters.gate = count
-        described: Obj = definition("v1")
         phase: Obj = {"type": "string"}
-        schema = {
-            "type": "object",
-            "properties": {"spec": SOMETHING, "status": {**SOMETHING, "properties": {"phase": phase}}},
-        }
-        described["spec"]["versions"][0] |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
-        await one.world.must_put(one.cluster, DEFINITIONS, described)
-        await one.world.fleet.eventually(lambda: one.world.put(one.cluster, WIDGETS, widget("w", 1)), "the widget")
-        await one.world.fleet.eventually(lambda: one.world.has(["florin"], f"{WIDGETS}/w"), "its copy")
-        status = {"status": {"phase": "Turning"}}
-        assert await one.world.patch(one.world.boxes["florin"], f"{WIDGETS}/w/status", status) is not None
+        described = await turning(one, {**SOMETHING, "properties": {"phase": phase}})
         phase["enum"] = ["Resting"]
         await one.world.must_put(one.cluster, DEFINITIONS, described)
         await one.world.patch(one.cluster, f"{EDGE}/edgeplacements/p", {"spec": {"wantSingletonReportedState": True}})
@@ -234,7 +229,7 @@ async def test_a_status_that_its_schema_refuses_is_told_of_and_tried_again_when_
         await one.world.must_put(one.cluster, DEFINITIONS, described)
 
         async def returned() -> bool:
-            return (await one.source(f"{WIDGETS}/w")).get("status") == status["status"]
+            return (await one.source(f"{WIDGETS}/w")).get("status") == TURNING
 
         await one.world.fleet.eventually(returned, "the status")
         assert len(tried) == 3
