@@ -124,7 +124,7 @@ class Seeing:
             guest_of=guest_of,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
-            unsettled=not guest_of and not _is_settled(bytes(pod.status)),
+            unsettled=not guest_of and not _is_settled(metadata, bytes(pod.status)),
         )
 
     def allocation(self, document: bytes) -> Seen:
@@ -164,9 +164,11 @@ def _cluster(metadata: _Metadata) -> str:
     return (metadata.annotations or {}).get(CLUSTER, "")
 
 
-def _is_settled(status: bytes) -> bool:
-    """It says that it is placed, and nothing that is wrong about that."""
-    return DELIVERED not in status and statuses.is_scheduled(orjson.loads(status) or {})
+def _is_settled(metadata: _Metadata, status: bytes) -> bool:
+    """It says that it is placed, or what its edge says, and nothing that is wrong about that."""
+    if DELIVERED in status:
+        return False
+    return statuses.is_returned(metadata.annotations) or statuses.is_scheduled(orjson.loads(status) or {})
 
 
 def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:

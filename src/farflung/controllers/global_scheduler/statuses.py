@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -11,6 +12,7 @@ from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, REFUSED_BY
 from farflung.controllers.global_scheduler.refusing import with_refusal
 from farflung.controllers.global_scheduler.world import Placed, Seen
+from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Chosen, Item, Site, SiteKey, Spot
@@ -102,13 +104,14 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
 
 def bound_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
     """What the status of a Pod has to say, if it is bound: that it is, which servers without Bindings do not write, and
-    why it is not there, if there is a reason.  None: it says so already."""
+    why it is not there, if there is a reason.  What came back from there stays.  None: it says so already."""
     said = obj.get("status")
     before: Obj = said if isinstance(said, dict) else {}
     changed: Obj = {}
-    if is_bound(obj) and not before.get("phase"):
+    is_ours = is_bound(obj) and not is_returned(obj["metadata"].get("annotations"))
+    if is_ours and not before.get("phase"):
         changed["phase"] = "Pending"
-    if is_bound(obj) and not is_scheduled(before):
+    if is_ours and not is_scheduled(before):
         changed["conditions"] = _with(before, {"type": SCHEDULED, "status": "True"}, now)
     old = condition_of(before, DELIVERED)
     if (old.get("reason", ""), old.get("message", "")) != (reason, message):
@@ -123,6 +126,11 @@ def is_bound(obj: Obj) -> bool:
     noted, spec = (obj["metadata"].get("annotations") or {}).get(CLUSTER, ""), obj.get("spec") or {}
     name = spec.get("nodeName") or spec.get("clusterName")
     return bool(name) and noted.endswith(f"/{name}")
+
+
+def is_returned(annotations: Mapping[str, str] | None) -> bool:
+    """Whether a status is that of the copy at an edge."""
+    return RETURNED in (annotations or ())
 
 
 def is_half_bound(obj: Obj) -> bool:

@@ -22,7 +22,8 @@ from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPA
 from farflung.machinery.errors import Obj
 
 MARKS: Final = (COUNT, RETURNED)
-OWN: Final = ("PodScheduled", "Delivered")  #: conditions of who places virtual machines
+DELIVERED: Final = "Delivered"  #: condition of virtual machines about which no copy has a say
+OWN: Final = ("PodScheduled", DELIVERED)  #: conditions of who places virtual machines
 ENDED: Final = ("Failed", "Succeeded")
 PODS: Final = Kind("", "pods")
 BROUGHT: Final = "globalscheduler.com/cluster"  #: label of machines that are brought to the clusters they are bound to
@@ -110,11 +111,14 @@ def _conditions(status: object) -> list[Obj]:
 
 
 def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
-    """The conditions, if some are to be kept beside those that came back."""
-    theirs = _conditions(returned)
+    """The conditions, if they are not just those that came back."""
+    if _machine(kind, obj) is None:
+        return {}
+    said = _conditions(returned)
+    theirs = [one for one in said if one.get("type") != DELIVERED]
     told = [one.get("type") for one in theirs]
     kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in told]
-    return {"conditions": [*theirs, *kept]} if kept else {}
+    return {"conditions": [*theirs, *kept]} if kept or theirs != said else {}
 
 
 def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:

@@ -1,0 +1,64 @@
+"""What is said of a machine by who places it, and by its edge: neither changes for ever what the other one says."""
+
+from __future__ import annotations
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.reading import CLUSTER
+from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
+from farflung.controllers.placement_translator.values import Kind
+from farflung.controllers.status_summarizer.returning import BRINGS, BROUGHT, Asked, Returned, step
+from farflung.machinery.errors import Obj
+
+LABEL = "az1-0123456789abcdef"
+NOW = "2026-01-01T00:00:00Z"
+PODS = Kind("", "pods")
+MOST = 8  #: writes until both are content
+
+condition = st.fixed_dictionaries(
+    {"type": st.sampled_from(["PodScheduled", "Delivered", "Ready"]), "status": st.sampled_from(["True", "False"])},
+    optional={"reason": st.sampled_from(["Unschedulable", "Invalid"]), "message": st.just("no node has room")},
+)
+conditions = st.lists(condition, max_size=3, unique_by=lambda one: one["type"])
+status = st.fixed_dictionaries(
+    {}, optional={"phase": st.sampled_from(["Pending", "Running"]), "conditions": conditions}
+)
+
+
+def machine(status: Obj) -> Obj:
+    metadata = {"uid": "u", "labels": {BROUGHT: LABEL}, "annotations": {CLUSTER: "w|default/az1"}}
+    spec = {"virtualMachine": {"flavors": [{"flavorID": "small"}]}, "nodeName": "az1", "clusterName": "az1"}
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+def returned(pod: Obj, asked: Asked) -> bool:
+    """Whether something was written."""
+    if (following := step(PODS, pod, asked)) is None:
+        return False
+    if following.status is not None:
+        pod["status"] = dict(following.status)
+        return True
+    for part, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
+        pod["metadata"][part].pop(name, None)
+        if value is not None:
+            pod["metadata"][part][name] = value
+    return True
+
+
+def settled(pod: Obj, reason: str) -> bool:
+    seen = Seeing({}).pod(orjson.dumps(pod))
+    found = statuses.bound_status(pod, reason, "", NOW) if seen.unsettled or reason else None
+    pod["status"] |= found or {}
+    return found is not None
+
+
+@given(status, status, st.sampled_from(["", "Refused"]))
+def test_whatever_an_edge_says_both_are_content_some_day(before: Obj, there: Obj, reason: str) -> None:
+    pod = machine(before)
+    asked = Asked(1, Returned("edge1", there), frozenset({f"{BRINGS}{LABEL}"}))
+    writes = sum(returned(pod, asked) + settled(pod, reason) for _ in range(MOST))
+    assert not (returned(pod, asked) or settled(pod, reason)), writes
