@@ -207,10 +207,10 @@ async def bind_edge(fleet: Fleet, cluster: str) -> None:
     await fleet.eventually(is_served, "the edge API")
 
 
-async def report(one: Machines, imw: str, *, ago: timedelta) -> None:
+async def report(one: Machines, imw: str, *, ago: timedelta, cpu: str = "2500m") -> None:
     """What a syncer would."""
     beat = times.format_seconds(one.fleet.hub.now - ago)
-    patch = {"status": {"lastSyncerHeartbeatTime": beat, "allocatable": {"cpu": "2500m", "memory": "4Gi"}}}
+    patch = {"status": {"lastSyncerHeartbeatTime": beat, "allocatable": {"cpu": cpu, "memory": "4Gi"}}}
     path = f"/clusters/{imw}{WORKLOAD}/synctargets/edge1/status"
     answer = await one.fleet.hub.of(MASTER, "PATCH", path, patch, content_type=MERGE_PATCH)
     assert answer.status == 200, answer.body

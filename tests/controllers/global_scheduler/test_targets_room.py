@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from hostile import ANYTHING
 from hypothesis import given
+from machines import machines, report
 
 from farflung.controllers.global_scheduler.inventory import seen_target
 from farflung.machinery import quantity
@@ -46,3 +48,31 @@ def test_whatever_a_synctarget_says_it_has_nothing_less_than_nothing(cpu: Any, c
         return
     assert vcpus is None or 0 <= vcpus <= quantity.LARGEST_BINARY
     assert memory is None
+
+
+async def test_a_cluster_that_falls_silent_is_unreachable_and_comes_back_with_what_it_has_then() -> None:
+    async with machines(start=False) as one:
+        imw = await one.fleet.hub.workspace("imw")
+        await one.fleet.target(imw, "edge1", {})
+        await report(one, imw, ago=timedelta(0), cpu="1")
+        await one.cluster("az1", {"small": 9}, synctarget={"workspace": "root:imw", "name": "edge1"})
+        await one.start()
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await one.machine("b")
+        assert await one.refused("b") == "0/1 clusters fit: 1 out of vcpus"
+
+        async def becomes(phase: str) -> None:
+            async def is_told() -> bool:
+                return bool((await one.clusters())[0]["status"]["phase"] == phase)
+
+            await one.fleet.eventually(is_told, phase)
+
+        await report(one, imw, ago=timedelta(hours=1), cpu="2")
+        await becomes("Unreachable")
+        await one.restart()
+        await report(one, imw, ago=timedelta(0), cpu="2")
+        await becomes("Ready")
+        assert await one.bound("b") == "az1"
+        await one.machine("c")
+        assert await one.refused("c") == "0/1 clusters fit: 1 out of vcpus"
