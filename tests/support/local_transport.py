@@ -34,7 +34,8 @@ class LocalReply:
 class _Sink:
     """A stream's sink that keeps what was written until it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: str) -> None:
+        self.target = target
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.aborted = False
 
@@ -67,6 +68,11 @@ class LocalTransport:
     def writes(self) -> list[Request]:
         return [request for request in self.requests if request.method != "GET"]
 
+    def has_told(self, plural: str) -> bool:
+        """Whether somebody watches objects of the kind, and every watch was read to its end."""
+        unread = any(not sink.queue.empty() for sink in self._sinks)
+        return not unread and any(f"/{plural}?" in sink.target for sink in self._sinks)
+
     def go_down(self) -> None:
         self.up = False
         self.cut()
@@ -93,7 +99,7 @@ class LocalTransport:
             yield LocalReply(answer.status, said, lambda: _once(body))
             return
         assert isinstance(answer, messages.Stream)
-        sink = _Sink()
+        sink = _Sink(request.target)
         self._sinks.add(sink)
         answer.start(sink)
         try:

@@ -37,7 +37,8 @@ async def agreed(world: World) -> None:
 
     async def settled() -> bool:
         found[:] = await complaints(world)
-        return not found and world.link.idle
+        heard = world.line("hub").has_told("syncerconfigs") and world.line("edge").has_told("customresourcedefinitions")
+        return not found and heard and world.link.idle
 
     try:
         await world.link.eventually(settled, "agreement")

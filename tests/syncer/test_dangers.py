@@ -504,3 +504,15 @@ async def test_what_was_said_of_some_orphans_is_not_said_of_others(tmp_path: Pat
         await world.link.settled()
         await world.release()
         await world.link.gone_at_edge(MAPS, "b", "shop")
+
+
+async def test_a_number_that_was_wrong_is_never_right(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        await orphaned(world, A)
+        await release(world, "2")
+        await world.link.settled()
+        await orphaned(world, B)
+        await world.restart()
+        await told(world, 2)
+        await world.link.settled()
+        assert {A, B} <= set(world.objects())

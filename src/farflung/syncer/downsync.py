@@ -96,7 +96,7 @@ class Downsync:
         ):
             self._progress.began(part, copy.revision)
             self._look(part)
-        elif copy.withdrawn and copy.uid != new.uid:
+        elif copy.withdrawn or (entry.guarded and not new.guarded):
             self._look(part)
         if entry is not None and entry.returned != new.returned:
             self._look_back(part)
@@ -197,7 +197,7 @@ class Downsync:
     async def _without_kind(self, part: Part, entry: Entry) -> float | None:
         """With its definition everything of a kind goes.  That we do not remember to have brought it is not enough."""
         if entry.withdrawn and self._edge.kinds.edge_lacks(part.resource):
-            return await self._finish(part, entry)
+            return await self._end(part, entry)
         raise NotServedError(f"the edge does not serve {part.resource.plural} {entry.version}".strip())
 
     def _has_room(self, part: Part) -> bool:
@@ -230,9 +230,7 @@ class Downsync:
             case Delete():
                 return await self._delete(step, part, entry, collection)
             case Done():
-                if self._edge.objects.get(part) is not None and not await self._is_forgotten(part, entry):
-                    return None
-                return await self._finish(part, entry)
+                return await self._end(part, entry)
             case Wait():
                 return None if self._edge.objects.get(part) is not None else AGAIN
             case Leave(Reason.NOT_OURS, sentence):
@@ -302,17 +300,26 @@ class Downsync:
                 raise
             self._edge.objects.forget(part)
             return await self._finish(part, entry)
+        self._take_back(part, entry)
         self.tally.deleted += 1
         self._log.info("deleted", v=2, object=str(part))
         return None if self._edge.objects.get(part) is not None else AGAIN
 
-    async def _is_forgotten(self, part: Part, entry: Entry) -> bool:
-        """What stays at the edge, because it was made only once or is not ours any more, is left to others only if the
-        hub withdrew it.  Raises MailboxEndsError if all goes there."""
-        if not self._is_withdrawn(part, entry):
-            return False
-        await self._mailbox.check(entry.incarnation)
-        return True
+    def _take_back(self, part: Part, entry: Entry) -> None:
+        """We deleted it: that it is not at the edge is what the hub wanted."""
+        now = self._journal.get(part)
+        if now is not None and now.withdrawn and now.uid == entry.uid:
+            self._journal.put(replace(now, applied=""))
+
+    async def _end(self, part: Part, entry: Entry) -> float | None:
+        """Nothing is left to delete.  What stays at the edge, because it was made only once or is not ours any more, is
+        left to others only if the hub withdrew it; and only then is that forgotten which was brought and is not there,
+        because an edge may have lost it.  Raises MailboxEndsError if all goes in the hub."""
+        if entry.applied or self._edge.objects.get(part) is not None:
+            if not self._is_withdrawn(part, entry):
+                return None  # what became of the copy is still to be heard of
+            await self._mailbox.check(entry.incarnation)
+        return await self._finish(part, entry)
 
     def _is_withdrawn(self, part: Part, entry: Entry) -> bool:
         """The hub's word counts as long as the copy that it is about is there."""

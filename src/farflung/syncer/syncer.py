@@ -90,6 +90,7 @@ class Syncer:
         self._asking = asyncio.Lock()  #: whose mailbox it is
         self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
+        self._planning = False
         self._resumed: set[Resource] = set()
         self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
         self.troubles = Troubles()
@@ -236,6 +237,11 @@ class Syncer:
     def _listed_copies(self, resource: Resource) -> None:
         self.troubles.clear(_all_of(resource), Direction.DOWN)
         self.downsync.hear_list(resource)
+        self._consider_release()
+
+    def _consider_release(self) -> None:
+        if self._is_told_to_release and self._is_complete:
+            self._replan.set()
 
     def _listed(self, resource: Resource) -> None:
         self.downsync.look_at(resource)
@@ -363,6 +369,7 @@ class Syncer:
             reason, message = told(_all_of(resource), error)
             self.troubles.put(_all_of(resource), Direction.DOWN, reason, message, self._setting.now())
             self._reporter.look()
+            self._consider_release()
         self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
     def _edge_troubled(self, resource: Resource, error: Exception) -> None:
@@ -449,7 +456,9 @@ class Syncer:
         misses = 0
         while True:
             self._replan.clear()
+            self._planning = True
             lacking = await self._plan(group)
+            self._planning = False
             misses = misses + 1 if lacking else 0
             try:
                 async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
@@ -568,14 +577,26 @@ class Syncer:
             self._journal.set_fact(SUSPICION, "")
 
     def _release_orphans(self, cluster: str) -> None:
-        """If somebody says so; once, because what is said of these need not be meant of others."""
-        said, orphans = _release(self._configs.get(REPORTED, {})), self._orphans()
-        if REPORTED not in self._configs or said == self._journal.get_fact(RELEASED):
+        """If somebody says so, and how many there are; once, because what is said of these need not be meant of others.
+        A number counts if it is right as soon as all was heard, or never."""
+        if not self._is_told_to_release or not self._is_complete:
             return
-        self._journal.set_fact(RELEASED, "")
-        if orphans and said == str(orphans):
-            self._journal.set_fact(RELEASED, said)
+        said = _release(self._configs[REPORTED])
+        self._journal.set_fact(RELEASED, said)
+        if said and said == str(self._orphans()):
             self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
+
+    @property
+    def _is_told_to_release(self) -> bool:
+        """Or that nothing is to be released any more."""
+        return REPORTED in self._configs and _release(self._configs[REPORTED]) != self._journal.get_fact(RELEASED)
+
+    @property
+    def _is_complete(self) -> bool:
+        """There was a list of every kind of which there may be copies, unless we may not have it."""
+        kinds = self._copies.resources()
+        refused = [one for one in kinds if isinstance(self._copies.error(one), Forbidden)]
+        return bool(kinds) and all(self._copies.is_known(one) or one in refused for one in kinds)
 
     async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
         """What is wanted, and what it serves, if it is ours.  Whether that is known."""
@@ -613,6 +634,11 @@ class Syncer:
     def obstacle(self) -> str:
         """Who serves the mailbox in our place, as a sentence; empty if we do."""
         return self._serving.obstacle
+
+    @property
+    def plans(self) -> bool:
+        """Whether what is to be listened to, or to be released, is still to be found out."""
+        return self._planning or self._replan.is_set() or self._is_told_to_release
 
     @property
     def configured(self) -> bool:
@@ -717,4 +743,4 @@ def _settled(document: bytes) -> str:
 
 def is_idle(syncer: Syncer) -> bool:
     """Nothing is to be done now, as far as is known."""
-    return all(controller.queue.idle for controller in syncer.controllers)
+    return not syncer.plans and all(controller.queue.idle for controller in syncer.controllers)
