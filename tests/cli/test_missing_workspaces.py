@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 import click
 import pytest
 from asked_hub import WORKLOAD, AskedHub
-from hub_harness import USER_TOKEN
+from hub_harness import ADMIN_TOKEN, USER_TOKEN, LocalHub
 from local_transport import LocalTransport
 
 from farflung.cli.connection import Hub, hub_of, in_words, placement_of
@@ -78,6 +78,14 @@ async def test_whoever_is_inside_is_told_what_they_may_not() -> None:
     assert 'User "somebody" cannot get resource "edgeplacements"' in await refused_a_placement(
         hub, WORKLOAD, somebody=True
     )
+
+
+async def test_a_server_without_workspaces_is_told_from_one_that_lacks_this_one() -> None:
+    plain = await LocalHub.in_memory().furnish()
+    for path in ("root", "root:web", "root:web:inner"):
+        hub = hub_of(Client(LocalTransport(plain.function, ADMIN_TOKEN), f"/clusters/{path}"))
+        told = await refused(hub, placement_of(hub, "p"))
+        assert told == "the server has no workspaces; `farflung start` runs a hub that does"
 
 
 async def test_a_wrong_option_needs_no_server() -> None:

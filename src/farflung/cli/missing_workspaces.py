@@ -11,13 +11,16 @@ from farflung.controllers.mailbox.controller import WORKSPACES
 
 ROOT: Final = "root"
 OTHERS: Final = "`kubectl ws tree` shows those below the current one"
+NONE_AT_ALL: Final = "the server has no workspaces; `farflung start` runs a hub that does"
 
 
 async def why_closed(workspace: Client) -> str:
     """A sentence, if whoever asks has no access to this workspace; nothing, if something else is wrong.  It says that
-    there is none only if a workspace above says so."""
+    there is none only if a workspace above says so, or if there are none at all."""
     try:
-        await workspace.raw("/api")
+        await workspace.raw(f"/apis/{WORKSPACES.group}")  # which every workspace has
+    except NotFound:
+        return NONE_AT_ALL
     except Forbidden:
         path = workspace.prefix.rpartition("/")[2]
         return await _told(workspace, path) if ":" in path else await _told_of_one_word(workspace, path)
@@ -34,9 +37,9 @@ async def _told(server: Client, path: str) -> str:
         except Forbidden:
             above, _, name = above.rpartition(":")
         except NotFound as error:
-            if error.names(name):
-                return f"there is no workspace {above}:{name}; {await _like(server, above, name)}"
-            break
+            if not error.names(name):
+                return NONE_AT_ALL
+            return f"there is no workspace {above}:{name}; {await _like(server, above, name)}"
         else:
             break
     return _uncertain(path)
