@@ -83,7 +83,9 @@ async def read(hub: Hub, configured: Configuration) -> Known:
         known.world.put_site(site, 0.0)
     for one in clusters:
         if one is not None:
-            known.world.put_site(site_with(one, targets.get(one.site.key)), 0.0)
+            target = targets.get(one.site.key)
+            known.world.put_site(site_with(one, target), 0.0)
+            known.world.lead(one.site.key, None if target is None else target.uid)
     pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
     mailboxes = await _mailboxes(hub)
     allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.seeing.allocation))

@@ -77,7 +77,7 @@ def _decide(known: Known, subject: Subject, seen: Seen, before: tuple[Reservatio
         return {"placed": True, "stays": _placements(before)}
     if seen.request is None or not seen.asks:
         return {"placed": False, "message": "the global scheduler leaves it alone", "reasons": {}}
-    engine, excluded = known.world.engine, known.world.excluded(seen.request, 0.0)
+    engine, excluded = known.world.engine, known.world.excluded(seen.request, 0.0, subject)
     known.world.hear(subject, None, 0.0)
     decision = engine.decide(seen.request, excluded=excluded)
     engine.reserve(engine.reservations_of(seen.request, decision) if decision.is_placed else before)

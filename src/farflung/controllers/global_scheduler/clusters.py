@@ -132,11 +132,13 @@ class Clusters:
         cluster = self._informer.cache.get(key)
         if cluster is None:
             self._world.remove_site(site_key, now)
+            self._world.lead(site_key, None)
             self._written.pop(site_key, None)
             self._late.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
+        self._world.lead(site_key, target_key)
         judged = cluster.target is None or target_key is not None
         site = site_with(cluster, target) if judged else cluster.site
         ages = ages_of(cluster, site, target, self._now()) if judged else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
+from farflung.controllers.global_scheduler.namesakes import Namesakes
 from farflung.controllers.global_scheduler.refusing import Refusing
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
@@ -26,6 +27,7 @@ ALLOCATION: Final = "Allocation"
 PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
 MOST_QUESTIONS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
 REFUSED: Final = "refused it"
+NAMESAKE: Final = "with another of that name"
 UNWELL: Final = "not well for too long"
 HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
 
@@ -100,6 +102,7 @@ class World:
         self._ended: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects that are there and hold nothing
         self._unwell = Ailments(patience)
         self._refusing = Refusing(patience)
+        self._namesakes = Namesakes()
         self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
         self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
         self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
@@ -158,6 +161,10 @@ class World:
         self._changes.setdefault(key, before)
         self.touched[key] = None
 
+    def lead(self, site: SiteKey, target: Hashable | None) -> None:
+        """What is bound to a site is brought to this SyncTarget; None: nowhere."""
+        self._namesakes.lead(site, target)
+
     # --- who asks and who has ---------------------------------------------------------------------
 
     def seen(self, subject: Subject) -> Seen | None:
@@ -188,35 +195,39 @@ class World:
         self._subjects[seen.uid] = subject
         if seen.guest_of:
             self._guests.setdefault(seen.guest_of, set()).add(subject)
-        self._note_end(seen.uid, None if before is None else before.ended_at, seen.ended_at)
+        self._note_end(subject, seen.uid, before if before is not None and before.uid == seen.uid else None, seen)
         forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
         if forgiven and seen.uid not in self._under_way:
             self.queue.remove(seen.uid)  # to be tried at once
         self._look_at(subject, seen, now)
 
-    def _note_end(self, uid: str, before: SiteKey | None, after: SiteKey | None) -> None:
+    def _note_end(self, subject: Subject, uid: str, old: Seen | None, new: Seen | None) -> None:
+        before = None if old is None else old.ended_at
+        after = None if new is None else new.ended_at
         if before == after:
             return
         if before is not None:
-            self._ended.get(before, {}).pop(uid, None)
-            if not self._ended.get(before):
-                self._ended.pop(before, None)
-            self.touched[before] = None
+            self._ended[before].pop(uid)
+            if not self._ended[before]:
+                del self._ended[before]
+            self._namesakes.go(subject.key, before)
+            self._changed(before, self.engine.site(before))
         if after is not None:
             self._ended.setdefault(after, {})[uid] = None
+            self._namesakes.come(subject.key, after)
             self.touched[after] = None
 
     def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
         del self._known[subject]
         if seen.guest_of:
             leave(self._guests, seen.guest_of, subject)
-        self._subjects.pop(seen.uid, None)
         self._under_way.pop(seen.uid, None)
         self._tried.pop(seen.uid, None)
-        self._note_end(seen.uid, seen.ended_at, None)
+        self._note_end(subject, seen.uid, seen, None)
         self._refusing.forget(seen.uid)
         self.queue.remove(seen.uid)
         self._hold(seen.uid, (), now)
+        self._subjects.pop(seen.uid, None)
 
     def _look_at(self, subject: Subject, seen: Seen, now: float) -> None:
         held = self._resolved(subject, seen)
@@ -255,6 +266,7 @@ class World:
         before = self._held.get(uid, ())
         if before == held:
             return
+        self._rename(self._subjects[uid], before, held)
         kept = {one.uid: one for one in held}
         for one in before:
             new = kept.get(one.uid)
@@ -278,6 +290,14 @@ class World:
             self._held.pop(uid, None)
         for one in before:
             self._forget_if_empty(one.site)
+
+    def _rename(self, subject: Subject, before: tuple[Reservation, ...], after: tuple[Reservation, ...]) -> None:
+        """Which machines of that name are where; Allocations are brought nowhere."""
+        if subject.kind == POD:
+            for one in before:
+                self._namesakes.go(subject.key, one.site)
+            for one in after:
+                self._namesakes.come(subject.key, one.site)
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -326,18 +346,26 @@ class World:
 
     def _decided(self, request: Request, now: float) -> Decision:
         """Nowhere from where it would have to leave at once."""
-        refusing = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
-        decision = self.engine.decide(request, excluded=refusing)
+        closed = self._closed(request, self._subjects.get(request.uid), now)
+        decision = self.engine.decide(request, excluded=closed)
         if not any(one.site in self._unwell for one in decision.chosen):
             return decision
         overdue = self._overdue(request, now)
         if overdue.keys().isdisjoint(one.site for one in decision.chosen):
             return decision
-        return self.engine.decide(request, excluded=overdue | refusing)
+        return self.engine.decide(request, excluded=overdue | closed)
 
-    def excluded(self, request: Request, now: float) -> dict[SiteKey, str]:
-        """Sites that will not do for it, whatever they are and have, and why."""
-        return self._overdue(request, now) | dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
+    def excluded(self, request: Request, now: float, subject: Subject | None = None) -> dict[SiteKey, str]:
+        """Sites that will not do for it, whatever they are and have, and why.  `subject`: if it is not known yet."""
+        return self._overdue(request, now) | self._closed(request, subject or self._subjects.get(request.uid), now)
+
+    def _closed(self, request: Request, subject: Subject | None, now: float) -> dict[SiteKey, str]:
+        """Sites where it cannot be brought to."""
+        found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
+        if subject is not None and subject.kind == POD:
+            own = (one.site for one in self._held.get(request.uid, ()))
+            found |= dict.fromkeys(self._namesakes.taken(subject.key, own), NAMESAKE)
+        return found
 
     def _overdue(self, request: Request, now: float) -> dict[SiteKey, str]:
         """Sites that have not been well for longer than it tolerates."""

@@ -1,0 +1,48 @@
+"""Machines of several workspaces that have the same namespace and name: at one SyncTarget they would be one, and each
+would have what the other one asks for.  So only one of them is brought there.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+from farflung.informer.cache import Key
+from farflung.scheduling.values import SiteKey
+
+
+class Namesakes:
+    def __init__(self) -> None:
+        self._target: dict[SiteKey, Hashable] = {}
+        self._sites: dict[Hashable, set[SiteKey]] = {}  #: several may be one SyncTarget
+        self._there: dict[tuple[str, str], Counter[SiteKey]] = {}  #: by namespace and name
+
+    def lead(self, site: SiteKey, target: Hashable | None) -> None:
+        """What is bound to a site is brought to a SyncTarget; None: nowhere."""
+        before = self._target.pop(site, None)
+        if before is not None:
+            self._sites[before].discard(site)
+            if not self._sites[before]:
+                del self._sites[before]
+        if target is not None:
+            self._target[site] = target
+            self._sites.setdefault(target, set()).add(site)
+
+    def come(self, machine: Key, site: SiteKey) -> None:
+        self._there.setdefault((machine.namespace, machine.name), Counter())[site] += 1
+
+    def go(self, machine: Key, site: SiteKey) -> None:
+        there = self._there[machine.namespace, machine.name]
+        there[site] -= 1
+        if not there[site]:
+            del there[site]
+        if not there:
+            del self._there[machine.namespace, machine.name]
+
+    def taken(self, machine: Key, own: Iterable[SiteKey]) -> set[SiteKey]:
+        """Sites that are brought to where there is another one of that name.  `own`: where it is itself."""
+        there = self._there.get((machine.namespace, machine.name))
+        if there is None:
+            return set()
+        others = there - Counter(own)
+        targets = {self._target[site] for site in others if site in self._target}
+        return set().union(*(self._sites[target] for target in targets))
