@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 from shuffled_loop import ShuffledPolicy
 
+LONG = 3600  #: seconds that a long test may take, unless it says otherwise
+
 # how long an example takes says something of the machine, and nothing of the program
 settings.register_profile("farflung", deadline=None)
 settings.load_profile("farflung")
@@ -21,3 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores ^C, and all it starts would
     if (seed := config.getoption("--shuffle")) is not None:
         asyncio.set_event_loop_policy(ShuffledPolicy(seed))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG))

@@ -165,7 +165,7 @@ async def test_after_any_history_both_sides_agree_and_nothing_was_lost(
 
 
 @pytest.mark.long
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.lists(STEPS, min_size=5, max_size=60), st.booleans())
 async def test_after_any_long_history_both_sides_agree_and_nothing_was_lost(
     steps: list[tuple[Step, int]], at_rest: bool
