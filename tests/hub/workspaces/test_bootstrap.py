@@ -13,17 +13,18 @@ from apis_harness import URL, workspace_kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.apis.edge import v1alpha1 as edge
 from farflung.hub import objects
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.workspaces.access import WorkspaceAuthorizer
 from farflung.hub.workspaces.binder import Binder
-from farflung.hub.workspaces.bootstrap import Bootstrap
+from farflung.hub.workspaces.bootstrap import Bootstrap, edge_schemas
 from farflung.hub.workspaces.bound import BoundApis
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.tenancy import Tenancy
-from farflung.hub.workspaces.writing import rewritten
+from farflung.hub.workspaces.writing import MANAGER, rewritten
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision, Store
 from farflung.store.memory import MemoryStore
@@ -216,6 +217,43 @@ async def test_what_users_changed_stays_and_what_they_removed_comes_back() -> No
     await started(hub.store, seed="again")
     assert hub.object(kept)["spec"]["initializer"] is False
     assert hub.store.get(gone) is not None
+
+
+async def aged(hub: Started, manager: str) -> str:
+    """The export of the edge API, as an earlier hub made it, or somebody else did."""
+    key = f"/apis.kcp.io/apiexports/{hub.clusters.resolve('root:espw')}/edge.kcp.io"
+    entry = hub.store.get(key)
+    assert entry is not None
+    old = objects.decode(entry)
+    old["spec"]["latestResourceSchemas"] = old["spec"]["latestResourceSchemas"][1:]
+    old["metadata"]["managedFields"][0]["manager"] = manager
+    await hub.store.put(key, rewritten(old), expect=entry.revision)
+    return key
+
+
+async def test_an_export_of_an_earlier_hub_offers_what_this_one_knows() -> None:
+    hub = await started(bare=False)
+    key = await aged(hub, MANAGER)
+    before = hub.object(key)
+    gone = edge_schemas()[0]["metadata"]["name"]
+    schema = hub.store.get(f"/apis.kcp.io/apiresourceschemas/{hub.clusters.resolve('root:espw')}/{gone}")
+    assert schema is not None
+    await hub.store.delete(schema.key, expect=schema.revision)
+    after = (await started(hub.store, bare=False, seed="again")).object(key)
+    assert after["spec"] == {**before["spec"], **edge.api_export()["spec"]}
+    assert after["status"]["identityHash"] == before["status"]["identityHash"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+    assert hub.store.get(schema.key) is not None
+    revision = hub.store.revision
+    await started(hub.store, bare=False, seed="once more")
+    assert hub.store.revision == revision
+
+
+async def test_an_export_that_somebody_else_changed_stays_as_it_is() -> None:
+    hub = await started(bare=False)
+    key = await aged(hub, "kubectl-edit")
+    before = hub.object(key)
+    assert (await started(hub.store, bare=False, seed="again")).object(key) == before
 
 
 class Crash(BaseException):

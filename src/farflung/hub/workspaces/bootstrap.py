@@ -1,12 +1,13 @@
 """What is there after a start: the root with its types and exports, `root:compute`, and the provider of the edge API.
 
 Whatever is missing is made, whatever is there stays as it is: users may have changed it.  So a start that was
-interrupted is made up for by the next one.
+interrupted is made up for by the next one.  Exports that nobody else has changed offer what this version of the hub
+knows, because an earlier one may have made them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -28,13 +29,16 @@ from farflung.hub.workspaces.paths import ROOT, workspace_key
 from farflung.hub.workspaces.tenancy import NONE, REPLICATE, SHARD, Founding, Tenancy, default_namespace
 from farflung.hub.workspaces.types import Export
 from farflung.hub.workspaces.writing import (
+    MANAGER,
     NAMESPACE,
     ROLE,
     ROLE_BINDING,
     WORKSPACE,
     WORKSPACE_TYPE,
     kind,
+    managed,
     put_missing,
+    rewritten,
     written,
 )
 from farflung.hub.workspaces.writing import SHARD as SHARDS
@@ -142,19 +146,19 @@ class Bootstrap:
     async def _export(
         self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
     ) -> None:
-        """An export after its schemas.  What is complete is not even looked at."""
-        if self._is_exported(cluster, name):
-            return
-        await self._put(SCHEMA, cluster, map(counted, schemas()))
-        if self._store.get(export_key(cluster, name)) is None:
-            obj = counted(export())
-            await self._exporter.settle(cluster, obj, None, self._tenancy.now())
-            await self._put(EXPORT, cluster, [obj])
-
-    def _is_exported(self, cluster: str, name: str) -> bool:
-        entry = self._store.get(export_key(cluster, name))
-        names: Sequence[str] = () if entry is None else schema_names(objects.decode(entry))
-        return entry is not None and all(self._store.get(schema_key(cluster, one)) for one in names)
+        """An export after its schemas.  Schemas are not even made if all are there."""
+        entry, wanted, now = self._store.get(export_key(cluster, name)), counted(export()), self._tenancy.now()
+        old = {} if entry is None else objects.decode(entry)
+        is_new = entry is None or is_older(old, wanted["spec"])
+        if is_new or not all(self._store.get(schema_key(cluster, one)) for one in schema_names(old)):
+            await self._put(SCHEMA, cluster, map(counted, schemas()))
+        if entry is None:
+            await self._exporter.settle(cluster, wanted, None, now)
+            await self._put(EXPORT, cluster, [wanted])
+        elif is_new:
+            new = renewed(old, wanted["spec"], now)
+            await self._exporter.settle(cluster, new, old, now)
+            await self._store.put(entry.key, rewritten(new), expect=entry.revision)
 
     async def _workspace(self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NONE) -> str:
         """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
@@ -169,6 +173,19 @@ class Bootstrap:
         cluster = self._tenancy.clusters.child(ROOT, name)
         found = self._tenancy.clusters.read(cluster) if cluster else None
         return "" if found is None or found.deleting else cluster
+
+
+def is_older(export: Obj, spec: Obj) -> bool:
+    """Whether the hub made it, nobody changed it since, and it says something else."""
+    owners = {one.get("manager") for one in export["metadata"].get("managedFields") or ()}
+    return owners == {MANAGER} and any(export["spec"].get(name) != value for name, value in spec.items())
+
+
+def renewed(export: Obj, spec: Obj, now: str) -> Obj:
+    new = {**export, "spec": {**export["spec"], **spec}}
+    metadata = {**export["metadata"], "generation": export["metadata"].get("generation", 1) + 1}
+    new["metadata"] = {**metadata, "managedFields": [managed(EXPORT, new, now)]}
+    return new
 
 
 def edge_schemas() -> list[Obj]:
