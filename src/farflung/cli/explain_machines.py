@@ -19,7 +19,7 @@ from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import ENDED
 from farflung.controllers.global_scheduler.seeing import OURS
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE
-from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj

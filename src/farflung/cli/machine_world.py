@@ -26,7 +26,8 @@ from farflung.controllers.global_scheduler.inventory import (
     site_with,
 )
 from farflung.controllers.global_scheduler.seeing import Seeing
-from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Seen, Subject, World
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
+from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.informer.cache import Key

@@ -12,7 +12,7 @@ from farflung.cli.machine_text import bound_to, decided, names_of
 from farflung.cli.machine_values import found_of, placement_of
 from farflung.cli.machine_world import Known, kind_of, read
 from farflung.cli.scheduler_files import Configuration
-from farflung.controllers.global_scheduler.world import Seen, Subject
+from farflung.controllers.global_scheduler.subjects import Seen, Subject
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj

@@ -5,7 +5,8 @@ from __future__ import annotations
 from machines import CATALOGUE, Machines, machines
 
 from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
+from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
+from farflung.controllers.global_scheduler.world import World
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy

@@ -9,7 +9,8 @@ import pytest
 from farflung.controllers.global_scheduler import world as worlds
 from farflung.controllers.global_scheduler.ailments import HEALTH
 from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.world import POD, Placed, Refused, Seen, Subject, World
+from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject
+from farflung.controllers.global_scheduler.world import World
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import default_policy

@@ -19,7 +19,7 @@ from farflung.controllers.global_scheduler.reading import (
     reservations_of_allocation,
     site_of,
 )
-from farflung.controllers.global_scheduler.world import Seen
+from farflung.controllers.global_scheduler.subjects import Seen
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 from farflung.scheduling.claims import claim_of

@@ -11,7 +11,8 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.reading import CLUSTER
-from farflung.controllers.global_scheduler.world import POD, Placed, Seen, Subject, World
+from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Subject
+from farflung.controllers.global_scheduler.world import World
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger

@@ -24,9 +24,10 @@ from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
 from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
 from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.undelivered import Refusals, Undelivered, refusals
-from farflung.controllers.global_scheduler.world import ALLOCATION, POD, Placed, Refused, Seen, Subject, World
+from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes

@@ -14,7 +14,8 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.furnishing import Furnishing
-from farflung.controllers.global_scheduler.world import POD, World
+from farflung.controllers.global_scheduler.subjects import POD
+from farflung.controllers.global_scheduler.world import World
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings

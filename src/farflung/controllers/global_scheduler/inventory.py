@@ -11,7 +11,7 @@ import orjson
 
 from farflung.controllers.global_scheduler.ailments import HEALTH, Cause, causes
 from farflung.controllers.global_scheduler.reading import site_of
-from farflung.controllers.global_scheduler.world import Usage
+from farflung.controllers.global_scheduler.subjects import Usage
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Health, Site

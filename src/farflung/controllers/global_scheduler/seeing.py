@@ -18,7 +18,7 @@ from farflung.controllers.global_scheduler.reading import (
     reservations_of_allocation,
 )
 from farflung.controllers.global_scheduler.refusing import noted
-from farflung.controllers.global_scheduler.world import Seen
+from farflung.controllers.global_scheduler.subjects import Seen
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor, Request, Reservation, SiteKey, Toleration
 

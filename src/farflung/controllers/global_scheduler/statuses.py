@@ -11,7 +11,7 @@ import orjson
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, REFUSED_BY
 from farflung.controllers.global_scheduler.refusing import with_refusal
-from farflung.controllers.global_scheduler.world import Placed, Seen
+from farflung.controllers.global_scheduler.subjects import Placed, Seen
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj

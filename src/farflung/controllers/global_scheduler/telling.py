@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Binder
-from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
+from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
+from farflung.controllers.global_scheduler.world import World
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery import times

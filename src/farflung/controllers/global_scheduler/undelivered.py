@@ -12,8 +12,9 @@ from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import Binder
 from farflung.controllers.global_scheduler.delivering import Delivery, Target
 from farflung.controllers.global_scheduler.inventory import condition_of
+from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.telling import about
-from farflung.controllers.global_scheduler.world import POD, Seen, Subject, World
+from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.decide import CONFIG
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.freshness import ANY, told_by
@@ -31,7 +32,20 @@ NAME: Final = "global-scheduler-undelivered"
 POD_KIND: Final = Kind("", "pods")
 #: reasons of syncers that say nothing about whether the cluster takes a machine, or that it has it already
 PASSING: Final = frozenset(
-    {"Conflict", "Contested", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unreachable"}
+    {
+        "Conflict",
+        "Contested",
+        "Garbled",
+        "InternalError",
+        "KubeconfigError",
+        "Refused",
+        "ServerTimeout",
+        "ServiceUnavailable",
+        "Timeout",
+        "TooManyRequests",
+        "Unauthorized",
+        "Unreachable",
+    }
 )
 UNDECLARED: Final = "field not declared in schema"  #: what clusters say that know no virtual machines
 NO_EDGE_API: Final = Verdict("NoEdgeAPI", "its workspace does not have the edge API (edge.kcp.io), so it goes nowhere")
@@ -113,8 +127,9 @@ class Undelivered:
             self._world.accept(subject, site)
             self._told.pop(subject, None)
             self.controller.queue.add(subject)
+        refused = self._refused_at(site) if after else {}
         for subject, verdict in after.items():
-            if verdict.reason not in PASSING and verdict != NO_EDGE_API:
+            if _part(subject.key) in refused and verdict.reason not in PASSING and verdict != NO_EDGE_API:
                 self._world.refuse(subject, site, now)
             if self._told.get(subject) != Trouble(site, verdict):
                 self._told[subject] = Trouble(site, verdict)
@@ -171,8 +186,12 @@ class Undelivered:
 
 
 def _verdict(refused: Refusals, key: Key) -> Verdict | None:
-    """Of one machine, or of all."""
-    return refused.get(Part(POD_KIND, key.namespace, key.name)) or refused.get(Part(POD_KIND, "", ANY))
+    """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays there."""
+    return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
+
+
+def _part(key: Key) -> Part:
+    return Part(POD_KIND, key.namespace, key.name)
 
 
 def _message(trouble: Trouble) -> str:

@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.controllers.global_scheduler.namesakes import Namesakes
 from farflung.controllers.global_scheduler.refusing import Refusing
-from farflung.informer.cache import Key
+from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject, Usage, usage_of
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.queue import Queue, shape_of
-from farflung.scheduling.values import Claim, Decision, Flavor, Request, Reservation, Site, SiteKey, Toleration
+from farflung.scheduling.values import Decision, Flavor, Request, Reservation, Site, SiteKey
 
 K = TypeVar("K")
 M = TypeVar("M")
 
-POD: Final = "Pod"
-ALLOCATION: Final = "Allocation"
 PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
 MOST_QUESTIONS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
 REFUSED: Final = "refused it"
 NAMESAKE: Final = "with another of that name"
 UNWELL: Final = "not well for too long"
 HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
-
-
-class Subject(NamedTuple):
-    """A Pod or an Allocation."""
-
-    kind: str
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """As much of it as matters."""
-
-    uid: str
-    version: str
-    generation: int = 0
-    request: Request | None = None  #: what it asks for; None: nothing, or nobody can understand it
-    problem: str = ""  #: why nobody can understand it
-    asks: bool = False  #: it wants a decision
-    held: tuple[Reservation, ...] = ()  #: what it has
-    guest_of: str = ""  #: somebody else bound it to the cluster of this name
-    ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
-    refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
-    unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
-    tolerations: tuple[Toleration, ...] = ()
-    status: bytes = b"{}"  #: as JSON, if it asks
-
-
-class Placed(NamedTuple):
-    """All of it is reserved."""
-
-    subject: Subject
-    seen: Seen
-    request: Request
-    decision: Decision
-    asked: float = 0.0  #: since when it asks
-
-
-class Refused(NamedTuple):
-    subject: Subject
-    seen: Seen
-    message: str
-    reasons: Mapping[str, int]
-
-
-class Usage(NamedTuple):
-    """What is held at a site."""
-
-    stacks: int
-    flavors: tuple[tuple[str, int], ...]
-    vcpus: int
-    memory: int
-    storage: tuple[tuple[str, int], ...]
-    eips: int
 
 
 class World:
@@ -477,7 +419,7 @@ class World:
     # --- telling ----------------------------------------------------------------------------------
 
     def usage(self, key: SiteKey) -> Usage:
-        return _sum([one.claim for one in self._held_at(key)])
+        return usage_of(one.claim for one in self._held_at(key))
 
 
 def leave(groups: dict[K, set[M]], name: K, member: M) -> None:
@@ -485,17 +427,3 @@ def leave(groups: dict[K, set[M]], name: K, member: M) -> None:
     members.discard(member)
     if not members:
         groups.pop(name, None)
-
-
-def _sum(claims: Iterable[Claim]) -> Usage:
-    flavors: Counter[str] = Counter()
-    storage: Counter[str] = Counter()
-    stacks = vcpus = memory = eips = 0
-    for claim in claims:
-        stacks += 1
-        vcpus += claim.vcpus
-        memory += claim.memory
-        eips += claim.eips
-        flavors.update(dict(claim.flavors))
-        storage.update(dict(claim.storage))
-    return Usage(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)

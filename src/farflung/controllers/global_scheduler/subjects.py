@@ -1,0 +1,82 @@
+"""Who asks: Pods and Allocations as values, what was decided about them, and what they hold.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from farflung.informer.cache import Key
+from farflung.scheduling.values import Claim, Decision, Request, Reservation, SiteKey, Toleration
+
+POD: Final = "Pod"
+ALLOCATION: Final = "Allocation"
+
+
+class Subject(NamedTuple):
+    """A Pod or an Allocation."""
+
+    kind: str
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """As much of it as matters."""
+
+    uid: str
+    version: str
+    generation: int = 0
+    request: Request | None = None  #: what it asks for; None: nothing, or nobody can understand it
+    problem: str = ""  #: why nobody can understand it
+    asks: bool = False  #: it wants a decision
+    held: tuple[Reservation, ...] = ()  #: what it has
+    guest_of: str = ""  #: somebody else bound it to the cluster of this name
+    ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
+    refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
+    unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
+    tolerations: tuple[Toleration, ...] = ()
+    status: bytes = b"{}"  #: as JSON, if it asks
+
+
+class Placed(NamedTuple):
+    """All of it is reserved."""
+
+    subject: Subject
+    seen: Seen
+    request: Request
+    decision: Decision
+    asked: float = 0.0  #: since when it asks
+
+
+class Refused(NamedTuple):
+    subject: Subject
+    seen: Seen
+    message: str
+    reasons: Mapping[str, int]
+
+
+class Usage(NamedTuple):
+    """What is held at a site."""
+
+    stacks: int
+    flavors: tuple[tuple[str, int], ...]
+    vcpus: int
+    memory: int
+    storage: tuple[tuple[str, int], ...]
+    eips: int
+
+
+def usage_of(claims: Iterable[Claim]) -> Usage:
+    flavors: Counter[str] = Counter()
+    storage: Counter[str] = Counter()
+    stacks = vcpus = memory = eips = 0
+    for claim in claims:
+        stacks += 1
+        vcpus += claim.vcpus
+        memory += claim.memory
+        eips += claim.eips
+        flavors.update(dict(claim.flavors))
+        storage.update(dict(claim.storage))
+    return Usage(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)
