@@ -77,7 +77,7 @@ class World:
         return found
 
     async def condition(self, type: str = "Ready") -> Obj:
-        conditions = (await self.target())["status"].get("conditions") or ()
+        conditions = (await self.target()).get("status", {}).get("conditions") or ()
         return next((one for one in conditions if one["type"] == type), {})
 
     async def shows(self, ready: str, available: int) -> bool:
