@@ -186,7 +186,7 @@ class Undelivered:
 
 
 def _verdict(refused: Refusals, key: Key) -> Verdict | None:
-    """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays there."""
+    """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
 
 
