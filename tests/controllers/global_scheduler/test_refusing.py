@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.refusing import MOST_NOTED, MOST_TIMES, Refusing, noted, with_refusal
+from farflung.controllers.global_scheduler.undelivered import NO_EDGE_API, is_refusal
+from farflung.controllers.status_summarizer.values import Verdict
 from farflung.scheduling.values import SiteKey
 
 AZ1, AZ2 = SiteKey("clouds", "default", "az1"), SiteKey("clouds", "default", "az2")
@@ -76,6 +79,26 @@ def test_a_condition_tells_why_a_machine_is_not_there_and_goes_with_the_reason()
 
 def said(status: Any, reason: str, message: str, now: str) -> Any:
     return statuses.bound_status({"metadata": {}, "status": status}, reason, message, now)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "refuses"),
+    [
+        (Verdict("BadRequest", ".spec.clusterName: field not declared in schema"), True),
+        (
+            Verdict("Refused", "failed to create typed patch object: .spec.clusterName: field not declared in schema"),
+            True,
+        ),
+        (Verdict("Invalid", "spec.containers: Required value"), True),
+        (Verdict("Refused", "etcdserver: request timed out"), False),
+        (Verdict("Unreachable", "connection refused"), False),
+        (NO_EDGE_API, False),
+    ],
+)
+def test_a_cluster_that_knows_no_machines_refuses_and_one_that_is_in_trouble_does_not(
+    verdict: Verdict, refuses: bool
+) -> None:
+    assert is_refusal(verdict) is refuses
 
 
 def test_a_machine_that_is_bound_says_so() -> None:

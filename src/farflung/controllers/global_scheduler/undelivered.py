@@ -129,7 +129,7 @@ class Undelivered:
             self.controller.queue.add(subject)
         refused = self._refused_at(site) if after else {}
         for subject, verdict in after.items():
-            if _part(subject.key) in refused and verdict.reason not in PASSING and verdict != NO_EDGE_API:
+            if _part(subject.key) in refused and is_refusal(verdict):
                 self._world.refuse(subject, site, now)
             if self._told.get(subject) != Trouble(site, verdict):
                 self._told[subject] = Trouble(site, verdict)
@@ -188,6 +188,12 @@ class Undelivered:
 def _verdict(refused: Refusals, key: Key) -> Verdict | None:
     """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
+
+
+def is_refusal(verdict: Verdict) -> bool:
+    """Whether the cluster does not take a machine, as far as can be told.  Kubernetes gives no reason, and 500, for
+    fields that it does not know."""
+    return verdict != NO_EDGE_API and (verdict.reason not in PASSING or UNDECLARED in verdict.message)
 
 
 def _part(key: Key) -> Part:
