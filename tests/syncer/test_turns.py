@@ -30,13 +30,24 @@ def test_a_mailbox_that_nobody_serves_or_we_do_is_ours() -> None:
 
 def test_somebody_else_is_believed_until_they_were_silent_for_long_enough_however_old_their_heartbeat_looks() -> None:
     turn = Turn(PATIENCE)
-    assert not turn.judge(beat(1), {"ours"}, 1000)
-    assert not turn.judge(beat(1), {"ours"}, 1059)
+    for now in (1000, 1030, 1059):
+        assert not turn.judge(beat(1), {"ours"}, now)
     assert (turn.rival, turn.silence(1059)) == ("theirs", 59)
-    assert not turn.judge(beat(2), {"ours"}, 1060)
-    assert not turn.judge(beat(2), {"ours"}, 1119)
+    for now in (1060, 1090, 1119):
+        assert not turn.judge(beat(2), {"ours"}, now)
     assert turn.judge(beat(2), {"ours"}, 1120)
     assert turn.rival == ""
+
+
+def test_time_in_which_nobody_could_look_is_no_silence() -> None:
+    turn = Turn(PATIENCE)
+    assert not turn.judge(beat(1), {"ours"}, 0)
+    assert not turn.judge(beat(1), {"ours"}, 500)
+    assert not turn.judge(beat(1), {"ours"}, 530)
+    turn.lose_sight()
+    assert not turn.judge(beat(1), {"ours"}, 559)
+    assert not turn.judge(beat(1), {"ours"}, 589)
+    assert turn.judge(beat(1), {"ours"}, 619)
 
 
 def test_whom_an_operator_chose_need_not_wait() -> None:
@@ -66,6 +77,7 @@ def test_whatever_is_said_there_is_read(metadata: Any, status: Any, edge: Any) -
 @dataclass
 class Mailbox:
     said: Seen = NOBODY
+    away: int = 0  #: until when the hub is
     takeovers: list[str] = field(default_factory=list)  #: of a mailbox whose syncer was alive and was not told to go
 
 
@@ -77,12 +89,20 @@ class Model:
     turn: Turn = field(default_factory=lambda: Turn(PATIENCE))
     serves: bool = False
     online: bool = True
+    gone: float = float("-inf")  #: when it was last cut off
+    slow: int = 0  #: seconds until it reports again after the hub was away
     beaten: float = float("-inf")
 
     def look(self, box: Mailbox, now: int, alive: set[str]) -> None:
         if not self.online:
+            self.gone = now
+            return
+        if now < box.away:
+            self.turn.lose_sight()
             return
         found = box.said
+        if found.uid == self.uid and now < box.away + self.slow:
+            return
         if not self.turn.judge(found, {self.uid}, now):
             self.serves = False
         elif found.uid != self.uid or now - self.beaten >= BEAT:
@@ -99,6 +119,8 @@ STEPS = st.one_of(
     st.tuples(st.just("cut"), st.sampled_from("abc")),
     st.tuples(st.just("back"), st.sampled_from("abc")),
     st.tuples(st.just("restart"), st.sampled_from("abc")),
+    st.tuples(st.just("outage"), st.integers(1, 300)),
+    st.tuples(st.just("slow"), st.integers(0, 30)),
     st.tuples(st.just("choose"), st.sampled_from(["a", "b", "c", "nobody", ""])),
 )
 
@@ -114,12 +136,11 @@ def test_after_any_history_one_serves_and_nobody_took_it_from_who_was_alive(step
         for _ in range(seconds):
             now += 1
             for one in syncers.values():
-                alive = {uid for uid, other in syncers.items() if other.online and now - other.beaten <= BEAT}
+                alive = {uid for uid, other in syncers.items() if other.serves and now - other.gone > PATIENCE}
                 one.look(box, now, alive)
-            assert sum(one.serves for one in syncers.values() if one.online) <= 2  # until the other one looks
             for one in syncers.values():
-                one.look(box, now, set(syncers))
-            assert sum(one.serves for one in syncers.values() if one.online) <= 1
+                one.look(box, now, set())
+            assert now < box.away or sum(one.serves for one in syncers.values() if one.online) <= 1
 
     for what, how in steps:
         match what:
@@ -129,6 +150,12 @@ def test_after_any_history_one_serves_and_nobody_took_it_from_who_was_alive(step
                 syncers[how].online = what == "back"
             case "restart":
                 syncers[how] = Model(how, online=syncers[how].online)
+            case "outage":
+                box.away = now + how
+                passes(how)
+            case "slow":
+                for one in syncers.values():
+                    one.slow = how
             case "choose":
                 box.said = box.said._replace(chosen=how)
     for one in syncers.values():

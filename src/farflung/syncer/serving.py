@@ -18,7 +18,8 @@ from farflung.syncer.report import CONFIGS, THE_ONE, Reporter
 from farflung.syncer.turns import Turn, seen
 from farflung.syncer.whose import ServedElsewhereError
 
-BEATS: Final = 3  #: heartbeats that a syncer may miss before that of another cluster takes over
+BEATS: Final = 4  #: heartbeats that a syncer may miss before that of another cluster takes over
+LONGEST: Final = 64  #: characters of an uid that are told
 STANDING_BACK: Final = "standing back"  #: fact of the journal: for the syncer of which cluster
 SUSPICION: Final = "suspicion"  #: why the hub is not what it was
 
@@ -55,10 +56,14 @@ class Serving:
     @property
     def obstacle(self) -> str:
         """Who serves the mailbox in our place, as a sentence; empty if we do."""
-        rival, silence = self._turn.rival, int(self._turn.silence(self._monotonic()))
-        if not rival:
-            return ""
-        return f"the mailbox of {self._name} is served by the syncer of cluster {rival}, last heard {silence}s ago"
+        rival = "".join(filter(str.isprintable, self._turn.rival[:LONGEST]))
+        silence = int(self._turn.silence(self._monotonic()))
+        served = f"the mailbox of {self._name} is served by the syncer of cluster {rival}, last heard {silence}s ago"
+        return served if self._turn.rival else ""
+
+    def lose_sight(self) -> None:
+        """Nobody can say now who serves the mailbox."""
+        self._turn.lose_sight()
 
     async def begin(self) -> None:
         """Raises ServedElsewhereError if it is not our turn, and ClientError if that cannot be found out."""

@@ -40,7 +40,7 @@ from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, to
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.wanted import ANY, read
-from farflung.syncer.whose import WrongMailboxError, cluster_of
+from farflung.syncer.whose import ServedElsewhereError, WrongMailboxError, cluster_of
 
 REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
@@ -289,8 +289,15 @@ class Syncer:
     async def _know_mailbox(self) -> None:
         """Ask whose it is, if that is not known.  Raises ClientError as long as it is not ours."""
         async with self._asking:
-            if self._cluster is None:
+            if self._cluster is not None:
+                return
+            try:
                 await self._meet_hub()
+            except ServedElsewhereError:
+                raise
+            except ClientError:
+                self._serving.lose_sight()
+                raise
 
     async def _meet_hub(self) -> None:
         try:

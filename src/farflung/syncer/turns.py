@@ -2,6 +2,7 @@
 
 Whoever serves it says so in the status of `the-one`, by the uid of its cluster and a heartbeat.  The clocks of two
 clusters are never compared: what counts is whether the heartbeat was another one lately, by the clock of whoever looks.
+Only who saw that it stayed the same has seen silence: a hub that was away kept everybody from reporting.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Turn:
         self.rival = ""  #: the cluster whose syncer serves the mailbox in our place; empty: we may
         self._patience = patience
         self._last = ("", "")
-        self._since = 0.0  #: when it was last another one
+        self._since = 0.0  #: from when on it was seen to be the same
+        self._looked = float("-inf")
 
     def judge(self, said: Seen, own: Set[str], now: float) -> bool:
         """Whether it is ours.  `own`: the uids of our cluster, of which there are two after it was replaced, and none
@@ -53,11 +55,16 @@ class Turn:
         if not said.uid or said.uid in own or said.chosen in own:
             self.rival, self._last = "", ("", "")
             return True
-        if self._last != (said.uid, said.heartbeat):
+        if self._last != (said.uid, said.heartbeat) or now - self._looked > self._patience / 2:
             self._last, self._since = (said.uid, said.heartbeat), now
+        self._looked = now
         is_silent = now - self._since >= self._patience
         self.rival = "" if is_silent else said.uid
         return is_silent
+
+    def lose_sight(self) -> None:
+        """The hub could not be asked."""
+        self._looked = float("-inf")
 
     def silence(self, now: float) -> float:
         """Seconds since the rival was last heard, as far as we know."""
