@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from farflung.client.errors import ClientError
-from farflung.client.errors import Refused as RefusedByServer
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
@@ -22,7 +20,7 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
-from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
+from farflung.controllers.global_scheduler.moving import Moving
 from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.telling import Telling
@@ -52,7 +50,6 @@ SHARE: Final = 0.1  #: of all time at most that is spent on these looks
 AT_ONCE: Final = 32  #: binds under way
 TELLING: Final = 8  #: workers that write why something is not placed
 FEW: Final = 64  #: as long as no more wait, an Event tells of each that is placed
-TICK: Final = 1.0  #: seconds between two looks at what has to leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +122,7 @@ class GlobalScheduler:
             log,
         )
         self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
+        self._moving = Moving(self.world, self._binder, self._telling, self._news.set, outside, log)
         self._delivering = Delivering(
             self.world,
             self._placements,
@@ -239,7 +237,7 @@ class GlobalScheduler:
             for number in range(self._workers):
                 group.create_task(self._bind(), name=f"{NAME} bind {number}")
             group.create_task(self._recorder.run(), name=f"{NAME} events")
-            group.create_task(self._watch_over(), name=f"{NAME} failover")
+            group.create_task(self._moving.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
 
     # --- hearing ----------------------------------------------------------------------------------
@@ -397,46 +395,3 @@ class GlobalScheduler:
         if len(self.world.queue) <= FEW:
             message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
             self._telling.placed(placed.subject, placed.seen, message + ", ".join(names))
-
-    # --- leaving ----------------------------------------------------------------------------------
-
-    async def _watch_over(self) -> None:
-        """Move what has to leave a cluster, and ask for what should have been heard of; until cancelled."""
-        while True:
-            await self._outside.sleep(TICK)
-            now = self._outside.monotonic()
-            for subject in self.world.unheard(now):
-                seen = self.world.seen(subject)
-                if seen is not None:
-                    await self._binder.settle(subject, seen.uid)
-            if not self.world.has_unwell:
-                continue
-            for subject, site in self.world.leaving(now):
-                try:
-                    await self._move(subject, site)
-                except ClientError as error:
-                    self._trouble(f"cannot move {subject.key}", error)
-            self._news.set()
-
-    async def _move(self, subject: Subject, site: SiteKey) -> None:
-        """To another place, if there is one, or if the cluster is no more or does not take it."""
-        seen, now = self.world.seen(subject), self._outside.monotonic()
-        if seen is None or not self.world.has_to_leave(subject, site, now):
-            return
-        if subject.kind == ALLOCATION:
-            if seen.request is not None:
-                self.world.ask_again(seen.request, now)
-            return
-        try:
-            found = await self._binder.fetch(subject)
-            request = pod_request(found, subject.key.cluster)
-        except (RefusedByServer, InvalidRequestError):
-            return
-        if request.uid != seen.uid or not self.world.has_to_leave(subject, site, now):
-            return  # something happened to one of them in the meantime
-        refused, gone = self.world.is_refused(subject, site), self.world.engine.site(site) is None
-        if refused or gone or self.world.finds_another(request, site, now):
-            await self._binder.unbind(subject, found, site if refused else None)
-            self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
-            why = "does not take it" if refused else "is no more" if gone else "is not well"
-            self._telling.left(subject, seen, f"Left {site}, which {why}")
