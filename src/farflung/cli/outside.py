@@ -11,6 +11,7 @@ from typing import Final
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 
+CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: which not every system has
 COLLECT: Final = (20_000, 20, 50)  #: new objects between collections
 
 
@@ -23,4 +24,10 @@ def collect_seldom() -> None:
 
 def surroundings() -> Surroundings:
     backoff = Backoff(first=0.05, longest=30.0, random=random.random)
-    return Surroundings(time.monotonic, asyncio.sleep, random.random, backoff)
+    return Surroundings(elapsed, asyncio.sleep, random.random, backoff)
+
+
+def elapsed() -> float:
+    """Seconds of a clock that never jumps, and goes on while this machine sleeps: others may take over then, and who
+    wakes up must know."""
+    return time.clock_gettime(CLOCK)

@@ -1,0 +1,20 @@
+"""What a real process takes from the world outside."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from farflung.cli.outside import surroundings
+
+
+def test_time_passes_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that who led before that does not write beside who leads since."""
+    clocks = {time.CLOCK_MONOTONIC: 10.0, time.CLOCK_BOOTTIME: 10.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: clocks[time.CLOCK_MONOTONIC])
+    outside = surroundings()
+    before = outside.monotonic()
+    clocks[time.CLOCK_BOOTTIME] += 3600.0
+    assert outside.monotonic() - before == 3600.0
