@@ -13,7 +13,8 @@ from translated import config_map, namespace
 from farflung.syncer.edge_watch import LASTING
 from farflung.syncer.turns import CHOSEN
 
-PATIENT = 100.0  #: seconds between two heartbeats; no silence in a test is as long as three of them
+PATIENT = 100.0  #: seconds between two heartbeats; no silence in a test is as long as four of them
+HASTY = 0.1
 
 
 @asynccontextmanager
@@ -80,6 +81,7 @@ async def test_the_second_one_says_who_serves_the_mailbox_and_touches_nothing(tm
 async def test_who_is_silent_is_followed_by_the_other_one_and_stands_back_when_it_returns(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, second):
         await first.stop()
+        second.beat = HASTY
         await second.start()
         await second.at_edge(MAPS, "page", "shop")
         await serves(second)
@@ -92,7 +94,7 @@ async def test_who_is_silent_is_followed_by_the_other_one_and_stands_back_when_i
         await first.eventually(lambda: len(standing_back(first)) == 2, "standing back, as before")
         assert len(first.down.writes) == written  # although it remembers what should be there
         await second.stop()
-        first.beat = 0.5
+        first.beat = HASTY
         await first.restart()
         await first.at_edge(MAPS, "page", "shop")
         await serves(first)
@@ -101,6 +103,7 @@ async def test_who_is_silent_is_followed_by_the_other_one_and_stands_back_when_i
 async def test_what_was_withdrawn_meanwhile_is_kept_by_whoever_was_away_and_said(tmp_path: Path) -> None:
     async with rivals(tmp_path) as (first, second):
         await first.stop()
+        second.beat = HASTY
         await second.start()
         await second.at_edge(MAPS, "page", "shop")
         first.beat = PATIENT
@@ -110,7 +113,7 @@ async def test_what_was_withdrawn_meanwhile_is_kept_by_whoever_was_away_and_said
         await second.gone_at_edge(MAPS, "page", "shop")
         await second.gone_in_mailbox(MAPS, "page", "shop")
         await second.stop()
-        first.beat = 0.5
+        first.beat = HASTY
         await first.restart()
 
         async def is_told() -> bool:
