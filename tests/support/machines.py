@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -13,6 +13,7 @@ from fleet import EDGE, WORKLOAD, Fleet, fleet
 from hub_harness import MERGE_PATCH
 from platform_harness import APIS, MASTER, OPERATOR
 
+from farflung.client.transport import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor
@@ -71,6 +72,16 @@ class Machines:
         scheduler = self.fleet.global_scheduler
         assert scheduler is not None
         await self.fleet.eventually(lambda: scheduler.idle, "rest")
+
+    def interpose(self, matches: Callable[[Request], bool], act: Callable[[], Awaitable[object]]) -> None:
+        """Something happens once, right before such a request is sent."""
+
+        async def gate(request: Request) -> None:
+            if matches(request):
+                self.fleet.masters.gate = None
+                await act()
+
+        self.fleet.masters.gate = gate
 
     # --- objects ----------------------------------------------------------------------------------
 

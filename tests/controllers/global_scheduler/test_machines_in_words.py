@@ -23,6 +23,10 @@ async def capacity(one: Machines, name: str, flavors: dict[str, int], **spec: An
     await one.of_home("PATCH", f"{CLUSTERS}/{name}", patch, content_type=MERGE_PATCH)
 
 
+def is_binding(request: Request) -> bool:
+    return "/binding" in request.target
+
+
 async def test_a_machine_is_bound_to_a_cluster_and_what_was_decided_is_recorded() -> None:
     async with machines() as one:
         await one.cluster("az1", {"small": 1})
@@ -149,14 +153,8 @@ async def test_a_bind_that_is_refused_or_lost_is_settled_before_anything_else_is
         await one.at_rest()
         assert (await one.used())["az1", "small"] == 2
 
-        async def first(request: Request) -> None:
-            """Somebody binds it in the last moment."""
-            if "/binding" in request.target:
-                one.fleet.masters.gate = None
-                patch = {"spec": {"nodeName": "elsewhere"}}
-                await one.of_shop("PATCH", f"{PODS}/theirs", patch, content_type=MERGE_PATCH)
-
-        one.fleet.masters.gate = first
+        patch = {"spec": {"nodeName": "elsewhere"}}  # somebody binds it in the last moment
+        one.interpose(is_binding, lambda: one.of_shop("PATCH", f"{PODS}/theirs", patch, content_type=MERGE_PATCH))
         await one.machine("theirs")
         assert await one.bound("theirs") == "elsewhere"
         await one.at_rest()
@@ -168,12 +166,7 @@ async def test_a_machine_that_is_deleted_while_it_is_bound_leaves_nothing_behind
     async with machines() as one:
         await one.cluster("az1", {"small": 1})
 
-        async def gone(request: Request) -> None:
-            if "/binding" in request.target:
-                one.fleet.masters.gate = None
-                await one.of_shop("DELETE", f"{PODS}/a")
-
-        one.fleet.masters.gate = gone
+        one.interpose(is_binding, lambda: one.of_shop("DELETE", f"{PODS}/a"))
         await one.machine("a")
         await one.machine("b")
         assert await one.bound("b") == "az1"
@@ -182,15 +175,8 @@ async def test_a_machine_that_is_deleted_while_it_is_bound_leaves_nothing_behind
 async def test_a_machine_that_is_edited_while_it_is_bound_takes_no_more_than_there_is() -> None:
     async with machines() as one:
         await one.cluster("az1", {"small": 3})
-        edited = machine("a", count=3)["spec"]["virtualMachine"]
-
-        async def edit(request: Request) -> None:
-            if "/binding" in request.target:
-                one.fleet.masters.gate = None
-                patch = {"spec": {"virtualMachine": edited}}
-                await one.of_shop("PATCH", f"{PODS}/a", patch, content_type=MERGE_PATCH)
-
-        one.fleet.masters.gate = edit
+        patch = {"spec": {"virtualMachine": machine("a", count=3)["spec"]["virtualMachine"]}}
+        one.interpose(is_binding, lambda: one.of_shop("PATCH", f"{PODS}/a", patch, content_type=MERGE_PATCH))
         await one.machine("a")
         assert await one.bound("a") == "az1"
         await one.machine("b")

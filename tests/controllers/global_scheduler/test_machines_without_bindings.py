@@ -10,7 +10,6 @@ from hub_harness import MERGE_PATCH
 from local_transport import Function
 from machines import PODS, Machines, machines
 
-from farflung.client.transport import Request as Sent
 from farflung.hub.http.messages import Request, Response
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -68,13 +67,11 @@ async def test_nobody_binds_what_somebody_else_bound_in_the_last_moment() -> Non
         one.fleet.masters.function = without_bindings(one.fleet.masters.function, 404)
         await one.cluster("az1", {"small": 1})
 
-        async def first(request: Sent) -> None:
-            if request.method == "PATCH" and f"{PODS}/theirs" in request.target:
-                one.fleet.masters.gate = None
-                patch = {"spec": {"nodeName": "elsewhere"}}
-                await one.of_shop("PATCH", f"{PODS}/theirs", patch, content_type=MERGE_PATCH)
-
-        one.fleet.masters.gate = first
+        patch = {"spec": {"nodeName": "elsewhere"}}
+        one.interpose(
+            lambda request: request.method == "PATCH" and f"{PODS}/theirs" in request.target,
+            lambda: one.of_shop("PATCH", f"{PODS}/theirs", patch, content_type=MERGE_PATCH),
+        )
         await one.machine("theirs")
         assert await one.bound("theirs") == "elsewhere"
         await one.machine("ours")
