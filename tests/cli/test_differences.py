@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import orjson
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from farflung.cli.differences import differences, line
@@ -49,6 +49,7 @@ def changed(before: Any, found: list[Obj]) -> Any:
     return after
 
 
+@example([True], [1])
 @given(VALUES, VALUES)
 def test_the_differences_lead_from_the_one_to_the_other(before: Any, after: Any) -> None:
     found = differences(obj(before), obj(after))

@@ -39,8 +39,7 @@ def _comparable(obj: Mapping[str, Any]) -> Obj:
 
 
 def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterator[tuple[Any, Any, Any]]:
-    if before == after and type(before) is type(after):
-        return
+    """To Python, true is 1 in whatever contains it: only what contains nothing is compared as it is."""
     if isinstance(before, dict) and isinstance(after, dict) and len(path) < DEEPEST:
         for key in sorted({*before, *after}):
             yield from _differences((*path, key), before.get(key, MISSING), after.get(key, MISSING))
@@ -49,7 +48,7 @@ def _differences(path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
             one = before[at] if at < len(before) else MISSING
             other = after[at] if at < len(after) else MISSING
             yield from _differences((*path, at), one, other)
-    else:
+    elif before != after or type(before) is not type(after):
         yield path, before, after
 
 
