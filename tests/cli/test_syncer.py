@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from farflung.cli.main import main
@@ -17,3 +18,16 @@ def test_outside_of_a_pod_the_cluster_has_to_be_named(tmp_path: Path, capfd: pyt
     said = ended.output + capfd.readouterr().err
     assert "farflung syncer: --to-kubeconfig has to name the way to the cluster" in said
     assert not (tmp_path / "state").exists()
+
+
+def test_who_has_no_way_to_the_mailbox_yet_is_told_how_to_get_one(tmp_path: Path) -> None:
+    edge = tmp_path / "edge"
+    ways = {"clusters": [{"name": "e", "cluster": {"server": "http://127.0.0.1:1"}}]}
+    contexts = [{"name": "e", "context": {"cluster": "e"}}]
+    edge.write_text(yaml.safe_dump({**ways, "contexts": contexts}))
+    named = ["--from-kubeconfig", "mailbox", "--sync-target-name", "florin", "--sync-target-uid", "u"]
+    ended = CliRunner().invoke(main, ["syncer", *named, "--to-kubeconfig", str(edge), "--to-context", "e"])
+    assert ended.exit_code == 1
+    assert ended.output == (
+        "farflung syncer: there is no mailbox; `farflung syncer-gen florin --syncer-kubeconfig mailbox` writes it\n"
+    )

@@ -89,7 +89,7 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
     """The task ends only if something fails that trying again does not mend."""
     outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
     edge_access = _edge_access(settings)
-    hub_access = load(settings.from_kubeconfig, context=settings.from_context)
+    hub_access = _hub_access(settings)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = Journal.open(settings.state / JOURNAL)
     try:
@@ -122,6 +122,13 @@ def _edge_access(settings: Settings) -> Access:
     if not (ACCOUNT / "token").exists():
         raise KubeconfigError("--to-kubeconfig has to name the way to the cluster: only in a Pod it is known by itself")
     return of_service_account(os.environ)
+
+
+def _hub_access(settings: Settings) -> Access:
+    if not Path(settings.from_kubeconfig).exists():
+        writes = f"`farflung syncer-gen {settings.name} --syncer-kubeconfig {settings.from_kubeconfig}` writes it"
+        raise KubeconfigError(f"there is no {settings.from_kubeconfig}; {writes}")
+    return load(settings.from_kubeconfig, context=settings.from_context)
 
 
 async def _check(mailbox: Client, settings: Settings) -> None:
