@@ -10,10 +10,12 @@ import pytest
 from asked_hub import WORKLOAD, AskedHub
 from hub_harness import ADMIN_TOKEN, USER_TOKEN, LocalHub
 from local_transport import LocalTransport
+from scripted_server import Scripted, ScriptedServer
 
 from farflung.cli.connection import Hub, hub_of, in_words, placement_of
 from farflung.cli.fleet_status import status
 from farflung.cli.registration import sync_target
+from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
 from farflung.machinery.times import parse
 
@@ -86,6 +88,13 @@ async def test_a_server_without_workspaces_is_told_from_one_that_lacks_this_one(
         hub = hub_of(Client(LocalTransport(plain.function, ADMIN_TOKEN), f"/clusters/{path}"))
         told = await refused(hub, placement_of(hub, "p"))
         assert told == "the server has no workspaces; `farflung start` runs a hub that does"
+
+
+async def test_who_does_not_answer_is_not_asked_again() -> None:
+    server = ScriptedServer(lambda request: Scripted(chunks=[Unreachable("no answer in time")]))
+    hub = hub_of(Client(server, "/clusters/root:web"))
+    assert (await refused(hub, placement_of(hub, "p"))).startswith("cannot reach the server: no answer in time")
+    assert len(server.requests) == 1
 
 
 async def test_a_wrong_option_needs_no_server() -> None:

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import click
 
 from farflung.cli.missing_workspaces import why_closed
-from farflung.client.errors import ClientError, NoKubeconfig, NotFound, Unauthorized, Unreachable
+from farflung.client.errors import ClientError, NoKubeconfig, NotFound, Refused, Unauthorized, Unreachable
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
@@ -82,9 +82,11 @@ async def in_words(client: Client, deed: Awaitable[T]) -> T:
         return await deed
     except click.UsageError:
         raise
-    except (ClientError, click.ClickException) as error:
+    except (Refused, click.ClickException) as error:
         sentence = error.message if isinstance(error, click.ClickException) else _sentence(error)
         raise click.ClickException(await why_closed(client) or sentence) from None
+    except ClientError as error:  # who does not answer is not asked again
+        raise click.ClickException(_sentence(error)) from None
 
 
 @asynccontextmanager
