@@ -13,7 +13,7 @@ from farflung.client.errors import AlreadyExists, Conflict, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.furnishing import Furnishing
+from farflung.controllers.global_scheduler.furnishing import AGAIN, Furnishing
 from farflung.controllers.global_scheduler.subjects import POD
 from farflung.controllers.global_scheduler.world import World
 from farflung.informer.cache import Key
@@ -150,17 +150,24 @@ class Delivering:
                 await self._remove(delivery, name, there.uid)
             self._forget(name, delivery)
             return None
-        if mailbox := self._mailbox_of(delivery.site):  # otherwise we are told
-            await self._furnishing.furnish(mailbox)
-        wanted = placement(delivery.site, target)
-        if there is None:
-            return await self._create(delivery, wanted)
-        if not ours:
+        if there is not None and not ours:
             self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
             return UNSERVED
+        again = await self._lead(delivery, placement(delivery.site, target), there)
+        mailbox = self._mailbox_of(delivery.site)
+        if again is not None or not mailbox:  # we are told when it is there
+            return again
+        await self._furnishing.furnish(mailbox)
+        return AGAIN
+
+    async def _lead(self, delivery: Delivery, wanted: Obj, there: Existing | None) -> float | None:
+        """When to look again, if it is not done."""
+        if there is None:
+            return await self._create(delivery, wanted)
         if any(there.spec.get(field) != value for field, value in wanted["spec"].items()):
             patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
-            self._placements.assume(await self._view(delivery.workspace).patch(PLACEMENTS, name, patch))
+            name, view = wanted["metadata"]["name"], self._view(delivery.workspace)
+            self._placements.assume(await view.patch(PLACEMENTS, name, patch))
         return None
 
     def _forget(self, name: str, delivery: Delivery) -> None:
