@@ -142,10 +142,7 @@ async def placement_of(hub: Hub, name: str) -> Obj | None:
 
 async def time_at(hub: Hub) -> datetime:
     """What time it is there, by which everything there is dated."""
-    try:
-        return await hub.workspace.date() or datetime.now(UTC)
-    except ClientError:
-        return datetime.now(UTC)
+    return await hub.workspace.date() or datetime.now(UTC)
 
 
 def workspace_name(hub: Hub) -> str:
