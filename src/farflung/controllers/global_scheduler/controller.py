@@ -122,7 +122,7 @@ class GlobalScheduler:
             log,
         )
         self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
-        self._moving = Moving(self.world, self._binder, self._telling, self._news.set, outside, log)
+        self.moving = Moving(self.world, self._binder, self._telling, self._news.set, outside, log)
         self._delivering = Delivering(
             self.world,
             self._placements,
@@ -237,7 +237,7 @@ class GlobalScheduler:
             for number in range(self._workers):
                 group.create_task(self._bind(), name=f"{NAME} bind {number}")
             group.create_task(self._recorder.run(), name=f"{NAME} events")
-            group.create_task(self._moving.run(), name=f"{NAME} failover")
+            group.create_task(self.moving.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
 
     # --- hearing ----------------------------------------------------------------------------------

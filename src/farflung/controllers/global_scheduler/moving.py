@@ -7,7 +7,7 @@ from typing import Final
 
 from farflung.client.errors import ClientError, Refused
 from farflung.controllers.global_scheduler.binding import Binder
-from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request
+from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request, reservation_of_pod
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, Seen, Subject
 from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.world import World
@@ -50,12 +50,13 @@ class Moving:
                 continue
             for subject, site in self._world.leaving(now):
                 try:
-                    await self._move(subject, site)
+                    await self.move(subject, site)
                 except ClientError as error:
                     self._log.error(error, f"cannot move {subject.key}")
             self._tell()
 
-    async def _move(self, subject: Subject, site: SiteKey) -> None:
+    async def move(self, subject: Subject, site: SiteKey) -> None:
+        """One that has to leave that site, if it is there."""
         seen, now = self._world.seen(subject), self._outside.monotonic()
         if seen is None or not self._world.has_to_leave(subject, site, now):
             return
@@ -71,7 +72,9 @@ class Moving:
             request = pod_request(found, subject.key.cluster)
         except (Refused, InvalidRequestError):
             return
-        if request.uid != seen.uid or not self._world.has_to_leave(subject, site, now):
+        held = reservation_of_pod(found, subject.key.cluster, {})
+        is_there = held is not None and (held.uid, held.site) == (seen.uid, site)
+        if not is_there or not self._world.has_to_leave(subject, site, now):
             return  # something happened to one of them in the meantime
         refused, gone = self._world.is_refused(subject, site), self._world.engine.site(site) is None
         if refused or gone or self._world.finds_another(request, site, now):

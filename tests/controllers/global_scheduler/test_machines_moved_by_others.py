@@ -1,0 +1,42 @@
+"""Machines that somebody else moved, or that ended, while the scheduler heard nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hub_harness import MERGE_PATCH
+from machines import PODS, machines
+
+from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.subjects import POD, Subject
+from farflung.informer.cache import Key
+from farflung.scheduling.values import Health, SiteKey
+
+
+@pytest.mark.parametrize("what", ["moved", "ended"])
+async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) -> None:
+    async with machines(patience=Patience(tolerated=0.0)) as one:
+        await one.cluster("az1", {"small": 1})
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await one.cluster("az2", {"small": 1}, zone="az2")
+        await one.cluster("az3", {"small": 1}, zone="az3")
+        await one.at_rest()
+        scheduler = one.fleet.global_scheduler
+        assert scheduler is not None
+        await one.fleet.crash()
+        moved = {
+            "metadata": {"annotations": {"globalscheduler.com/cluster": f"{one.home}|default/az2"}},
+            "spec": {"nodeName": "az2", "clusterName": "az2"},
+        }
+        path, patch = {"moved": ("a", moved), "ended": ("a/status", {"status": {"phase": "Failed"}})}[what]
+        after = await one.of_shop("PATCH", f"{PODS}/{path}", patch, content_type=MERGE_PATCH)
+        site = SiteKey(one.home, "default", "az1")
+        known = scheduler.world.engine.site(site)
+        assert known is not None
+        scheduler.world.put_site(replace(known, health=Health.DOWN), 0.0)
+        subject = Subject(POD, Key(one.shop, "default", "a"))
+        assert scheduler.world.has_to_leave(subject, site, 1.0)
+        await scheduler.moving.move(subject, site)
+        assert await one.pod("a") == after
