@@ -46,6 +46,16 @@ async def serves(link: Link) -> None:
     await link.eventually(told, "a report of ours")
 
 
+async def follows(link: Link) -> None:
+    """What changes in the mailbox comes to its edge."""
+    await link.mailbox.patch(MAPS, "page", {"data": {"words": "again"}}, "shop")
+
+    async def changed() -> bool:
+        return bool((await link.cluster.get(MAPS, "page", "shop"))["data"]["words"] == "again")
+
+    await link.eventually(changed, "what the mailbox says")
+
+
 def standing_back(link: Link) -> list[str]:
     return [line for line in link.log.getvalue().splitlines() if '"standing back"' in line]
 
@@ -68,12 +78,7 @@ async def test_the_second_one_says_who_serves_the_mailbox_and_touches_nothing(tm
         sentence = f"the mailbox of florin is served by the syncer of cluster {await uid(first)}, last heard "
         assert second.syncer.obstacle.startswith(sentence)
         assert sentence in standing_back(second)[0]
-        await first.mailbox.patch(MAPS, "page", {"data": {"words": "again"}}, "shop")
-
-        async def changed() -> bool:
-            return bool((await first.cluster.get(MAPS, "page", "shop"))["data"]["words"] == "again")
-
-        await first.eventually(changed, "what the mailbox says")
+        await follows(first)
         assert not standing_back(first)
         assert "the hub does not have our last report" not in first.log.getvalue()
 
@@ -146,12 +151,18 @@ async def test_two_of_the_same_cluster_both_work_as_in_an_update_that_rolls(tmp_
             await twin.start()
             await twin.eventually(lambda: twin.syncer is not None and twin.syncer.configured, "the twin")
             await first.stop()
-            await first.mailbox.patch(MAPS, "page", {"data": {"words": "again"}}, "shop")
-
-            async def changed() -> bool:
-                return bool((await first.cluster.get(MAPS, "page", "shop"))["data"]["words"] == "again")
-
-            await twin.eventually(changed, "what the mailbox says")
+            await follows(twin)
             assert not standing_back(first) and not standing_back(twin)
         finally:
             await twin.stop()
+
+
+async def test_who_forgot_its_cluster_and_cannot_ask_it_waits_and_goes_on_when_it_answers(tmp_path: Path) -> None:
+    async with rivals(tmp_path) as (first, _):
+        await first.stop()
+        first.journal, first.beat = tmp_path / "third" / "syncer.sqlite", PATIENT
+        first.down.before = 10**9
+        await first.start()
+        await stands_back(first)
+        first.down.before = 0
+        await follows(first)

@@ -104,7 +104,7 @@ class Serving:
         if self.allowed.is_set():
             return
         rival = self._journal.get_fact(STANDING_BACK)
-        if len(self._journal):
+        if len(self._journal) and rival not in self._own:
             reason = f"ServedByAnother: the syncer of cluster {rival} served the mailbox for a while"
             self._journal.set_fact(SUSPICION, reason)
         self._journal.set_fact(STANDING_BACK, "")
