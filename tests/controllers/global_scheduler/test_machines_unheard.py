@@ -6,13 +6,14 @@ from datetime import timedelta
 
 from fleet import EDGE
 from hub_harness import MERGE_PATCH
-from machines import bind_edge, machines, report
+from machines import PODS, bind_edge, machines, report
 from platform_harness import MASTER
 from syncing import mailbox_path
 
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import REFUSED_BY
+from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 
 
@@ -23,7 +24,8 @@ def problem(name: str, reason: str, namespace: str = "default") -> Obj:
 
 async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
     """Otherwise a syncer that may not look into its mailbox for a while, or not into its cluster, would have machines
-    bound elsewhere that it cannot take away."""
+    bound elsewhere that it cannot take away; and who changes one that runs would lose it if its cluster takes no
+    changes."""
     async with machines(start=False, patience=Patience(refused=0.0)) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
@@ -34,11 +36,13 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
         await one.fleet.start(scheduler=False, mailboxes=True, globals=True)
         passing = ["Garbled", "InternalError", "KubeconfigError", "Refused", "Unauthorized"]
         names = [reason.lower() for reason in passing]
-        for name in ("unheard", "invalid", *names):
+        for name in ("unheard", "running", "invalid", *names):
             await one.machine(name)
             assert await one.bound(name) == "az1"
         problems = [problem(reason.lower(), reason) for reason in passing]
-        problems += [problem("*", "Forbidden", ""), problem("invalid", "Invalid")]
+        problems += [problem("*", "Forbidden", ""), problem("invalid", "Invalid"), problem("running", "Invalid")]
+        returned = {"metadata": {"annotations": {RETURNED: "edge1"}}}
+        await one.of_shop("PATCH", f"{PODS}/running", returned, content_type=MERGE_PATCH)
         path = f"/clusters/{await mailbox_path(one.fleet)}{EDGE}/syncerconfigs/the-one/status"
 
         async def is_reported() -> bool:
@@ -51,7 +55,7 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
             return "nodeName" not in (await one.pod("invalid"))["spec"]
 
         await one.fleet.eventually(has_left, "the end of what is refused")
-        for name in ("unheard", *names):
+        for name in ("unheard", "running", *names):
             pod = await one.pod(name)
             assert (name, pod["spec"].get("nodeName"), pod["metadata"]["annotations"].get(REFUSED_BY)) == (
                 name,

@@ -124,6 +124,7 @@ class Seeing:
             guest_of=guest_of,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
+            returned=statuses.is_returned(metadata.annotations),
             unsettled=not guest_of and not _is_settled(metadata, bytes(pod.status)),
         )
 

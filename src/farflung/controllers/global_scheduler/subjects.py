@@ -36,6 +36,7 @@ class Seen:
     ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
     unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
+    returned: bool = False  #: its status came back from where it is bound to, so it is there
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: as JSON, if it asks
 

@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
-from farflung.controllers.global_scheduler.namesakes import Namesakes
 from farflung.controllers.global_scheduler.refusing import Refusing
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject, Usage, usage_of
+from farflung.controllers.global_scheduler.whereabouts import Whereabouts
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.queue import Queue, shape_of
@@ -41,10 +41,9 @@ class World:
         self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
         self._named: dict[str, set[SiteKey]] = {}  #: sites by name
         self._guests: dict[str, set[Subject]] = {}  #: by the name of the cluster that they were bound to
-        self._ended: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects that are there and hold nothing
         self._unwell = Ailments(patience)
         self._refusing = Refusing(patience)
-        self._namesakes = Namesakes()
+        self._whereabouts = Whereabouts()
         self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
         self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
         self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
@@ -105,7 +104,7 @@ class World:
 
     def lead(self, site: SiteKey, target: Hashable | None) -> None:
         """What is bound to a site is brought to this SyncTarget; None: nowhere."""
-        self._namesakes.lead(site, target)
+        self._whereabouts.lead(site, target)
 
     # --- who asks and who has ---------------------------------------------------------------------
 
@@ -121,9 +120,9 @@ class World:
     def holders(self, key: SiteKey) -> list[Subject]:
         return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
 
-    def residents(self, key: SiteKey) -> list[Subject]:
-        """Who holds something there, and who has ended there."""
-        return [*self.holders(key), *(self._subjects[uid] for uid in self._ended.get(key, ()))]
+    def workspaces(self, key: SiteKey) -> set[str]:
+        """Logical clusters of machines that hold something there, or have ended there."""
+        return self._whereabouts.workspaces(key)
 
     def hear(self, subject: Subject, seen: Seen | None, now: float) -> None:
         before = self._known.get(subject)
@@ -137,26 +136,22 @@ class World:
         self._subjects[seen.uid] = subject
         if seen.guest_of:
             self._guests.setdefault(seen.guest_of, set()).add(subject)
-        self._note_end(subject, seen.uid, before if before is not None and before.uid == seen.uid else None, seen)
+        self._note_end(subject, before if before is not None and before.uid == seen.uid else None, seen)
         forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
         if forgiven and seen.uid not in self._under_way:
             self.queue.remove(seen.uid)  # to be tried at once
         self._look_at(subject, seen, now)
 
-    def _note_end(self, subject: Subject, uid: str, old: Seen | None, new: Seen | None) -> None:
+    def _note_end(self, subject: Subject, old: Seen | None, new: Seen | None) -> None:
         before = None if old is None else old.ended_at
         after = None if new is None else new.ended_at
         if before == after:
             return
         if before is not None:
-            self._ended[before].pop(uid)
-            if not self._ended[before]:
-                del self._ended[before]
-            self._namesakes.go(subject.key, before)
+            self._whereabouts.go(subject.key, before)
             self._changed(before, self.engine.site(before))
         if after is not None:
-            self._ended.setdefault(after, {})[uid] = None
-            self._namesakes.come(subject.key, after)
+            self._whereabouts.come(subject.key, after)
             self.touched[after] = None
 
     def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
@@ -165,7 +160,7 @@ class World:
             leave(self._guests, seen.guest_of, subject)
         self._under_way.pop(seen.uid, None)
         self._tried.pop(seen.uid, None)
-        self._note_end(subject, seen.uid, seen, None)
+        self._note_end(subject, seen, None)
         self._refusing.forget(seen.uid)
         self.queue.remove(seen.uid)
         self._hold(seen.uid, (), now)
@@ -237,9 +232,9 @@ class World:
         """Which machines of that name are where; Allocations are brought nowhere."""
         if subject.kind == POD:
             for one in before:
-                self._namesakes.go(subject.key, one.site)
+                self._whereabouts.go(subject.key, one.site)
             for one in after:
-                self._namesakes.come(subject.key, one.site)
+                self._whereabouts.come(subject.key, one.site)
 
     # --- deciding ---------------------------------------------------------------------------------
 
@@ -306,7 +301,7 @@ class World:
         found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
             own = (one.site for one in self._held.get(request.uid, ()))
-            found |= dict.fromkeys(self._namesakes.taken(subject.key, own), NAMESAKE)
+            found |= dict.fromkeys(self._whereabouts.taken(subject.key, own), NAMESAKE)
         return found
 
     def _overdue(self, request: Request, now: float) -> dict[SiteKey, str]:
@@ -368,7 +363,7 @@ class World:
                     due.append((when, subject, key))
         for uid, key in self._refusing:
             subject = self._subjects[uid]
-            when = self._refusing.due(uid, key)
+            when = self._refusal_due(self._known[subject], key)
             if when <= now and self._may_leave(uid, self._known[subject], now):
                 due.append((when, subject, key))
         found: list[tuple[Subject, SiteKey]] = []
@@ -384,7 +379,11 @@ class World:
         seen = self._known.get(subject)
         if seen is None or seen.uid not in self._holders.get(site, ()):
             return False
-        return min(self._unwell.due(site, seen.tolerations), self._refusing.due(seen.uid, site)) <= now
+        return min(self._unwell.due(site, seen.tolerations), self._refusal_due(seen, site)) <= now
+
+    def _refusal_due(self, seen: Seen, site: SiteKey) -> float:
+        """When it has to leave because the site does not take it.  What is there already only goes on as it was."""
+        return inf if seen.returned else self._refusing.due(seen.uid, site)
 
     def refuse(self, subject: Subject, site: SiteKey, now: float) -> None:
         """It is bound there, and that site does not take it."""
@@ -398,7 +397,7 @@ class World:
 
     def is_refused(self, subject: Subject, site: SiteKey) -> bool:
         seen = self._known.get(subject)
-        return seen is not None and self._refusing.due(seen.uid, site) < inf
+        return seen is not None and self._refusal_due(seen, site) < inf
 
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
