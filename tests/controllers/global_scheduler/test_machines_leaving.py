@@ -196,7 +196,7 @@ def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
     one = world("az1")
     one.hear(subject("a"), bound("a", "az1"), 0.0)
     one.hear(subject("a"), Seen("a", "3", ended_at=key("az1")), 1.0)
-    assert (one.holders(key("az1")), one.residents(key("az1"))) == ([], [subject("a")])
+    assert (one.holders(key("az1")), one.workspaces(key("az1"))) == ([], {"shop"})
     assert one.usage(key("az1")).stacks == 0
     one.hear(subject("a"), None, 2.0)
-    assert one.residents(key("az1")) == []
+    assert one.workspaces(key("az1")) == set()

@@ -144,7 +144,7 @@ class GlobalScheduler:
             self._binder,
             recorder,
             self.clusters.target_of,
-            self._delivering.is_served,
+            self._delivering.unserved,
             outside,
             setting.now,
             log,

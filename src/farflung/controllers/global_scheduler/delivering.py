@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import orjson
@@ -14,8 +15,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.furnishing import AGAIN, Furnishing
-from farflung.controllers.global_scheduler.subjects import POD
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.world import World, leave
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
@@ -111,7 +111,7 @@ class Delivering:
         self._mailbox_of = mailbox_of
         self._furnishing = furnishing
         self._tell = tell
-        self._unserved: set[Delivery] = set()
+        self._unserved: dict[SiteKey, set[str]] = {}
         self._log = log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
         self.controller: Controller[Delivery] = Controller(
@@ -123,8 +123,7 @@ class Delivering:
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
         if self._is_found(site) and self._target_of(site) is None and not known:
             return
-        residents = self._world.residents(site)
-        wanted = {Delivery(subject.key.cluster, site) for subject in residents if subject.kind == POD}
+        wanted = {Delivery(workspace, site) for workspace in self._world.workspaces(site)}
         for delivery in sorted(wanted | known):
             self.controller.queue.add(delivery)
         self._known.setdefault(placement_name(site), set()).update(wanted)
@@ -171,24 +170,27 @@ class Delivering:
         return None
 
     def _forget(self, name: str, delivery: Delivery) -> None:
-        self._unserved.discard(delivery)
+        leave(self._unserved, delivery.site, delivery.workspace)
         known = self._known.get(name, set())
         known.discard(delivery)
         if not known:
             self._known.pop(name, None)
 
     def _is_wanted(self, delivery: Delivery) -> bool:
-        residents = self._world.residents(delivery.site)
-        return any(one.kind == POD and one.key.cluster == delivery.workspace for one in residents)
+        return delivery.workspace in self._world.workspaces(delivery.site)
 
-    def is_served(self, delivery: Delivery) -> bool:
-        """Whether its workspace has the edge API, as far as is known."""
-        return delivery not in self._unserved
+    def unserved(self, site: SiteKey) -> AbstractSet[str]:
+        """Workspaces that have something there, and do not have the edge API, as far as is known."""
+        return self._unserved.get(site, frozenset())
 
     def _note_served(self, delivery: Delivery, *, served: bool) -> None:
-        if served != self.is_served(delivery):
-            (self._unserved.discard if served else self._unserved.add)(delivery)
-            self._tell(delivery.site)
+        if served is not (delivery.workspace in self.unserved(delivery.site)):
+            return
+        if served:
+            leave(self._unserved, delivery.site, delivery.workspace)
+        else:
+            self._unserved.setdefault(delivery.site, set()).add(delivery.workspace)
+        self._tell(delivery.site)
 
     async def _create(self, delivery: Delivery, wanted: Obj) -> float | None:
         try:

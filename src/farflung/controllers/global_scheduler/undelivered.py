@@ -4,13 +4,14 @@ a cluster does not take.  A condition and an Event tell of it, and what a cluste
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import Binder
-from farflung.controllers.global_scheduler.delivering import Delivery, Target
+from farflung.controllers.global_scheduler.delivering import Target
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.telling import about
@@ -73,7 +74,7 @@ class Undelivered:
         binder: Binder,
         recorder: Recorder,
         target_of: Callable[[SiteKey], Target | None],
-        is_served: Callable[[Delivery], bool],
+        unserved: Callable[[SiteKey], AbstractSet[str]],
         outside: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
@@ -81,8 +82,8 @@ class Undelivered:
         workers: int,
     ) -> None:
         """`mailbox_of`: the name of the mailbox of a site, empty if it has none; `cluster_of`: the logical cluster of a
-        mailbox; `target_of`: the SyncTarget that stands for a site; `is_served`: whether a workspace has the edge API,
-        as far as is known."""
+        mailbox; `target_of`: the SyncTarget that stands for a site; `unserved`: workspaces that have something at a
+        site, and do not have the edge API."""
         self._world = world
         self._configs = configs
         self._mailbox_of = mailbox_of
@@ -90,7 +91,7 @@ class Undelivered:
         self._binder = binder
         self._recorder = recorder
         self._target_of = target_of
-        self._is_served = is_served
+        self._unserved = unserved
         self._monotonic = outside.monotonic
         self._now = now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
@@ -140,14 +141,14 @@ class Undelivered:
             self._troubled.pop(site, None)
 
     def _troubles(self, site: SiteKey) -> dict[Subject, Verdict]:
-        refused = self._refused_at(site)
+        refused, unserved = self._refused_at(site), self._unserved(site)
         found: dict[Subject, Verdict] = {}
-        for subject in self._world.holders(site):
+        for subject in self._world.holders(site) if refused or unserved else ():
             if subject.kind != POD:
                 continue
-            if not self._is_served(Delivery(subject.key.cluster, site)):
+            if subject.key.cluster in unserved:
                 found[subject] = NO_EDGE_API
-            elif refused and (verdict := _verdict(refused, subject.key)) is not None:
+            elif (verdict := _verdict(refused, subject.key)) is not None:
                 found[subject] = verdict
         return found
 

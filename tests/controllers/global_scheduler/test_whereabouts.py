@@ -1,4 +1,4 @@
-"""Machines of several workspaces with the same name: never two of them at one SyncTarget."""
+"""Which machines are where, and of several workspaces never two of the same name at one SyncTarget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import PODS, Machines, machine, machines, report
 
-from farflung.controllers.global_scheduler.namesakes import Namesakes
+from farflung.controllers.global_scheduler.whereabouts import Whereabouts
 from farflung.informer.cache import Key
 from farflung.scheduling.values import SiteKey
 
@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happened_a_name_is_taken_where_another_one_has_it(steps: list[tuple[str, Any, Any]]) -> None:
-    one, targets, places = Namesakes(), dict[SiteKey, Hashable](), dict[Key, SiteKey]()
+    one, targets, places = Whereabouts(), dict[SiteKey, Hashable](), dict[Key, SiteKey]()
     for what, who, where in steps:
         if what == "lead":
             one.lead(who, where)
@@ -40,6 +40,8 @@ def test_whatever_happened_a_name_is_taken_where_another_one_has_it(steps: list[
         own = [places[machine_]] if machine_ in places else []
         expected = {site for site, target in targets.items() if target is not None and target in others}
         assert one.taken(machine_, own) == expected
+    for site in SITES:
+        assert one.workspaces(site) == {key.cluster for key, place in places.items() if place == site}
 
 
 async def test_a_machine_does_not_go_where_it_would_become_one_with_that_of_another_workspace() -> None:

@@ -1,20 +1,28 @@
-"""Machines of several workspaces that have the same namespace and name: at one SyncTarget they would be one, and each
-would have what the other one asks for.  So only one of them is brought there.  Pure."""
+"""Which machines are at which sites, by their names and by their workspaces.  Pure.
+
+Machines of several workspaces that have the same namespace and name would be one at a SyncTarget, and each would have
+what the other one asks for.  So only one of them is brought there.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
 from farflung.informer.cache import Key
 from farflung.scheduling.values import SiteKey
 
+K = TypeVar("K", bound=Hashable)
+M = TypeVar("M", bound=Hashable)
 
-class Namesakes:
+
+class Whereabouts:
     def __init__(self) -> None:
         self._target: dict[SiteKey, Hashable] = {}
         self._sites: dict[Hashable, set[SiteKey]] = {}  #: several may be one SyncTarget
         self._there: dict[tuple[str, str], Counter[SiteKey]] = {}  #: by namespace and name
+        self._workspaces: dict[SiteKey, Counter[str]] = {}
 
     def lead(self, site: SiteKey, target: Hashable | None) -> None:
         """What is bound to a site is brought to a SyncTarget; None: nowhere."""
@@ -29,14 +37,15 @@ class Namesakes:
 
     def come(self, machine: Key, site: SiteKey) -> None:
         self._there.setdefault((machine.namespace, machine.name), Counter())[site] += 1
+        self._workspaces.setdefault(site, Counter())[machine.cluster] += 1
 
     def go(self, machine: Key, site: SiteKey) -> None:
-        there = self._there[machine.namespace, machine.name]
-        there[site] -= 1
-        if not there[site]:
-            del there[site]
-        if not there:
-            del self._there[machine.namespace, machine.name]
+        _take(self._there, (machine.namespace, machine.name), site)
+        _take(self._workspaces, site, machine.cluster)
+
+    def workspaces(self, site: SiteKey) -> set[str]:
+        """Logical clusters that have machines there."""
+        return set(self._workspaces.get(site, ()))
 
     def taken(self, machine: Key, own: Iterable[SiteKey]) -> set[SiteKey]:
         """Sites that are brought to where there is another one of that name.  `own`: where it is itself."""
@@ -46,3 +55,12 @@ class Namesakes:
         others = there - Counter(own)
         targets = {self._target[site] for site in others if site in self._target}
         return set().union(*(self._sites[target] for target in targets))
+
+
+def _take(counters: dict[K, Counter[M]], key: K, member: M) -> None:
+    counter = counters[key]
+    counter[member] -= 1
+    if not counter[member]:
+        del counter[member]
+    if not counter:
+        del counters[key]
