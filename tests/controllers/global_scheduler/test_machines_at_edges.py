@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from fleet import Fleet, fleet
+from fleet import EDGE, Fleet, fleet
 from house import House
 from hub_harness import MERGE_PATCH
 from machines import PODS, Machines, bind_edge, machines, report
@@ -117,6 +117,7 @@ async def test_a_machine_is_run_at_the_edge_of_its_cluster_and_says_so_until_it_
         assert pod["metadata"]["annotations"]["edge.kcp.io/status-returned-from"] == "edge1"
         assert pod["status"]["hostIP"] == "10.1.1.1"
         assert of_type(pod, "PodScheduled")["status"] == "True"
+        await a_refused_change_moves_nothing(one, link)
         await edge.says("a", "Failed")
         await one.fleet.eventually(phase_is(one, "a", "Failed"), "the end")
         assert await one.bound("b") == "az1"  # what has ended holds nothing
@@ -126,6 +127,25 @@ async def test_a_machine_is_run_at_the_edge_of_its_cluster_and_says_so_until_it_
         for name in ("a", "b"):
             await one.of_shop("DELETE", f"{PODS}/{name}")
             await link.eventually(lambda name=name: is_gone(edge, name), f"the end of {name} at the edge")
+
+
+async def a_refused_change_moves_nothing(one: Machines, link: Link) -> None:
+    """Of a machine that runs."""
+    await link.stop()
+    problem = {"group": "", "resource": "pods", "namespace": "default", "name": "a", "direction": "down"}
+    problem |= {"reason": "Invalid", "message": "spec.image: is immutable", "tries": 1}
+    path = f"/clusters/{link.path}{EDGE}/syncerconfigs/the-one/status"
+    patch = {"status": {"problems": [problem]}}
+    assert (await one.fleet.hub.of(MASTER, "PATCH", path, patch, content_type=MERGE_PATCH)).status == 200
+
+    async def is_told() -> bool:
+        return of_type(await one.pod("a"), "Delivered").get("reason") == "Invalid"
+
+    await one.fleet.eventually(is_told, "what is wrong")
+    scheduler = one.fleet.global_scheduler
+    assert scheduler is not None
+    assert not scheduler.world.has_unwell
+    await link.start()
 
 
 async def is_gone(edge: MachineRoom, name: str) -> bool:
