@@ -19,7 +19,6 @@ from farflung.controllers.global_scheduler.reading import (
 )
 from farflung.controllers.global_scheduler.refusing import noted
 from farflung.controllers.global_scheduler.subjects import Seen
-from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor, Request, Reservation, SiteKey, Toleration
 
@@ -124,7 +123,6 @@ class Seeing:
             held=held,
             guest_of=guest_of,
             tolerations=_tolerations(pod.spec),
-            arrived=RETURNED in (metadata.annotations or ()),
             refused_by=_refused_by(metadata),
             returned=statuses.is_returned(metadata.annotations),
             unsettled=not guest_of and not _is_settled(metadata, bytes(pod.status)),

@@ -34,7 +34,6 @@ class Seen:
     held: tuple[Reservation, ...] = ()  #: what it has
     guest_of: str = ""  #: somebody else bound it to the cluster of this name
     ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
-    arrived: bool = False  #: it has the status of what is at the cluster that it is bound to
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
     unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
     returned: bool = False  #: its status came back from where it is bound to, so it is there

@@ -130,7 +130,7 @@ class Undelivered:
             self.controller.queue.add(subject)
         refused = self._refused_at(site) if after else {}
         for subject, verdict in after.items():
-            if _part(subject.key) in refused and is_refusal(verdict) and not self._has_arrived(subject):
+            if _part(subject.key) in refused and is_refusal(verdict):
                 self._world.refuse(subject, site, now)
             if self._told.get(subject) != Trouble(site, verdict):
                 self._told[subject] = Trouble(site, verdict)
@@ -139,11 +139,6 @@ class Undelivered:
             self._troubled[site] = after
         else:
             self._troubled.pop(site, None)
-
-    def _has_arrived(self, subject: Subject) -> bool:
-        """Then only a change of it is refused, and it runs as it is."""
-        seen = self._world.seen(subject)
-        return seen is not None and seen.arrived
 
     def _troubles(self, site: SiteKey) -> dict[Subject, Verdict]:
         refused, unserved = self._refused_at(site), self._unserved(site)

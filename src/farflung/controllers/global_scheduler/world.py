@@ -347,7 +347,8 @@ class World:
 
     @property
     def has_unwell(self) -> bool:
-        return bool(self._refusing) or any(self._holders.get(key) for key in self._unwell)
+        refused = any(not self._known[self._subjects[uid]].returned for uid, _ in self._refusing)
+        return refused or any(self._holders.get(key) for key in self._unwell)
 
     def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
         """Those that have to leave a site now and may, the longest overdue first."""
@@ -382,7 +383,8 @@ class World:
         return min(self._unwell.due(site, seen.tolerations), self._refusal_due(seen, site)) <= now
 
     def _refusal_due(self, seen: Seen, site: SiteKey) -> float:
-        """When it has to leave because the site does not take it.  What is there already only goes on as it was."""
+        """When it has to leave because the site does not take it.  Of what is there already only a change is
+        refused, and it runs as it is."""
         return inf if seen.returned else self._refusing.due(seen.uid, site)
 
     def refuse(self, subject: Subject, site: SiteKey, now: float) -> None:
