@@ -10,7 +10,7 @@ from fleet import WORKLOAD
 from lying_line import LIES
 from partition_end import agreed, at_rest
 from partition_menu import BORN, PARTS
-from partition_world import World
+from partition_world import World, separated
 from syncing import CONFIGS, MAPS, NAMESPACES, gone
 from translated import config_map
 
@@ -258,6 +258,30 @@ async def test_what_was_withdrawn_stays_gone_although_the_syncer_is_killed_at_on
         await agreed(world)
         assert A not in world.objects()
         assert (await world.link.report())["objects"]["orphaned"] == 0
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+async def test_a_hub_is_not_doubted_because_a_syncer_does_not_remember_its_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.link.eventually(lambda: world.link.remembered, "memory")
+        monkeypatch.setattr(syncer, "FLUSH", math.inf)
+        if runs == 2:
+            world.jump(1)
+            await world.restart()
+            await agreed(world)
+        before = await heartbeat(world)
+        world.jump(1)
+        await world.link.eventually(lambda: is_later(world, before), "a report that is not noted")
+        await world.link.stop(forgetting=True)
+        await world.withdraw(A)
+        world.jump(1)
+        await world.link.start()
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await agreed(world)
+        assert (await world.link.report())["objects"]["orphaned"] == 0
+        assert "does not have our last report" not in world.link.log.getvalue()
 
 
 async def test_what_is_withdrawn_for_the_second_time_goes_although_only_the_first_time_is_remembered(
@@ -516,3 +540,10 @@ async def test_a_number_that_was_wrong_is_never_right(tmp_path: Path) -> None:
         await told(world, 2)
         await world.link.settled()
         assert {A, B} <= set(world.objects())
+
+
+async def test_a_number_is_weighed_although_nothing_is_wanted(tmp_path: Path) -> None:
+    async with separated(tmp_path) as world:
+        await release(world, "1")
+        await world.link.start()
+        await world.link.eventually(lambda: world.line("hub").has_told("syncerconfigs") and world.link.idle, "peace")

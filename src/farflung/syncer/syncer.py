@@ -55,6 +55,7 @@ INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that th
 CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the mailbox
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
+BEGAN: Final = "began"  #: when whoever may have written later ones did
 RELEASED: Final = "released"  #: the number of orphans that were let go, as long as it stays in its annotation
 EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
 SERVED: Final = "served"  #: the uid of the cluster in our last report
@@ -154,6 +155,7 @@ class Syncer:
             pause=setting.pause,
         )
         self._reporter.heartbeat, self._reporter.edge = journal.get_fact(HEARTBEAT), journal.get_fact(SERVED)
+        self._reporter.began = journal.get_fact(BEGAN)
         self._reporter.found, self._reporter.doubt = self._learn, self._doubt_hub
         self._edge = EdgeWatch(
             setting.edge,
@@ -441,6 +443,7 @@ class Syncer:
         if self._journal.get_fact(RUNNING):
             self.downsync.doubt()
         self._journal.set_fact(RUNNING, "yes")
+        self._journal.set_fact(BEGAN, format_seconds(self._started))
         with contextlib.suppress(JournalError):  # it is tried and told again
             self._journal.flush()
         try:
@@ -495,6 +498,7 @@ class Syncer:
         if self._hears_configs:
             self._copies.want(group, _found(copies))
             self._lose_kinds([resource for resource, found in copies.items() if found is None])
+        self._release_orphans()
         self._objects.want(group, _found(objects))
         for resource in objects:
             if objects[resource] is None and resource in served_before:
@@ -578,17 +582,16 @@ class Syncer:
             for part, copy in list(self._copies.of(resource).items()):
                 if self._journal.get(part) is None:
                     self.downsync.hear_copy(part, cluster, copy)
-        self._release_orphans(cluster)
         known = self._copies.resources()
         if known and all(map(self._copies.is_known, known)) and not self._orphans():
             self._journal.set_fact(SUSPICION, "")
 
-    def _release_orphans(self, cluster: str) -> None:
+    def _release_orphans(self) -> None:
         """If somebody says so, and how many there are; once, because what is said of these need not be meant of others.
         A number counts if it is right as soon as all was heard, or never."""
         if not self._is_told_to_release or not self._is_complete:
             return
-        said = _release(self._configs[REPORTED])
+        said, cluster = _release(self._configs[REPORTED]), self._journal.get_fact(INCARNATION)
         self._journal.set_fact(RELEASED, said)
         if said and said == str(self._orphans()):
             self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
@@ -600,10 +603,11 @@ class Syncer:
 
     @property
     def _is_complete(self) -> bool:
-        """There was a list of every kind of which there may be copies, unless we may not have it."""
-        kinds = self._copies.resources()
-        refused = [one for one in kinds if isinstance(self._copies.error(one), Forbidden)]
-        return bool(kinds) and all(self._copies.is_known(one) or one in refused for one in kinds)
+        """There was a list of every kind of which there may be copies, as far as the mailbox has it and lets us."""
+        kinds = {*self._copies.resources(), *self._journal.resources(), *self._wanted.resources}
+        served = [one for one in kinds if self._kinds.in_mailbox(one, "") is not None]
+        unheard = [one for one in served if not self._copies.is_known(one)]
+        return self._hears_configs and all(isinstance(self._copies.error(one), Forbidden) for one in unheard)
 
     async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
         """What is wanted, and what it serves, if it is ours.  Whether that is known."""
