@@ -57,7 +57,7 @@ class Files:
             base = self._base(directory)
             said = base.settings
             policy_file = policy_file or str(directory / said.policy_file)
-            kubeconfig = str(directory / Path(said.kubeconfig).expanduser()) if said.kubeconfig else ""
+            kubeconfig = str(directory / _at_home(said.kubeconfig, directory / CONF)) if said.kubeconfig else ""
             if said.master:
                 _check_server(said.master, directory / CONF)
             found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
@@ -105,6 +105,13 @@ def _check_server(master: str, path: Path) -> None:
         server_url(master, secured=True)
     except KubeconfigError as error:
         raise ConfigurationError(f"{path}: master: {error}") from None
+
+
+def _at_home(told: str, where: Path) -> Path:
+    try:
+        return Path(told).expanduser()
+    except RuntimeError:
+        raise ConfigurationError(f"{where}: kubeconfig: nobody knows whose home {told!r} is in") from None
 
 
 def _version(path: Path) -> Version:
