@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from farflung.client.errors import ClientError, Invalid, NotFound, Unreachable
@@ -16,7 +16,7 @@ from farflung.client.rest import Client, PatchType
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.machinery.times import format_seconds
+from farflung.machinery.times import format_seconds, parse
 from farflung.syncer.turns import HEARTBEAT, seen
 from farflung.syncer.whose import ServedElsewhereError
 
@@ -97,6 +97,8 @@ class Reporter:
         self._tried: set[str] = set()  #: heartbeats that the server may have, too
         self.heartbeat = ""  #: the last that the server has; empty: none of ours
         self.edge = ""  #: the uid of the cluster for which that was; empty: it was not known
+        self.began = ""  #: when the process did that reported last, or may have since; empty: none did
+        self._latest = ""  #: the last heartbeat of this process
         self.found: Callable[[Obj], None] = lambda said: None  #: told what was said before we began, before it is gone
         self.doubt: Callable[[Obj], None] = lambda config: None  #: told if the server has another one: see what it has
 
@@ -111,9 +113,24 @@ class Reporter:
         self._recalled = True
         said = config.get("status") or {}
         self.found(said)
-        if self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
+        if self._is_forgotten(config):
+            self.heartbeat, self.edge = seen(config).heartbeat, seen(config).uid
+        elif self.heartbeat and said.get(HEARTBEAT) != self.heartbeat:
             self._lose(config)
         self._last = {name: value for name, value in said.items() if name != HEARTBEAT}
+
+    def _is_forgotten(self, config: Obj) -> bool:
+        """Whether we said it ourselves, and ended before that was noted."""
+        found = seen(config)
+        return bool(self.began) and found.began == self.began and found.heartbeat > self.heartbeat
+
+    def _stamp(self) -> str:
+        """Another one after each moment, and never an earlier one, although a clock may be set back."""
+        now = format_seconds(self._now())
+        if now < self._latest:
+            now = format_seconds(parse(self._latest) + timedelta(seconds=1))
+        self._latest = now
+        return now
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -161,7 +178,7 @@ class Reporter:
             due = self._failures > 0 or self._outside.monotonic() - self._beaten >= self._beat * 0.9
             if not due and telling(status) == telling(self._last):
                 return
-            await self._put({**status, HEARTBEAT: format_seconds(self._now())})
+            await self._put({**status, HEARTBEAT: self._stamp()})
             self._last = status
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
@@ -172,7 +189,7 @@ class Reporter:
         self.recall(config)
         status = self._compose(self._last)
         unchanged = [{"op": "test", "path": "/status", "value": config["status"]}] if "status" in config else []
-        await self._write(unchanged, {**status, HEARTBEAT: format_seconds(self._now())})
+        await self._write(unchanged, {**status, HEARTBEAT: self._stamp()})
         self._last, self._beaten = status, self._outside.monotonic()
 
     async def _put(self, status: Obj) -> None:

@@ -734,10 +734,10 @@ def _release(config: Obj) -> str:
 
 def _why_kept(said: str, released: str, orphaned: int) -> str:
     """What is wrong with a number of orphans that somebody says may go, of those that are left."""
-    if said and said == released:
-        return f"; {RELEASE} was said of others, and has to be removed before it is said of these"
     if said and said != str(orphaned):
         return f"; {RELEASE} does not say their number, but {said[:16]!r}"
+    if said and said == released:
+        return f"; {RELEASE} was said of others, and has to be removed before it is said of these"
     return ""
 
 

@@ -22,6 +22,7 @@ class Seen(NamedTuple):
     uid: str  #: of the cluster whose syncer reported last
     heartbeat: str
     chosen: str  #: of the one that an operator wants there
+    began: str = ""  #: when that syncer did
 
 
 def seen(config: Obj) -> Seen:
@@ -30,6 +31,7 @@ def seen(config: Obj) -> Seen:
         str(_fields(status, "edge").get("uid") or ""),
         str(status.get(HEARTBEAT) or ""),
         str(annotations.get(CHOSEN) or ""),
+        str(_fields(status, "syncer").get("started") or ""),
     )
 
 
