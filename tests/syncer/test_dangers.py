@@ -547,3 +547,16 @@ async def test_a_number_is_weighed_although_nothing_is_wanted(tmp_path: Path) ->
         await release(world, "1")
         await world.link.start()
         await world.link.eventually(lambda: world.line("hub").has_told("syncerconfigs") and world.link.idle, "peace")
+
+
+async def test_a_namespace_that_was_withdrawn_stays_as_long_as_it_holds_orphans_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await orphaned(world, A)
+        await world.withdraw(SHOP)
+        await agreed(world)
+        assert {SHOP, A} <= set(world.objects())
+        await world.release()
+        await world.link.gone_at_edge(NAMESPACES, "shop")
+        await agreed(world)

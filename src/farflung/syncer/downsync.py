@@ -285,9 +285,11 @@ class Downsync:
             return None  # what became of the copy is still to be heard of
         await self._mailbox.check(entry.incarnation)
         if step.container:
-            if self._holds_ours(part):
+            inside = self._inside(part)
+            orphans = [str(entry.part) for entry in inside if entry.orphaned]
+            if inside and not orphans:
                 return None  # looked at again when the last of them is gone
-            if stranger := await self._edge.stranger_in(part):
+            if stranger := orphans[0] if orphans else await self._edge.stranger_in(part):
                 sentence = f"{part} was withdrawn and stays, because it holds what nobody withdrew: {stranger}"
                 self._report(part, Direction.DOWN, "NotEmpty", sentence)
                 return STRANGERS
@@ -328,10 +330,13 @@ class Downsync:
         copy = self._mailbox.copies.get(part)
         return copy is not None and copy.withdrawn and copy.uid == entry.uid
 
-    def _holds_ours(self, container: Part) -> bool:
-        if container.resource == NAMESPACES:
-            return any(part.namespace == container.name for part in self._journal.parts())
-        return any(definition_of(part.resource) == container for part in self._journal.parts())
+    def _inside(self, container: Part) -> list[Entry]:
+        """Of what we brought, what is in a namespace, or of a kind that a definition defines."""
+        room = container.name if container.resource == NAMESPACES else None
+        parts = [
+            one for one in self._journal.parts() if one.namespace == room or definition_of(one.resource) == container
+        ]
+        return [entry for part in parts if (entry := self._journal.get(part)) is not None]
 
     async def _finish(self, part: Part, entry: Entry) -> float | None:
         """It is gone at the edge, or was never ours: the hub may let it go too.  Who remembered it as applied after
