@@ -159,6 +159,20 @@ def test_a_file_keeps_its_mode_and_the_links_to_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
+@pytest.mark.parametrize("way", ["real/../real/config", "linked/config"])
+def test_a_way_over_other_directories_leads_to_one_lock(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    config = tmp_path / "real" / "config"
+    config.write_text(render(copy.deepcopy(BASIC)))
+    kubeconfig_files.change([tmp_path / way], lambda config: config.switch("other"))
+    assert load([config]).current_context == "other"
+    assert [path.name for path in config.parent.iterdir()] == ["config"]
+
+
 def test_a_file_is_either_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))

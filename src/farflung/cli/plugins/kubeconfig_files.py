@@ -52,8 +52,8 @@ def replace(path: Path, text: str) -> None:
 
 def _locks(path: Path) -> tuple[Path, Path]:
     """The lock that kubectl takes, too: a file beside the kubeconfig; and, if that is a link, that of the file itself,
-    which others may have by another name."""
-    return Path(f"{path.absolute()}.lock"), Path(f"{path.resolve()}.lock")
+    which others may have by another name.  Directories are followed first: two ways to one lock are one lock."""
+    return Path(f"{path.parent.resolve() / path.name}.lock"), Path(f"{path.resolve()}.lock")
 
 
 @contextmanager
