@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from farflung.scheduling.policy import PolicyError, default_policy, read_policy
@@ -63,12 +65,18 @@ def test_a_policy_may_have_nothing_to_say() -> None:
         (f"priorities: [{{name: Flavor, weight: {2**60}}}]", "are too large"),
         ("predicates: Flavor", "predicates is not a list"),
         ("predicates: [Flavor]", "predicates is not a list"),
-        ("predicates: [{weight: 1}]", "there is no plugin None"),
+        ("predicates: [{}]", "there is no plugin None"),
+        ("predicats: [{name: Flavor}]", "the file has the unknown key 'predicats'; is predicates meant"),
+        ("priorites: []", "the file has the unknown key 'priorites'; is priorities meant"),
+        ("{1: [], predicates: []}", "the file has the unknown key 1; it may have predicates, priorities"),
+        ("predicates: [{name: Flavor}, {nmae: Flavor}]", "predicates[1] has the unknown key 'nmae'; is name meant"),
+        ("predicates: [{name: Flavor, weight: 1}]", "'weight'; it may have name, argument"),
+        ("priorities: [{name: Flavor, weigth: 3}]", "priorities[0] has the unknown key 'weigth'; is weight meant"),
         ("[]", "neither predicates nor priorities"),
         ("{", "it is not YAML"),
         ("predicates: [{name: [a]}]", "there is no plugin"),
     ],
 )
 def test_a_policy_that_nobody_can_follow_is_refused(text: str, why: str) -> None:
-    with pytest.raises(PolicyError, match=why.replace("[", r"\[")):
+    with pytest.raises(PolicyError, match=re.escape(why)):
         read_policy(text)

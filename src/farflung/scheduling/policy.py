@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final
 
 import yaml
@@ -13,6 +15,10 @@ from farflung.scheduling import filters, scorers
 HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
 FILTERS: Final = frozenset({*filters.CHOSEN, *filters.ALWAYS, *filters.ABOUT_ROOM})
 SCORERS: Final = frozenset({*scorers.OF_SITES, *scorers.OF_STACKS, *scorers.OF_ROOM})
+#: which keys there are; arguments are of the original, which ignores them
+WHOLE: Final = ("predicates", "priorities")
+OF_PREDICATES: Final = ("name", "argument")
+OF_PRIORITIES: Final = ("name", "weight", "argument")
 #: what the first version of the original called some of them, before its nodes were sites
 EARLIER: Final = {
     "NodeAvailability": "SiteAvailability",
@@ -65,8 +71,8 @@ def default_policy() -> Policy:
 def read_policy(text: str) -> Policy:
     """`predicates` with a name each, `priorities` with a name and a weight each, as YAML or JSON.
 
-    Raises PolicyError for a plugin that is unknown or named twice, by whichever names, and for weights that make no
-    sense.
+    Raises PolicyError for a plugin that is unknown or named twice, by whichever names, for weights that make no sense,
+    and for any other key, as it may be one of these misspelt.
     """
     try:
         content = yaml.safe_load(text)
@@ -74,8 +80,9 @@ def read_policy(text: str) -> Policy:
         raise PolicyError(f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, Mapping):
         raise PolicyError("it has neither predicates nor priorities")
-    chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates"))
-    weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities"))
+    _refuse_unknown("the file", content, WHOLE)
+    chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates", OF_PREDICATES))
+    weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities", OF_PRIORITIES))
     _refuse_twice("predicates", chosen)
     _refuse_twice("priorities", tuple(name for name, _ in weighed))
     if sum(weight for _, weight in weighed) > HIGHEST_WEIGHT:
@@ -83,11 +90,21 @@ def read_policy(text: str) -> Policy:
     return Policy(chosen, weighed)
 
 
-def _list(content: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+def _list(content: Mapping[str, Any], field: str, keys: Collection[str]) -> list[Mapping[str, Any]]:
     found = content.get(field) or []
     if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
         raise PolicyError(f"{field} is not a list of names")
+    for index, one in enumerate(found):
+        _refuse_unknown(f"{field}[{index}]", one, keys)
     return found
+
+
+def _refuse_unknown(what: str, entry: Mapping[Any, Any], keys: Collection[str]) -> None:
+    for key in entry:
+        if key not in keys:
+            near = get_close_matches(str(key), keys, n=1)
+            hint = f"is {near[0]} meant?" if near else f"it may have {', '.join(keys)}"
+            raise PolicyError(f"{what} has the unknown key {reprlib.repr(key)}; {hint}")
 
 
 def _name(plugin: Mapping[str, Any], known: Collection[str]) -> str:
