@@ -66,6 +66,15 @@ def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     assert machines([], [{"spec": {"containers": []}}], []) is None
 
 
+def test_an_allocation_that_finds_no_place_for_what_it_asks_for_now_is_not_well() -> None:
+    why = "2 of 9 replicas can be placed"
+    conditions = [{"type": "Scheduled", "status": "False", "message": why}]
+    found = machines([], [], [{"status": {"phase": "Bound", "placements": [{"replica": 0}], "conditions": conditions}}])
+    assert found is not None
+    assert not is_well(found)
+    assert list(lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 of them: {why}"]
+
+
 @given(ANYTHING, ANYTHING)
 def test_objects_of_any_shape_are_counted(status: Any, spec: Any) -> None:
     obj = {"spec": spec, "status": status}

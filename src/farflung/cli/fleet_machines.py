@@ -17,8 +17,9 @@ UNKNOWN: Final = "Unknown"
 FAILED: Final = "Failed"
 BOUND: Final = "bound"
 WAITING: Final = "waiting"
-STATES: Final = (BOUND, "undelivered", WAITING, "failed", "ended")
-WRONG: Final = ("undelivered", WAITING)
+OUTDATED: Final = "outdated"  #: bound as it was asked for before: there is no place for what is asked for now
+STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
+WRONG: Final = ("undelivered", OUTDATED, WAITING)
 NAMED: Final = 5  #: Clusters that are not well
 
 
@@ -65,9 +66,10 @@ def _pod(pod: Obj) -> tuple[str, str]:
 def _allocation(allocation: Obj) -> tuple[str, str]:
     if fields.text(allocation, "status", "phase") == FAILED:
         return "failed", ""
-    if any(fields.objects(allocation, "status", "placements")):
+    is_bound = any(fields.objects(allocation, "status", "placements"))
+    if is_bound and fields.condition(allocation, PLACED).get("status") != "False":
         return BOUND, ""
-    return WAITING, _message(allocation, PLACED)
+    return (OUTDATED if is_bound else WAITING), _message(allocation, PLACED)
 
 
 def _message(obj: Obj, type: str) -> str:
