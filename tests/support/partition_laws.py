@@ -185,12 +185,10 @@ def _finalizers(obj: Obj) -> list[str]:
 
 
 def _essence(copy: Obj) -> dict[str, Any]:
-    """What of a copy a syncer may not change."""
-    metadata = {
-        name: value
-        for name, value in copy["metadata"].items()
-        if name not in ("resourceVersion", "managedFields", "finalizers")
-    }
+    """What of a copy a syncer may not change.  A server counts generations by itself: the status of a kind without that
+    subresource is a part of the object like others."""
+    counted = ("resourceVersion", "managedFields", "finalizers", "generation")
+    metadata = {name: value for name, value in copy["metadata"].items() if name not in counted}
     others = [one for one in _finalizers(copy) if one != FINALIZER]
     return {**{name: value for name, value in copy.items() if name != "status"}, "metadata": (metadata, others)}
 
