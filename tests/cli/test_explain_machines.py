@@ -8,16 +8,16 @@ import click
 import orjson
 import pytest
 from asked_hub import custom
-from asked_machines import NOW, MachineHub, allocation, machine
+from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
 from farflung.cli.explain_machines import explain
-from farflung.cli.machine_text import BEHIND, GONE, STAYS, printed
+from farflung.cli.machine_text import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_files import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.scheduling.policy import Policy
-from farflung.scheduling.values import Capacity, Site, SiteKey
+from farflung.scheduling.values import Capacity, Flavor, Site, SiteKey
 
 USUAL = Configuration()
 
@@ -61,6 +61,17 @@ async def test_one_that_is_bound_elsewhere_stays_and_what_others_hold_counts() -
     assert any(line.endswith("no       out of c6.large.2 (needs 1, has 0 left)") for line in lines)
     assert lines[-2].startswith("goes to az2 with ")
     assert lines[-1].endswith(f"; {STAYS}")
+
+
+async def test_a_flavor_of_unknown_size_is_told_of_where_processors_are_counted() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    assert not any(UNSIZED in line for line in await said(hub))
+    counting = Site(SiteKey("", "", "near"), capacity=Capacity({FLAVOR: 3}, vcpus=4))
+    unknown = Configuration(sites=(counting,))
+    assert f"nobody knows the size of {FLAVOR}, {UNSIZED}" in await said(hub, configured=unknown)
+    known = replace(unknown, flavors={FLAVOR: Flavor(FLAVOR, vcpus=2)})
+    assert not any(UNSIZED in line for line in await said(hub, configured=known))
 
 
 async def test_one_that_waits_is_told_why_and_whether_the_scheduler_said_so() -> None:

@@ -106,6 +106,25 @@ def test_a_flavor_is_as_large_as_in_the_region_where_it_is_largest() -> None:
     assert catalogue["42"] == Flavor("42", vcpus=1)
 
 
+def test_flavors_are_known_by_a_name_too_that_is_no_other_ones_name_or_id() -> None:
+    everywhere = read_flavor_config(
+        config(NANO, NANO | {"id": "1", "name": "small"}, NANO | {"id": "2", "name": "1", "vcpus": 7})
+    )
+    regional = read_flavors(
+        listed(
+            LARGE | {"name": "large"},
+            LARGE | {"name": "grand", "region": "region2", "vcpus": 4},
+            LARGE | {"id": "c6.small", "name": "small"},
+        )
+    )
+    catalogue = catalogue_of(everywhere, regional)
+    assert set(catalogue) == {"42", "m1.nano", "1", "2", "c6.large.2", "large", "grand", "c6.small"}
+    assert catalogue["m1.nano"] == catalogue["42"]
+    assert catalogue["1"].vcpus == 1
+    assert catalogue["large"] == catalogue["grand"] == catalogue["c6.large.2"]
+    assert catalogue["large"].vcpus == 4
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -36,7 +36,11 @@ def test_the_flavors_are_those_that_the_original_ships_and_those_of_regions(base
         Flavor("5", 8, 16384, 160, "m1.xlarge"),
     ]
     assert [base.flavors[flavor.id] for flavor in shipped] == shipped
-    assert set(base.flavors) - {flavor.id for flavor in shipped} == {"c6.large.2", "s6.xlarge.2"}
+    assert [base.flavors[flavor.name] for flavor in shipped] == shipped
+    assert {flavor.id for flavor in base.flavors.values()} - {flavor.id for flavor in shipped} == {
+        "c6.large.2",
+        "s6.xlarge.2",
+    }
 
 
 def test_the_policy_is_the_one_that_the_original_ships(base: Base) -> None:

@@ -53,6 +53,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     return {
         "object": head,
         "asks": asked(request),
+        **_unknown_sizes(known, explanation, request, configured),
         "weights": dict(explanation.weights),
         "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
         "decision": found_of(explanation.decision),
@@ -82,6 +83,17 @@ def _request(document: Obj, kind: str, known: Known) -> tuple[Request | None, st
     said = {name: value for name, value in (status if isinstance(status, dict) else {}).items() if name != "phase"}
     anew = known.seen(kind, orjson.dumps({**document, "metadata": metadata, "spec": spec, "status": said}))
     return anew.request, anew.problem
+
+
+def _unknown_sizes(known: Known, explanation: Explanation, request: Request, configured: Configuration) -> Obj:
+    """The flavors that take neither processors nor memory because nobody knows their size, if a Cluster that fits
+    counts these."""
+    fitting = [known.world.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
+    if not any(site and (site.capacity.vcpus, site.capacity.memory) != (None, None) for site in fitting):
+        return {}
+    wishes = {wish.id for item in request.items for wish in item.flavors if wish.spot is None}
+    unknown = sorted(wishes - configured.flavors.keys())
+    return {"unknownSizes": unknown} if unknown else {}
 
 
 def _cluster(known: Known, explanation: Explanation, verdict: Verdict) -> Obj:

@@ -15,6 +15,7 @@ BEHIND: Final = "the global scheduler is behind, or does not run"
 NAMED: Final = 10  #: Clusters that are named in one line
 GONE: Final = "that Cluster is no more, so it is about to leave"
 UNKNOWN: Final = "nobody knows that site, unless --conf names the files that the global scheduler has"
+UNSIZED: Final = "so no processors and no memory are counted for it, unless --conf names files that have it"
 STAYS: Final = "what is bound stays where it is while its Cluster is well"
 
 
@@ -36,7 +37,7 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
         parts.append(f"{count(len(left), 'Cluster')} more: {_counted(left)}. `--limit 0` lists all.")
     if scores := [one for one in shown if one["fits"]]:
         parts.append(table(_scores(scores, answer["weights"], names)))
-    parts.append("\n".join([*decided(answer["decision"], names), _now(answer, names)]))
+    parts.append("\n".join([*_unsized(answer), *decided(answer["decision"], names), _now(answer, names)]))
     return "\n\n".join(parts)
 
 
@@ -154,6 +155,11 @@ def _scores(
 def _counted(clusters: Iterable[Obj]) -> str:
     reasons = Counter(one.get("reason", "fit") for one in clusters)
     return ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+
+
+def _unsized(answer: Obj) -> Iterator[str]:
+    if unknown := answer.get("unknownSizes"):
+        yield f"nobody knows the size of {' and '.join(unknown)}, {UNSIZED}"
 
 
 # --- what is decided ------------------------------------------------------------------------------

@@ -107,7 +107,8 @@ class Reloading(Collector):
 
     def _accept(self, configured: Configuration) -> None:
         said = "the files are good again" if self.problem else "read the files again"
-        self._log.info(said, sites=len(configured.sites), flavors=len(configured.flavors))
+        flavors = {flavor.id for flavor in configured.flavors.values()}  # some are there by name, too
+        self._log.info(said, sites=len(configured.sites), flavors=len(flavors))
         self._results["success"] += 1
         self.problem = ""
         if configured == self.current:

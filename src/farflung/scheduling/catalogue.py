@@ -77,17 +77,26 @@ def read_flavors(text: str) -> list[RegionFlavor]:
 
 
 def catalogue_of(everywhere: Mapping[str, Flavor], regional: Iterable[RegionFlavor]) -> dict[str, Flavor]:
-    """All flavors by id.  Where regions have different ideas of one it is as large as the largest, because what is
-    reserved for it has to suffice anywhere."""
-    catalogue: dict[str, Flavor] = {}
-    for _, flavor, *_ in regional:
-        known = catalogue.get(flavor.id, flavor)
-        catalogue[flavor.id] = known._replace(
+    """All flavors by id, and by name as well where that is no id and no other flavor's name.
+
+    Where regions have different ideas of one it is as large as the largest, because what is reserved for it has to
+    suffice anywhere.
+    """
+    sold = [one.flavor for one in regional]
+    largest: dict[str, Flavor] = {}
+    for flavor in sold:
+        known = largest.get(flavor.id, flavor)
+        largest[flavor.id] = known._replace(
             vcpus=max(known.vcpus, flavor.vcpus),
             memory=max(known.memory, flavor.memory),
             disk=max(known.disk, flavor.disk),
         )
-    return {**everywhere, **catalogue}
+    catalogue = {**everywhere, **largest}
+    called: dict[str, set[str]] = {}
+    for flavor in (*everywhere.values(), *sold):
+        called.setdefault(flavor.name, set()).add(flavor.id)
+    names = {name: catalogue[id_] for name, (id_, *others) in called.items() if name and not others}
+    return {**names, **catalogue}
 
 
 def _region_flavor(entry: Entry) -> RegionFlavor:
