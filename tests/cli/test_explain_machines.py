@@ -102,6 +102,21 @@ async def test_one_whose_cluster_is_no_more_is_about_to_leave() -> None:
     assert lines[-1].endswith(f"; {GONE}")
 
 
+async def test_one_whose_cluster_is_not_well_is_told_since_when_and_when_it_leaves() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine()), "az1")
+    forever = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    await hub.bind(await hub.make(machine("patient", tolerations=[forever])), "az1")
+    ready = {"type": "Ready", "status": "False", "reason": "Down", "lastTransitionTime": NOW}
+    down = {"status": {"phase": "Down", "conditions": [ready]}}
+    await hub.client.patch(CLUSTERS, "az1", down, "default", "status")
+    leaves = "what is there leaves at 2024-05-01T12:05:00Z if it fits elsewhere"
+    assert (await said(hub))[-1].endswith(f"; az1 is Down since {NOW}, and {leaves}")
+    assert (await said(hub, name="patient"))[-1].endswith(f"; az1 is Down since {NOW}, and that is tolerated")
+    await hub.client.patch(CLUSTERS, "az2", down, "default", "status")
+    assert (await said(hub))[-1].endswith("and nothing leaves while more than half of all Clusters are not well")
+
+
 async def test_one_that_its_cluster_refuses_is_told_so_and_would_go_elsewhere() -> None:
     hub = await MachineHub.started()
     pod = await hub.make(machine())

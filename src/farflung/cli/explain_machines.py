@@ -11,7 +11,7 @@ import orjson
 
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
-from farflung.cli.machine_values import asked, found_of, placement_of
+from farflung.cli.machine_values import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import NotFound
@@ -46,8 +46,9 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     request, problem = _request(document, kind, known)
     excluded = {} if request is None else known.world.excluded(request, 0.0)
     known.world.hear(subject, None, 0.0)  # it would not stand in its own way
+    unwell = {"unwell": _unwell(known, seen, held)}
     if request is None:
-        now = _now(document, kind, seen, held, None)
+        now = _now(document, kind, seen, held, None) | unwell
         return {"object": head, "problem": problem, "clusters": [], "now": now}
     explanation = known.world.engine.explain(request, excluded=excluded)
     return {
@@ -57,7 +58,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
         "weights": dict(explanation.weights),
         "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
         "decision": found_of(explanation.decision),
-        "now": _now(document, kind, seen, held, explanation.decision),
+        "now": _now(document, kind, seen, held, explanation.decision) | unwell,
     }
 
 
@@ -144,6 +145,12 @@ def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], deci
         return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
     agrees = not decision.is_placed and _says(condition, "Unschedulable", decision.message)
     return {**found, "waits": True, "agrees": agrees}
+
+
+def _unwell(known: Known, seen: Seen, held: Iterable[Reservation]) -> list[Obj]:
+    """Clusters that it is bound to and may have to leave."""
+    found = {one.site: known.departures.of(one.site, seen.tolerations) for one in held}
+    return [{**site_of(site), **about} for site, about in found.items() if about is not None]
 
 
 def _says(condition: Mapping[str, Any], reason: str, message: str) -> bool:

@@ -190,7 +190,7 @@ def _now(answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     if now["bound"]:
         undelivered = fields.line(fields.text(now, "undelivered", "message"), 1000)
         wrong = f"; it is not there: {undelivered}" if undelivered else ""
-        return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer)}{wrong}"
+        return f"now: {bound_to(now['bound'], names)}{since}; {_agrees(now, answer, names)}{wrong}"
     said = f": {condition['message']}" if condition.get("message") else ""
     state = f"now: not bound{since if said else ''}{said}"
     if why := now.get("leftAlone"):
@@ -198,12 +198,23 @@ def _now(answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     return f"{state}; {'up to date' if now['agrees'] else BEHIND}"
 
 
-def _agrees(now: Obj, answer: Obj) -> str:
+def _agrees(now: Obj, answer: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
     if why := now.get("leftAlone"):
         return str(why)
+    if now["unwell"]:
+        return "; ".join(_unwell(one, names) for one in now["unwell"])
     if not now.get("waits"):
         return "as it would be decided now" if now["agrees"] else _stays(now["bound"], answer["clusters"])
     return f"its spec has changed, and {BEHIND if answer['decision']['placed'] else 'it stays there'}"
+
+
+def _unwell(one: Obj, names: Mapping[tuple[str, str, str], str]) -> str:
+    since = f" since {one['since']}" if "since" in one else ""
+    state = f"is {one['phase']}{since}" if one["ails"] else "has a taint with the effect NoExecute"
+    fate = f"what is there leaves at {one['leaves']} if it fits elsewhere" if one["leaves"] else "that is tolerated"
+    if one["leaves"] and one["held"]:
+        fate = "nothing leaves while more than half of all Clusters are not well"
+    return f"{_name(one, names)} {state}, and {fate}"
 
 
 def _stays(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:

@@ -57,7 +57,7 @@ def found_of(decision: Decision) -> Obj:
     return {
         "placed": True,
         "chosen": [
-            {"replica": number, **_site(one.site), "flavors": list(one.flavors), "score": one.score}
+            {"replica": number, **site_of(one.site), "flavors": list(one.flavors), "score": one.score}
             for number, one in enumerate(decision.chosen)
         ],
     }
@@ -66,8 +66,8 @@ def found_of(decision: Decision) -> Obj:
 def placement_of(replica: int, site: SiteKey, claim: Claim) -> Obj:
     """What is held by one replica."""
     flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
-    return {"replica": replica, **_site(site), "flavors": flavors}
+    return {"replica": replica, **site_of(site), "flavors": flavors}
 
 
-def _site(site: SiteKey) -> Obj:
+def site_of(site: SiteKey) -> Obj:
     return {"workspace": site.cluster, "namespace": site.namespace, "name": site.name}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from farflung.cli import fields, global_scheduler
-from farflung.cli.connection import Hub
+from farflung.cli.connection import Hub, time_at
 from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.machine_departures import PATIENCE, Departures
 from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
@@ -17,7 +18,6 @@ from farflung.controllers.edge_scheduler.inventory import everywhere
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS, LOGICAL_CLUSTERS
 from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
-from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.inventory import (
     SeenCluster,
     SeenTarget,
@@ -26,6 +26,7 @@ from farflung.controllers.global_scheduler.inventory import (
     site_with,
 )
 from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.sharing import Share, Sharing
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.controller import WORKSPACES
@@ -56,6 +57,7 @@ _named = msgspec.json.Decoder(_Named)
 class Known(NamedTuple):
     world: World
     seeing: Seeing
+    departures: Departures
 
     def seen(self, kind: str, document: bytes) -> Seen:
         """A Pod or an Allocation, as the scheduler reads it."""
@@ -75,8 +77,9 @@ async def read(hub: Hub, configured: Configuration) -> Known:
     """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces."""
     compute = hub.root.workspace(COMPUTE)
     known = Known(
-        World(Engine(configured.policy, configured.flavors), Patience()),
+        World(Engine(configured.policy, configured.flavors), PATIENCE),
         Seeing(configured.flavors),
+        Departures(await time_at(hub)),
     )
     clusters = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
     targets = await _targets(hub.root, [one for one in clusters if one is not None and one.target is not None])
@@ -85,7 +88,9 @@ async def read(hub: Hub, configured: Configuration) -> Known:
     for one in clusters:
         if one is not None:
             target = targets.get(one.site.key)
-            known.world.put_site(site_with(one, target), 0.0)
+            site = site_with(one, target)
+            known.world.put_site(site, 0.0)
+            known.departures.put(one, site, target)
             known.world.lead(one.site.key, None if target is None else target.uid)
     pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
     mailboxes = await _mailboxes(hub)
@@ -94,7 +99,22 @@ async def read(hub: Hub, configured: Configuration) -> Known:
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
                 known.world.hear(Subject(kind, key), seen, 0.0)
+    _put_sites(known.world, there, targets)  # by now it is known who holds what
     return known
+
+
+def _put_sites(
+    world: World, clusters: Sequence[SeenCluster], targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]
+) -> None:
+    sharing = Sharing()
+    for one in clusters:
+        if one.site.key in targets:
+            sharing.come(targets[one.site.key][0], one.created, one.site.key)
+    for one in clusters:
+        key, target = targets.get(one.site.key, (None, None))
+        share = Share() if key is None else sharing.share(key, one.site.key, world.usage)
+        world.put_site(site_with(one, target, share), 0.0)
+        world.lead(one.site.key, key)
 
 
 async def _mailboxes(hub: Hub) -> set[str]:
@@ -106,7 +126,9 @@ async def _mailboxes(hub: Hub) -> set[str]:
     return {fields.text(one, "spec", "cluster") for one in found if is_mailbox_name(fields.name_of(one))}
 
 
-async def _targets(root: Client, clusters: Iterable[SeenCluster]) -> Mapping[tuple[str, str, str], SeenTarget]:
+async def _targets(
+    root: Client, clusters: Iterable[SeenCluster]
+) -> Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]:
     """The SyncTargets that stand for Clusters, by their keys; none are asked for if there are none."""
     wanted = {one.site.key: one.target for one in clusters if one.target is not None}
     if not wanted:
@@ -114,11 +136,11 @@ async def _targets(root: Client, clusters: Iterable[SeenCluster]) -> Mapping[tup
     there = dict(await everywhere(root, SYNC_TARGETS, _keyed(seen_target)))
     paths = {one.workspace for one in wanted.values() if ":" in one.workspace}
     logical = {path: await _logical_cluster(root.workspace(path)) for path in sorted(paths)}
-    found: dict[tuple[str, str, str], SeenTarget] = {}
+    found: dict[tuple[str, str, str], tuple[Key, SeenTarget]] = {}
     for key, target in wanted.items():
-        workspace = logical.get(target.workspace, target.workspace or key.cluster)
-        if (seen := there.get(Key(workspace, "", target.name))) is not None:
-            found[key] = seen
+        where = Key(logical.get(target.workspace, target.workspace or key.cluster), "", target.name)
+        if (seen := there.get(where)) is not None:
+            found[key] = where, seen
     return found
 
 
