@@ -85,13 +85,6 @@ async def read(hub: Hub, configured: Configuration) -> Known:
     targets = await _targets(hub.root, [one for one in clusters if one is not None and one.target is not None])
     for site in configured.sites:
         known.world.put_site(site, 0.0)
-    for one in clusters:
-        if one is not None:
-            target = targets.get(one.site.key)
-            site = site_with(one, target)
-            known.world.put_site(site, 0.0)
-            known.departures.put(one, site, target)
-            known.world.lead(one.site.key, None if target is None else target.uid)
     pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)
     mailboxes = await _mailboxes(hub)
     allocations = await everywhere(compute, ALLOCATIONS, _keyed(known.seeing.allocation))
@@ -99,22 +92,25 @@ async def read(hub: Hub, configured: Configuration) -> Known:
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
                 known.world.hear(Subject(kind, key), seen, 0.0)
-    _put_sites(known.world, there, targets)  # by now it is known who holds what
+    _put_sites(known, [one for one in clusters if one is not None], targets)
     return known
 
 
 def _put_sites(
-    world: World, clusters: Sequence[SeenCluster], targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]
+    known: Known, clusters: Sequence[SeenCluster], targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]
 ) -> None:
+    """When it is known who holds what."""
     sharing = Sharing()
     for one in clusters:
         if one.site.key in targets:
             sharing.come(targets[one.site.key][0], one.created, one.site.key)
     for one in clusters:
         key, target = targets.get(one.site.key, (None, None))
-        share = Share() if key is None else sharing.share(key, one.site.key, world.usage)
-        world.put_site(site_with(one, target, share), 0.0)
-        world.lead(one.site.key, key)
+        share = Share() if key is None else sharing.share(key, one.site.key, known.world.usage)
+        site = site_with(one, target, share)
+        known.world.put_site(site, 0.0)
+        known.departures.put(one, site, target)
+        known.world.lead(one.site.key, key)
 
 
 async def _mailboxes(hub: Hub) -> set[str]:

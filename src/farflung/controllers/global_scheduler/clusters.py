@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -13,10 +13,13 @@ from farflung.controllers.global_scheduler.delivering import Target
 from farflung.controllers.global_scheduler.inventory import (
     SeenCluster,
     SeenTarget,
+    TargetWord,
     ages_of,
     site_with,
     status_of,
+    word_of,
 )
+from farflung.controllers.global_scheduler.sharing import Share, Sharing
 from farflung.controllers.global_scheduler.world import World, leave
 from farflung.informer.cache import Change, Key
 from farflung.informer.informer import Informer
@@ -62,7 +65,7 @@ class Clusters:
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
-        self._users: dict[Key, set[Key]] = {}  #: Clusters by their SyncTargets
+        self._sharing = Sharing()
         self._written: dict[SiteKey, float] = {}
         self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
         self.controller: Controller[SiteKey] = Controller(
@@ -87,7 +90,7 @@ class Clusters:
 
     def users_of(self, target: Key) -> list[SiteKey]:
         """The sites that a SyncTarget stands for."""
-        return sorted(SiteKey(*key) for key in self._users.get(target, ()))
+        return self._sharing.users(target)
 
     def _target_key(self, key: Key, cluster: SeenCluster) -> Key | None:
         """None: it has none, or nobody has found out where it is."""
@@ -101,31 +104,49 @@ class Clusters:
 
     def on_cluster(self, change: Change[SeenCluster]) -> None:
         old, new = change.old, change.new
-        if old is None or new is None or old.target != new.target:
+        concerned = {SiteKey(*change.key)}
+        if old is None or new is None or (old.target, old.created) != (new.target, new.created):
             if old is not None:
-                self._forget(change.key, old)
+                concerned.update(self._forget(change.key, old))
             if new is not None:
-                self._note(change.key, new)
-        self._look_at(change.key)
+                concerned.update(self._note(change.key, new))
+        self._look_at_all(concerned)
 
-    def _note(self, key: Key, cluster: SeenCluster) -> None:
+    def _note(self, key: Key, cluster: SeenCluster) -> list[SiteKey]:
+        """Those that have to be looked at."""
         if path := _path(cluster):
             self._namers.setdefault(path, set()).add(key)
-        if target := self._target_key(key, cluster):
-            self._users.setdefault(target, set()).add(key)
+        target = self._target_key(key, cluster)
+        return [] if target is None else self._sharing.come(target, cluster.created, SiteKey(*key))
 
-    def _forget(self, key: Key, cluster: SeenCluster) -> None:
-        if target := self._target_key(key, cluster):
-            leave(self._users, target, key)
+    def _forget(self, key: Key, cluster: SeenCluster) -> list[SiteKey]:
+        """Those that have to be looked at."""
+        target = self._target_key(key, cluster)
         if path := _path(cluster):
             leave(self._namers, path, key)
             if path not in self._namers:
                 self._paths.pop(path, None)
+        return [] if target is None else self._sharing.go(target, cluster.created, SiteKey(*key))
 
     def on_target(self, change: Change[SeenTarget]) -> None:
         if change.old != change.new:
-            for key in sorted(self._users.get(change.key, ())):
-                self._look_at(key)
+            self._look_at_all(self.users_of(change.key))
+
+    def hear(self, site: SiteKey) -> None:
+        """Somebody came or went there: whoever has its SyncTarget in its place has another room."""
+        cluster = self._informer.cache.get(Key(*site))
+        first = None if cluster is None else self._share(Key(*site), cluster).first
+        if first is not None:
+            self._look_at(Key(*first))
+        self.touch(site)
+
+    def _share(self, key: Key, cluster: SeenCluster) -> Share:
+        target = self._target_key(key, cluster)
+        return Share() if target is None else self._sharing.share(target, SiteKey(*key), self._world.usage)
+
+    def _look_at_all(self, sites: Iterable[SiteKey]) -> None:
+        for site in sorted(sites):
+            self._look_at(Key(*site))
 
     def _look_at(self, key: Key) -> None:
         now, site_key = self._monotonic(), SiteKey(*key)
@@ -140,7 +161,7 @@ class Clusters:
         target = None if target_key is None else self._targets.cache.get(target_key)
         self._world.lead(site_key, target_key)
         judged = cluster.target is None or target_key is not None
-        site = site_with(cluster, target) if judged else cluster.site
+        site = site_with(cluster, target, self._share(key, cluster)) if judged else cluster.site
         ages = ages_of(cluster, site, target, self._now()) if judged else None
         self._world.put_site(site, now, ages=ages)
         self.touch(site_key)
@@ -164,8 +185,7 @@ class Clusters:
         if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
             return PAUSE
         self._late.pop(key, None)
-        found = self.target_of(key) is not None
-        status = status_of(cluster, site, self._world.usage(key), self._now(), found=found)
+        status = status_of(cluster, site, self._world.usage(key), self._now(), self._word(Key(*key), cluster))
         if not status:
             return again
         self._written[key] = self._monotonic()
@@ -177,6 +197,12 @@ class Clusters:
         except NotFound:
             return None
         return again
+
+    def _word(self, key: Key, cluster: SeenCluster) -> TargetWord | None:
+        if cluster.target is None:
+            return None
+        found = self.target_of(SiteKey(*key)) is not None
+        return word_of(cluster.target, found=found, share=self._share(key, cluster))
 
     async def _seek(self, key: Key, cluster: SeenCluster) -> float | None:
         """Find out where its SyncTarget is, if that is named by a path: a workspace may come, or be made again, later.
@@ -197,12 +223,13 @@ class Clusters:
         """All who name this path to that logical cluster."""
         found = [(key, self._informer.cache.get(key)) for key in sorted(self._namers.get(path, ()))]
         known = [(key, cluster) for key, cluster in found if cluster is not None]
+        concerned = {SiteKey(*key) for key, _ in known}
         for key, cluster in known:
-            self._forget(key, cluster)
+            concerned.update(self._forget(key, cluster))
         self._paths[path] = logical
         for key, cluster in known:
-            self._note(key, cluster)
-            self._look_at(key)
+            concerned.update(self._note(key, cluster))
+        self._look_at_all(concerned)
         self._tell()
 
 

@@ -337,7 +337,7 @@ class GlobalScheduler:
     def _spread_word(self) -> None:
         touched, self.world.touched = self.world.touched, {}
         for key in touched:
-            self.clusters.touch(key)
+            self.clusters.hear(key)
             self._delivering.look_at(key)
             self._undelivered.look_at(key)
 

@@ -11,6 +11,7 @@ import orjson
 
 from farflung.controllers.global_scheduler.ailments import HEALTH, Cause, causes
 from farflung.controllers.global_scheduler.reading import site_of
+from farflung.controllers.global_scheduler.sharing import Share
 from farflung.controllers.global_scheduler.subjects import Usage
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
@@ -18,7 +19,8 @@ from farflung.scheduling.values import Health, Site
 
 CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
-TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it is there
+TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it has it
+ALONE: Final = Share()
 MEBIBYTE: Final = 1 << 20
 WELL: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
 
@@ -32,6 +34,7 @@ class TargetRef(NamedTuple):
 class SeenCluster:
     site: Site  #: as the Cluster says
     version: str
+    created: str
     generation: int
     target: TargetRef | None  #: the SyncTarget that stands for it
     status: Obj
@@ -47,6 +50,7 @@ def seen_cluster(document: bytes) -> SeenCluster:
     return SeenCluster(
         site_of(obj, cluster),
         str(metadata.get("resourceVersion", "")),
+        str(metadata.get("creationTimestamp", "")),
         generation if isinstance(generation, int) else 0,
         _reference(spec.get("synctarget")),
         status if isinstance(status, dict) else {},
@@ -115,8 +119,9 @@ def _amount(amounts: object, name: str) -> int | None:
         return None
 
 
-def site_with(cluster: SeenCluster, target: SeenTarget | None) -> Site:
-    """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said."""
+def site_with(cluster: SeenCluster, target: SeenTarget | None, share: Share = ALONE) -> Site:
+    """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said.
+    Nothing new goes to one whose SyncTarget is another Cluster's."""
     site = cluster.site
     if cluster.target is None:
         return replace(site, health=Health.UNKNOWN) if _is_of_target(cluster) else site
@@ -127,7 +132,10 @@ def site_with(cluster: SeenCluster, target: SeenTarget | None) -> Site:
         capacity = replace(capacity, vcpus=target.vcpus)
     if capacity.memory is None and target.memory is not None:
         capacity = replace(capacity, memory=target.memory)
-    return replace(site, health=_health(target), capacity=capacity)
+    health, elsewhere = _health(target), {"vcpus": share.vcpus, "memory": share.memory}
+    if share.first is not None and health in WELL:
+        health = Health.SELLOUT
+    return replace(site, health=health, capacity=capacity, used_elsewhere=elsewhere if any(elsewhere.values()) else {})
 
 
 def _is_of_target(cluster: SeenCluster) -> bool:
@@ -170,8 +178,27 @@ def _age(moment: object, now: datetime) -> float | None:
         return None
 
 
-def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, *, found: bool) -> Obj:
-    """What is to be written of it; empty: it says so already.  `found`: whether its SyncTarget is there.
+class TargetWord(NamedTuple):
+    """What the condition of a Cluster says about its SyncTarget."""
+
+    status: str
+    reason: str
+    message: str = ""
+
+
+def word_of(target: TargetRef, *, found: bool, share: Share = ALONE) -> TargetWord:
+    """`found`: whether the SyncTarget is there."""
+    if not found:
+        return TargetWord("False", "NotFound")
+    if share.first is None:
+        return TargetWord("True", "Found")
+    said = f"the SyncTarget {target.name} is that of the Cluster {share.first}, which was there first"
+    where = f" (in the logical cluster {share.first.cluster})"
+    return TargetWord("False", "Taken", f"{said}{where}, so nothing new goes here")
+
+
+def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, word: TargetWord | None) -> Obj:
+    """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one.
 
     Without one, its phase is what somebody else says; but not what one said that stands for it no more."""
     before = cluster.status
@@ -186,10 +213,9 @@ def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, *, 
     if "used" in changed:
         changed["used"] = _replacing(before.get("used"), wanted["used"])
     status = {Health.READY: "True", Health.SELLOUT: "True", Health.UNKNOWN: "Unknown"}.get(site.health, "False")
-    conditions = _with(before.get("conditions"), READY, status, site.health.value, now)
-    if cluster.target is not None:
-        there, reason = ("True", "Found") if found else ("False", "NotFound")
-        conditions = _with(conditions, TARGET, there, reason, now)
+    conditions = _with(before.get("conditions"), READY, status, site.health.value, now=now)
+    if word is not None:
+        conditions = _with(conditions, TARGET, *word, now=now)
     elif _is_of_target(cluster):
         conditions = [one for one in conditions if one.get("type") != TARGET]
     if conditions != before.get("conditions"):
@@ -216,11 +242,11 @@ def _replacing(before: object, wanted: Obj) -> Obj:
     return found
 
 
-def _with(said: object, type: str, status: str, reason: str, now: datetime) -> list[Obj]:
+def _with(said: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:
     """All conditions, with this one."""
     known = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     old = condition_of({"conditions": known}, type)
-    new: Obj = {"type": type, "status": status, "reason": reason}
+    new: Obj = {"type": type, "status": status, "reason": reason, **({"message": message} if message else {})}
     new["lastTransitionTime"] = (
         old["lastTransitionTime"]
         if old.get("status") == status and old.get("lastTransitionTime")
