@@ -19,7 +19,7 @@ from farflung.cli.controllers import GLOBAL, Where, settings_of
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.main import main
 from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, has_configuration
+from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, ours
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
@@ -92,10 +92,39 @@ def test_what_is_wrong_with_files_is_said_in_one_sentence(conf: Path, file: str,
 def test_a_directory_without_settings_is_an_error_for_who_names_it_and_none_for_all_controllers(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no .*/conf\.yaml"):
         Files(str(tmp_path)).read()
-    assert not has_configuration(str(tmp_path))
     environment = {"CONFIG_BASE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     ended = CliRunner().invoke(main, ["controllers"], env=environment)
     assert "conf.yaml" not in ended.stderr
+    named = CliRunner().invoke(main, ["controllers", "--conf", str(tmp_path)], env=environment)
+    assert named.stderr == f"farflung controllers: there is no {tmp_path}/conf.yaml\n"
+
+
+def test_a_directory_of_the_environment_is_ours_unless_it_is_there_without_our_file(conf: Path) -> None:
+    assert ours(str(conf)) == str(conf)
+    assert ours(str(conf / "nowhere")) == str(conf / "nowhere")
+    assert ours(str(conf / "conf.yaml")) == str(conf / "conf.yaml")
+    (conf / "conf.yaml").unlink()
+    assert ours(str(conf)) == ""
+
+
+@pytest.mark.parametrize("command", [["start"], ["controllers"], ["explain", "pod", "x"]], ids=" ".join)
+def test_a_directory_of_the_environment_that_is_not_there_is_an_error(tmp_path: Path, command: list[str]) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    ended = CliRunner().invoke(main, command, env={"CONFIG_BASE": nowhere})
+    assert ended.exit_code == 1
+    assert ended.stderr.endswith(f": there is no {nowhere}/conf.yaml\n")
+
+
+def test_a_hub_does_not_start_beside_files_that_are_wrong_unless_nobody_reads_them(conf: Path) -> None:
+    (conf / "edgecloud_policy.yaml").write_text("predicats: []")
+    directory = conf.parent / "hub"
+    command = ["start", "--root-directory", str(directory), "--conf", str(conf)]
+    ended = CliRunner().invoke(main, command)
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith(f"farflung start: {conf}/edgecloud_policy.yaml: the file has the unknown key")
+    assert not directory.exists()
+    alone = CliRunner().invoke(main, [*command, "--no-controllers", "--bind-address", "192.0.2.1"])
+    assert "choose another --bind-address" in alone.stderr
 
 
 async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyncio.Task[None]:

@@ -15,6 +15,7 @@ from farflung.cli.controllers import ALL, settings_of
 from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import Settings, database
 from farflung.cli.main import main
+from farflung.cli.scheduler_files import Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub.auth.tokens import read_tokens, token_hash
 from farflung.store.base import Unusable
@@ -125,7 +126,7 @@ def test_a_hub_with_workspaces_serves_root_to_its_administrators_and_stays_their
 
 
 def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_stale(tmp_path: Path) -> None:
-    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), 30.0, verbose=True)
+    told = start.options(tmp_path / KUBECONFIG, Limits(20, 3), 30.0, Files(), verbose=True)
     context = main.commands["controllers"].make_context("controllers", told)
     settings = settings_of("farflung controllers", ALL, context.params)
     assert (settings.limits, settings.stale_after) == (Limits(20, 3), 30.0)
@@ -135,3 +136,17 @@ def test_controllers_are_told_how_much_they_may_withdraw_at_once_and_what_is_sta
     assert Limits(asked.params["max_withdraw"], asked.params["max_withdraw_number"]) == Limits(20, 3)
     usual = main.commands["start"].make_context("start", [])
     assert Limits(usual.params["max_withdraw"], usual.params["max_withdraw_number"]) == USUAL
+
+
+def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_other_hub(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("predicates: [{name: Flavor}]")
+    (tmp_path / "conf.yaml").write_text("scheduler_policy_file: nowhere\nmaster: https://elsewhere\nkubeconfig: other")
+    files = Files(str(tmp_path), str(policy))
+    told = start.options(tmp_path / KUBECONFIG, USUAL, 30.0, files, verbose=False)
+    context = main.commands["controllers"].make_context("controllers", told)
+    settings = settings_of("farflung controllers", ALL, context.params)
+    assert settings.configured.policy.filters == ("Flavor",)
+    assert (settings.where.kubeconfig, settings.where.server) == (str(tmp_path / KUBECONFIG), "")
+    assert settings.everywhere is not None
+    assert settings.everywhere.server == ""

@@ -107,7 +107,8 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
 
     files = Files(options.get("conf") or "", options.get("policy_file") or "")
     configured = files.read()
-    kubeconfig, server = options["kubeconfig"] or configured.kubeconfig, configured.master
+    kubeconfig = options["kubeconfig"] or configured.kubeconfig
+    server = "" if options.get("with_parent") else configured.master  # a hub's own controllers serve that hub
     told = _said(kubeconfig=kubeconfig, context=options["context"], server=server)
     provider = replace(way("espw"), **told)
     root = way("root") if way("root") != Where() else way("inventory")

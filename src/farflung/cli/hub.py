@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from farflung.cli.credentials import (
     write_kubeconfig,
 )
 from farflung.cli.outside import collect_seldom
+from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub import objects
 from farflung.hub.app import Hub
@@ -85,6 +86,7 @@ class Settings:
     controllers: bool = False  #: with workspaces: run the controllers beside it
     limits: Limits = USUAL  #: of what the controllers withdraw at once
     stale_after: float = 60.0  #: seconds without a word of a syncer
+    files: Files = field(default_factory=Files)  #: of the global scheduler, which is one of the controllers
     audits: bool = True  #: a line for each write
 
     @property
@@ -101,8 +103,10 @@ def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
     logs.configure(sys.stderr, verbose=settings.verbose)
     try:
+        if settings.controllers:
+            settings.files.read()  # what is wrong would take the controllers down again and again
         uvloop.run(_run(settings))
-    except (Unusable, CertificateError) as error:
+    except (Unusable, CertificateError, ConfigurationError) as error:
         _refuse(settings, str(error))
     except OSError as error:
         _refuse(settings, _sentence(error, settings))
@@ -132,7 +136,9 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        beside = start.controllers(kubeconfig, settings.limits, settings.stale_after, verbose=settings.verbose)
+        beside = start.controllers(
+            kubeconfig, settings.limits, settings.stale_after, settings.files, verbose=settings.verbose
+        )
         async with beside if settings.controllers else contextlib.nullcontext():
             await stopped.wait()
             print("farflung hub is stopping", flush=True)

@@ -118,6 +118,32 @@ STALE_AFTER = click.option(
 )
 
 
+CONFIGURING = (
+    click.option(
+        "--conf",
+        metavar="DIR",
+        envvar="CONFIG_BASE",
+        default="",
+        help="A directory with conf.yaml, and with flavors, sites and a policy beside it; CONFIG_BASE names it, too.",
+    ),
+    click.option(
+        "--policy-file",
+        metavar="FILE",
+        default="",
+        help="Which predicates and priorities decide; by default what conf.yaml names, or all of them.",
+    ),
+)
+
+
+def named_directory(context: click.Context) -> str:
+    """That of `--conf`.  Other programs have a CONFIG_BASE, too."""
+    from farflung.cli.scheduler_files import ours
+
+    named = str(context.params["conf"])
+    from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
+    return ours(named) if from_environment else named
+
+
 @main.command(short_help="Run a hub with one plain Kubernetes API.")
 @serving_options
 def hub(
@@ -151,7 +177,11 @@ def hub(
 )
 @guarding_options
 @STALE_AFTER
+@CONFIGURING[0]
+@CONFIGURING[1]
+@click.pass_context
 def start(
+    context: click.Context,
     root_directory: Path,
     bind_address: str,
     port: int,
@@ -164,6 +194,8 @@ def start(
     max_withdraw: int,
     max_withdraw_number: int,
     stale_after: float,
+    conf: str,
+    policy_file: str,
 ) -> None:
     """Run a hub with workspaces in the foreground until SIGTERM or ^C.
 
@@ -173,12 +205,13 @@ def start(
         kubectl ws create shop --enter
     """
     from farflung.cli.hub import Settings, run
+    from farflung.cli.scheduler_files import Files
     from farflung.controllers.placement_translator.guard import Limits
 
-    settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl)
+    settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
     beside = not bare if controllers is None else controllers
-    limits = Limits(max_withdraw, max_withdraw_number)
-    run(replace(settings, workspaces=True, bare=bare, controllers=beside, limits=limits, stale_after=stale_after))
+    limits, files = Limits(max_withdraw, max_withdraw_number), Files(named_directory(context), policy_file)
+    run(replace(settings, bare=bare, controllers=beside, limits=limits, stale_after=stale_after, files=files))
 
 
 def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -341,23 +374,6 @@ def status_summarizer(**options: Any) -> None:
     run(settings_of("farflung status-summarizer", (SUMMARIZER,), options))
 
 
-CONFIGURING = (
-    click.option(
-        "--conf",
-        metavar="DIR",
-        envvar="CONFIG_BASE",
-        default="",
-        help="A directory with conf.yaml, and with flavors, sites and a policy beside it; CONFIG_BASE names it, too.",
-    ),
-    click.option(
-        "--policy-file",
-        metavar="FILE",
-        default="",
-        help="Which predicates and priorities decide; by default what conf.yaml names, or all of them.",
-    ),
-)
-
-
 @main.command("global-scheduler")
 @controlling_options(verbosity=1, workers=32)
 @CONFIGURING[0]
@@ -386,15 +402,13 @@ def run_global_scheduler(**options: Any) -> None:
 @CONFIGURING[0]
 @CONFIGURING[1]
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
-def controllers(**options: Any) -> None:
+@click.pass_context
+def controllers(click_context: click.Context, /, **options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
     from farflung.cli.controllers import ALL, mendable, run, settings_of
-    from farflung.cli.scheduler_files import has_configuration
 
-    if not has_configuration(options["conf"]):
-        options["conf"] = ""  # other programs have a CONFIG_BASE, too
     with mendable("farflung controllers"):
-        settings = settings_of("farflung controllers", ALL, options)
+        settings = settings_of("farflung controllers", ALL, {**options, "conf": named_directory(click_context)})
     run(settings)
 
 
@@ -538,13 +552,11 @@ ABOUT_MACHINES = (
 
 
 def scheduler_configuration(context: click.Context) -> Any:
-    """What the global scheduler was told by files.  Other programs have a CONFIG_BASE, too."""
-    from farflung.cli.scheduler_files import ConfigurationError, Files, has_configuration
+    """What the global scheduler was told by files."""
+    from farflung.cli.scheduler_files import ConfigurationError, Files
 
-    conf, policy_file = context.params["conf"], context.params["policy_file"]
-    from_environment = context.get_parameter_source("conf") is click.core.ParameterSource.ENVIRONMENT
     try:
-        return Files("" if from_environment and not has_configuration(conf) else conf, policy_file).read()
+        return Files(named_directory(context), context.params["policy_file"]).read()
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from None
 

@@ -44,6 +44,11 @@ class Files:
     def __bool__(self) -> bool:
         return bool(self._directory or self._policy_file)
 
+    def options(self) -> list[str]:
+        """That tell another command of ours to read the same."""
+        named = (("--conf", self._directory), ("--policy-file", self._policy_file))
+        return [word for option, path in named if path for word in (option, path)]
+
     def versions(self) -> Versions:
         """What is now where `read` looked."""
         return {path: _version(path) for path in self.seen}
@@ -95,9 +100,16 @@ class Files:
             raise ConfigurationError(f"cannot read {path}: {why}") from None
 
 
-def has_configuration(directory: str) -> bool:
-    """Whether somebody who named this directory meant us."""
-    return bool(directory) and (Path(directory) / CONF).is_file()
+def ours(directory: str) -> str:
+    """The directory that the environment names, or nothing if another program is meant: one that is there, and has no
+    conf.yaml."""
+    try:
+        (Path(directory) / CONF).stat()
+    except FileNotFoundError:
+        return "" if Path(directory).is_dir() else directory
+    except OSError:
+        pass  # who reads it will say so
+    return directory
 
 
 def _check_server(master: str, path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
+from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
@@ -49,20 +50,20 @@ def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[s
 
 
 def controllers(
-    kubeconfig: Path, limits: Limits, stale_after: float, *, verbose: bool
+    kubeconfig: Path, limits: Limits, stale_after: float, files: Files, *, verbose: bool
 ) -> AbstractAsyncContextManager[None]:
     """The controllers in a process of their own, as long as the block lasts, so that they cannot slow the hub."""
-    told = options(kubeconfig, limits, stale_after, verbose=verbose)
+    told = options(kubeconfig, limits, stale_after, files, verbose=verbose)
     return kept_running("farflung controllers", [sys.executable, "-m", "farflung", "controllers", *told])
 
 
-def options(kubeconfig: Path, limits: Limits, stale_after: float, *, verbose: bool) -> list[str]:
+def options(kubeconfig: Path, limits: Limits, stale_after: float, files: Files, *, verbose: bool) -> list[str]:
     """What the controllers are told."""
     where = ["--kubeconfig", str(kubeconfig), "--context", "base", "--provider-path", PROVIDER, "--with-parent"]
     identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
     logging = ["--verbosity", VERBOSE] if verbose else []
-    return [*where, *identity, *guard, "--stale-after", str(stale_after), *logging]
+    return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *logging]
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
