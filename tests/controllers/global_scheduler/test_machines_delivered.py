@@ -100,6 +100,27 @@ async def test_every_cluster_hears_of_its_synctarget_however_many_name_the_same_
         await fleet.eventually(is_known, "all of them")
 
 
+async def test_a_cluster_says_what_is_missing_of_its_synctarget() -> None:
+    async with machines(start=False) as one:
+        imw = await one.fleet.hub.workspace("imw")
+        await one.cluster("az1", {"small": 1}, synctarget={"workspace": "root:imw", "name": "egde1"})
+        await one.cluster("az2", {"small": 1}, zone="az2", synctarget={"workspace": "root:iwm", "name": "edge1"})
+        await one.cluster("az3", {"small": 1}, zone="az3", synctarget={"workspace": imw, "name": "edge1"})
+        await one.cluster("az4", {"small": 1}, zone="az4", synctarget={"name": "edge1"})
+        await one.start()
+
+        async def is_said() -> bool:
+            conditions = [cluster.get("status", {}).get("conditions", ()) for cluster in await one.clusters()]
+            return [c.get("message") for several in conditions for c in several if c["type"] == "SyncTarget"] == [
+                "there is no SyncTarget egde1 in the workspace root:imw",
+                "there is no workspace root:iwm",
+                f"there is no SyncTarget edge1 in the workspace {imw}",
+                "there is no SyncTarget edge1 in the workspace of the Cluster",
+            ]
+
+        await one.fleet.eventually(is_said, "what is missing")
+
+
 async def test_a_cluster_that_no_synctarget_stands_for_any_more_is_not_what_that_said_last() -> None:
     async with machines(start=False) as one:
         imw = await one.fleet.hub.workspace("imw")

@@ -201,8 +201,9 @@ class Clusters:
     def _word(self, key: Key, cluster: SeenCluster) -> TargetWord | None:
         if cluster.target is None:
             return None
-        found = self.target_of(SiteKey(*key)) is not None
-        return word_of(cluster.target, found=found, share=self._share(key, cluster))
+        found, path = self.target_of(SiteKey(*key)) is not None, _path(cluster)
+        reached = not path or self._paths.get(path) != ""
+        return word_of(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 
     async def _seek(self, key: Key, cluster: SeenCluster) -> float | None:
         """Find out where its SyncTarget is, if that is named by a path: a workspace may come, or be made again, later.

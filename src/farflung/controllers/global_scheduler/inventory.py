@@ -186,10 +186,13 @@ class TargetWord(NamedTuple):
     message: str = ""
 
 
-def word_of(target: TargetRef, *, found: bool, share: Share = ALONE) -> TargetWord:
-    """`found`: whether the SyncTarget is there."""
+def word_of(target: TargetRef, *, found: bool, reached: bool = True, share: Share = ALONE) -> TargetWord:
+    """`found`: whether the SyncTarget is there; `reached`: whether its workspace is, as far as is known."""
+    if not reached:
+        return TargetWord("False", "NotFound", f"there is no workspace {target.workspace}")
     if not found:
-        return TargetWord("False", "NotFound")
+        where = f"workspace {target.workspace}" if target.workspace else "workspace of the Cluster"
+        return TargetWord("False", "NotFound", f"there is no SyncTarget {target.name} in the {where}")
     if share.first is None:
         return TargetWord("True", "Found")
     said = f"the SyncTarget {target.name} is that of the Cluster {share.first}, which was there first"
