@@ -11,10 +11,13 @@ import click
 import orjson
 import pytest
 import yaml
-from asked_hub import AskedHub, placement
+from asked_hub import BINDINGS, AskedHub, custom, placement
+from asked_machines import MachineHub, allocation, machine
 from click.testing import CliRunner
 from fleet import EDGE
 from hub_harness import MERGE_PATCH
+from hypothesis import given
+from hypothesis import strategies as st
 from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
@@ -23,9 +26,11 @@ from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
 from farflung.cli.trace_text import printed
+from farflung.cli.traced_machine import conclusion
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.controllers.global_scheduler.binding import PODS
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
 
@@ -33,6 +38,9 @@ DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 BINDING = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}
 CONFIG_MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 HIDDEN = "dontshowthis"
+SCALARS = st.one_of(st.none(), st.integers(), st.text(), st.just("False"), st.just("Delivered"))
+NAMES = st.sampled_from(["conditions", "type", "status", "message", "cluster_names"])
+ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=12)
 EARLY = "2024-05-01T12:00:00Z"  #: when everything was written
 
 
@@ -284,6 +292,34 @@ async def test_what_goes_nowhere_is_told_why() -> None:
     await hub.client.patch(PLACEMENTS, "p", {"spec": {"downsync": [{}]}})
     assert (await asked_of(hub, "cm/prices"))[1].startswith("EdgePlacement p cannot be understood: spec.downsync[0]: ")
     assert hub.transport.writes == []
+
+
+async def test_a_machine_is_bound_without_placements_and_without_their_api() -> None:
+    hub = await MachineHub.started()
+    pod = await hub.make(machine())
+    assert (await asked_of(hub.hub, "pod/demovm"))[-2:] == [
+        "It is bound to no Cluster.",
+        "What to do: `farflung explain pod demovm` says why.",
+    ]
+    await hub.bind(pod, "az1")
+    await hub.bind_allocation(await hub.make(allocation()), "az1", "az2")
+    assert (await asked_of(hub.hub, "pod/demovm"))[1:] == [
+        "It is bound to az1; `farflung explain pod demovm` says why."
+    ]
+    assert (await asked_of(hub.hub, "allocation/shop"))[1:] == [
+        "It is bound to az1, az2; `farflung explain allocation shop` says why."
+    ]
+    there = hub.hub.inventory
+    reference = {"export": {"path": "root:compute", "name": "kubernetes"}}
+    await there.create(BINDINGS, custom(BINDINGS, "kubernetes", reference=reference))
+    await there.create(PODS, machine(), "default")
+    hub.hub.client = there
+    assert (await asked_of(hub.hub, "pod/demovm"))[1] == "It is bound to no Cluster."
+
+
+@given(ANYTHING)
+def test_a_machine_of_any_shape_is_concluded_about(status: Any) -> None:
+    assert conclusion({**machine(), "status": status}) is not None
 
 
 async def test_what_is_asked_wrongly_is_a_sentence() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import click
 import orjson
 
-from farflung.cli import fields, imagining, kinds, progress, tracing
+from farflung.cli import fields, imagining, kinds, progress, traced_machine, tracing
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.copies import WORKSPACES
 from farflung.cli.explain import Seen as Scheduled
@@ -28,6 +28,7 @@ from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide, inventory
+from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.edge_scheduler.inventory import HiddenError, Inventory
 from farflung.controllers.mailbox.decide import CONFIG, SYNC_TARGET_NAME, cluster_of, is_mailbox_name
 from farflung.controllers.placement_translator.engine import Place
@@ -65,11 +66,16 @@ def named(words: Sequence[str]) -> tuple[str, str]:
 
 async def trace(hub: Hub, question: Question, now: datetime) -> Obj:
     """All that can be said, as it is printed for programs."""
+    served = await discover(hub.workspace)
+    resource = kinds.find(served, question.kind)
+    has_placements = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
+    tracer = None if resource is None else Tracer(hub, question, resource, now)
+    if tracer is not None and not has_placements and (answer := await tracer.machine()) is not None:
+        return answer
     await placement_of(hub, "-")  # is there such an API at all
-    resource = kinds.find(await discover(hub.workspace), question.kind)
-    if resource is None:
+    if tracer is None:
         raise click.ClickException(f"the workspace {workspace_name(hub)} does not serve {question.kind}")
-    return await Tracer(hub, question, resource, now).traced()
+    return await tracer.traced()
 
 
 class Tracer:
@@ -101,8 +107,17 @@ class Tracer:
             "placements": placements,
             **self._told(findings),
             "remarks": sorted(set(self._remarks)),
-            "conclusion": _conclusion(sources.going(cluster), placements, findings, self._question.destination),
+            **_conclusion(sources.object(cluster), sources.going(cluster), placements, findings),
         }
+
+    async def machine(self) -> Obj | None:
+        """What can be said where there are no placements; None: nothing."""
+        obj = await _read(self._hub.workspace, self._collection, self._part.name, self._part.namespace)
+        about = traced_machine.conclusion(obj) if isinstance(obj, dict) else None
+        if not isinstance(obj, dict) or about is None:
+            return None
+        conclusion = _concluded(*about)
+        return {"object": self._object(obj), "placements": [], **self._told([]), "remarks": [], **conclusion}
 
     async def _inventory(self) -> Inventory | None:
         try:
@@ -257,17 +272,23 @@ def _counted(findings: Sequence[Finding]) -> Obj:
     return {"destinations": len(findings), **states}
 
 
-def _conclusion(going: str, placements: Sequence[Obj], findings: Sequence[Finding], destination: str) -> Obj:
-    """`going`: why the object goes nowhere; empty: it does."""
-    state, message, advice = State.STUCK, f"It goes nowhere: {going}.", ""
+def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings: Sequence[Finding]) -> Obj:
+    """`going`: why the object goes nowhere by placements; empty: it does."""
     if findings:
-        state, message, advice = tracing.conclude(findings)
-    elif not going:
+        at = {"destination": findings[0].name, "step": findings[0].culprit.name}
+        return _concluded(*tracing.conclude(findings), at)
+    if not going:
         names = ", ".join(one["name"] for one in placements if one["selects"])
-        message = f"It goes nowhere: EdgePlacement {names} leads to no destination."
         advice = f"`farflung explain placement {names.partition(',')[0]}` says why"
-    at = {"destination": findings[0].name, "step": findings[0].culprit.name} if findings else {}
-    return {"state": state.value, **(at if state is not State.DONE else {}), "message": message, "advice": advice}
+        return _concluded(State.STUCK, f"It goes nowhere: EdgePlacement {names} leads to no destination.", advice)
+    nowhere = State.STUCK, f"It goes nowhere: {going}.", ""
+    return _concluded(*((traced_machine.conclusion(obj) if obj else None) or nowhere))
+
+
+def _concluded(state: State, message: str, advice: str, at: Mapping[str, str] | None = None) -> Obj:
+    """`at`: where it is stuck, if it is."""
+    where = at if at and state is not State.DONE else {}
+    return {"conclusion": {"state": state.value, **where, "message": message, "advice": advice}}
 
 
 @contextlib.contextmanager
