@@ -48,6 +48,14 @@ async def test_a_fleet_without_clusters_is_asked_about_them_once() -> None:
     assert not [one for one in hub.hub.transport.requests if "/pods" in one.target or "/allocations" in one.target]
 
 
+def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() -> None:
+    wrong = {"type": "SyncTarget", "status": "False", "reason": "Taken", "message": "it is that of az2"}
+    cluster = {"metadata": {"name": "az1"}, "status": {"phase": "Sellout", "conditions": [wrong]}}
+    found = machines([cluster], [], [])
+    assert found is not None and not is_well(found)
+    assert list(lines(found)) == ["1 Cluster: 1 Sellout (not well: az1)", "  az1: it is that of az2"]
+
+
 def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     wrong = {"type": "Delivered", "status": "False", "message": "no\x1b[31m"}
     pods = [

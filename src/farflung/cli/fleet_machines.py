@@ -8,6 +8,7 @@ from typing import Final
 
 from farflung.cli import fields
 from farflung.controllers.global_scheduler.failover import AILMENTS
+from farflung.controllers.global_scheduler.inventory import TARGET
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -25,7 +26,9 @@ NAMED: Final = 5  #: Clusters that are not well
 
 def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj]) -> Obj | None:
     """None: there are none, and no Clusters."""
-    phases = {(fields.cluster_of(one), fields.name_of(one)): _phase(one) for one in clusters}
+    known = list(clusters)
+    phases = {(fields.cluster_of(one), fields.name_of(one)): _phase(one) for one in known}
+    troubles = sorted((fields.name_of(one), why) for one in known if (why := _message(one, TARGET)))
     found = [_pod(one) for one in pods if isinstance(fields.at(one, "spec", "virtualMachine"), dict)]
     found += [_allocation(one) for one in allocations]
     if not phases and not found:
@@ -37,7 +40,8 @@ def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable
         "clusters": {
             "all": len(phases),
             "phases": dict(sorted(Counter(phases.values()).items())),
-            "unwell": sorted({name for (_, name), phase in phases.items() if phase in UNWELL}),
+            "unwell": sorted({*(name for (_, name), phase in phases.items() if phase in UNWELL), *dict(troubles)}),
+            "troubles": [{"cluster": name, "message": why} for name, why in troubles],
         },
         "machines": {"all": len(found), "states": {state: states[state] for state in STATES}},
         "reason": {"message": commonest[0], "number": commonest[1]},
@@ -85,6 +89,8 @@ def lines(found: Obj) -> Iterator[str]:
     if clusters["all"]:
         phases = ", ".join(f"{number} {phase}" for phase, number in clusters["phases"].items())
         yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
+    for one in clusters["troubles"][:NAMED]:
+        yield f"  {fields.line(one['cluster'])}: {one['message']}"
     if number := machines["all"]:
         what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
         states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)
