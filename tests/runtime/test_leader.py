@@ -49,6 +49,7 @@ class Election:
     acts: list[int] = field(default_factory=list)  #: by which term, in order
     at_work: dict[int, Process] = field(default_factory=dict)  #: by term
     terms: Iterator[int] = field(default_factory=itertools.count)
+    log: io.StringIO = field(default_factory=io.StringIO)
 
     def join(self, name: str) -> Process:
         process = self.world.process(name)
@@ -63,7 +64,7 @@ class Election:
     def enter(self, process: Process) -> None:
         outside = Surroundings(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
         identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
-        candidate = Candidate(Client(process), "default", "work", identity, outside, process.clock, QUIET)
+        candidate = Candidate(Client(process), "default", "work", identity, outside, process.clock, Logger(self.log))
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
     async def _work(self, process: Process, candidate: Candidate) -> None:
@@ -171,6 +172,20 @@ def test_one_of_two_leads_and_stays_leader() -> None:
         assert spec["holderIdentity"].startswith(leader)
         assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (15, 0)
         assert spec["renewTime"] > spec["acquireTime"]
+
+
+def test_who_waits_says_once_for_whom() -> None:
+    with election("a", "b", remembered=True) as made:
+        made.pass_time(SETTLED)
+        for _ in range(2):
+            [leader] = made.leaders
+            said = [line for line in made.log.getvalue().splitlines() if f'holder="{leader}"' in line]
+            assert len(said) == 1
+            assert f'identity="{other(made, leader).name}"' in said[0]
+            named(made, leader).stop()
+            made.pass_time(TERMS.pause * 2)
+            made.restart_who_ended()
+            made.pass_time(SETTLED)
 
 
 def test_who_stops_leaves_the_lease_to_the_next_at_once() -> None:

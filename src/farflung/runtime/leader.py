@@ -26,6 +26,7 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
+LONGEST_HOLDER: Final = 253  #: of whose name so much is logged
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
 
 
@@ -130,7 +131,12 @@ class Candidate:
         return True
 
     async def _acquire(self) -> None:
+        """Says of each other holder once that we wait for it."""
+        awaited = ""
         while not await self._try(self._terms.deadline):
+            if self._seen.holder not in ("", self._identity, awaited):
+                awaited = self._seen.holder
+                self._log.info("waiting for the lease that another one holds", holder=awaited[:LONGEST_HOLDER])
             await self._outside.sleep(self._terms.pause * (0.5 + self._outside.random()))
 
     async def _keep(self) -> None:
