@@ -17,6 +17,7 @@ from farflung.scheduling.policy import Policy, default_policy, read_policy
 from farflung.scheduling.scorers import kilometres, least_allocated, most_allocated, stack_affinity, volume
 from farflung.scheduling.standing import Standing
 from farflung.scheduling.values import (
+    UNSCHEDULABLE,
     Capacity,
     Claim,
     Decision,
@@ -449,6 +450,7 @@ def test_absurd_numbers_of_replicas_are_refused() -> None:
         ({"health": Health.UNREACHABLE}, "not ready"),
         ({"leaving": True}, "being deleted"),
         ({"taints": (Taint("full"),)}, "taint full not tolerated"),
+        ({"taints": (UNSCHEDULABLE, Taint("full"))}, "unschedulable"),
         ({"taints": (Taint("gone", "", "NoExecute"),)}, "taint gone not tolerated"),
         ({"taints": (Taint("dear", "", "PreferNoSchedule"), Taint("spare", "yes"))}, ""),
         ({"labels": {"tier": "tin"}}, "wrong labels"),

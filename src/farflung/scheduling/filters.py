@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from farflung.scheduling.labels import selector_of, untolerated
 from farflung.scheduling.room import shortened
-from farflung.scheduling.values import Health, RegionWish, Selector, Site, SiteKey
+from farflung.scheduling.values import UNSCHEDULABLE, Health, RegionWish, Selector, Site, SiteKey
 
 Check: TypeAlias = Callable[[Site], str]
 REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -103,7 +103,8 @@ def taint_toleration(asked: Asked) -> Check | None:
 
     def check(site: Site) -> str:
         for taint in untolerated(site.taints, tolerations, REPELLING) if site.taints else ():
-            return f"taint {shortened(taint.key)} not tolerated"
+            is_closed = taint.key == UNSCHEDULABLE.key
+            return "unschedulable" if is_closed else f"taint {shortened(taint.key)} not tolerated"
         return ""
 
     return check

@@ -72,6 +72,8 @@ class Taint(NamedTuple):
     since: str = ""  #: RFC 3339, of NoExecute
 
 
+UNSCHEDULABLE: Final = Taint("globalscheduler.com/unschedulable")  #: of a site that is to take nothing new
+
 # --- what is asked for ----------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.reading import (
-    UNSCHEDULABLE,
     InvalidRequestError,
     allocation_request,
     pod_request,
@@ -24,6 +23,7 @@ from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
 from farflung.scheduling.claims import claim_of
 from farflung.scheduling.values import (
+    UNSCHEDULABLE,
     Capacity,
     Chosen,
     Claim,

@@ -24,6 +24,7 @@ from farflung.controllers.global_scheduler.wishes import (
 from farflung.machinery.errors import Obj
 from farflung.scheduling.claims import claim_of
 from farflung.scheduling.values import (
+    UNSCHEDULABLE,
     Capacity,
     Claim,
     Flavor,
@@ -40,8 +41,6 @@ GROUP: Final = "globalscheduler.com"
 CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
 FLAVOR: Final = f"{GROUP}/flavor-id"
 REFUSED_BY: Final = f"{GROUP}/refused-by"  #: the annotation with `<logical cluster>|<namespace>/<name>=<times>,…`
-#: what `spec.unschedulable` of a Cluster counts as
-UNSCHEDULABLE: Final = Taint(f"{GROUP}/unschedulable")
 ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
 
 MOST_OFFERED: Final = 1024
