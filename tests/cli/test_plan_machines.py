@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from asked_machines import MachineHub, allocation, machine
+from asked_hub import BINDINGS, custom
+from asked_machines import FLAVOR, MachineHub, allocation, machine, named
 
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
 from farflung.controllers.global_scheduler.binding import PODS
+from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery.errors import Obj
 
 
@@ -66,8 +68,7 @@ async def test_one_that_changes_may_use_what_it_holds_and_stays_if_it_does_not_f
     ]
     assert lines(await planned(hub, allocation("shop", 7))) == [
         "Allocation default/shop (changed)",
-        "goes nowhere: 6 of 7 replicas can be placed; 2/2 clusters fit",
-        "stays bound to az1, az2",
+        "stays bound to az1, az2, because it fits nowhere: 6 of 7 replicas can be placed; 2/2 clusters fit",
     ]
 
 
@@ -79,3 +80,30 @@ async def test_what_would_be_deleted_is_bound_no_more() -> None:
         "Pod default/demovm (deleted)",
         "is not bound to az1 any more",
     ]
+
+
+async def test_a_cluster_of_the_same_file_counts_also_where_nothing_is_placed() -> None:
+    hub = await MachineHub.started()
+    region = {"region": "region9", "availabilityzone": "az9"}
+    new = named(CLUSTERS, "az9", region=region, flavors=[{"flavorid": FLAVOR, "totalcapacity": 1}])
+    wanted = [new, machine("demovm", "region9")]
+    expected = ["Cluster default/az9 (new)", "Pod default/demovm (new)", "goes to az9 with c6.large.2"]
+    assert lines(await planned(hub, *wanted)) == expected
+    for export in ("kubernetes", "globalscheduler.com"):
+        reference = {"export": {"path": "root:compute", "name": export}}
+        await hub.hub.inventory.create(BINDINGS, custom(BINDINGS, export, reference=reference))
+    hub.hub.client = hub.hub.inventory
+    assert lines(await planned(hub, *wanted)) == expected
+
+
+async def test_what_is_bound_to_a_cluster_that_would_be_deleted_is_told_of() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine("demovm")), "az1")
+    await hub.bind_allocation(await hub.make(allocation("shop", 2)), "az1", "az2")
+    answer = await planned(hub, named(CLUSTERS, "az1"), delete=True)
+    assert lines(answer) == [
+        "Cluster default/az1 (deleted)",
+        "Allocation default/shop, Pod default/demovm are bound to it, and leave if there is room elsewhere",
+    ]
+    assert is_change(answer)
+    assert not is_change(await planned(hub, await hub.client.get(CLUSTERS, "az1", "default")))

@@ -35,6 +35,7 @@ from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
 from farflung.scheduling.engine import Engine
+from farflung.scheduling.values import SiteKey
 
 T = TypeVar("T")
 
@@ -73,16 +74,31 @@ def kind_of(obj: Obj) -> str:
     return POD if is_machine and (obj.get("apiVersion"), obj.get("kind")) == (PODS.api_version, POD) else ""
 
 
-async def read(hub: Hub, configured: Configuration) -> Known:
-    """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces."""
+def is_cluster(obj: Obj) -> bool:
+    return (obj.get("apiVersion"), obj.get("kind")) == (CLUSTERS.api_version, CLUSTERS.kind)
+
+
+def cluster_key(obj: Obj, cluster: str) -> SiteKey:
+    """Of a Cluster in the workspace `cluster`."""
+    return SiteKey(cluster, obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+
+
+async def read(
+    hub: Hub, configured: Configuration, otherwise: Mapping[SiteKey, SeenCluster | None] | None = None
+) -> Known:
+    """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces.
+
+    `otherwise`: Clusters that are imagined to be so, or not to be (None), whatever there is."""
     compute = hub.root.workspace(COMPUTE)
     known = Known(
         World(Engine(configured.policy, configured.flavors), PATIENCE),
         Seeing(configured.flavors),
         Departures(await time_at(hub)),
     )
-    clusters = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
-    targets = await _targets(hub.root, [one for one in clusters if one is not None and one.target is not None])
+    there = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
+    imagined = {one.site.key: one for one in there if one is not None} | dict(otherwise or {})
+    clusters = [one for one in imagined.values() if one is not None]
+    targets = await _targets(hub.root, [one for one in clusters if one.target is not None])
     for site in configured.sites:
         known.world.put_site(site, 0.0)
     pods = await everywhere(compute, PODS, _keyed(known.seeing.pod), export=global_scheduler.PODS)

@@ -19,9 +19,8 @@ from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
-from farflung.cli.machine_world import kind_of
 from farflung.cli.manifests import Manifest
-from farflung.cli.plan_machines import Becoming
+from farflung.cli.plan_machines import Becoming, is_concerned
 from farflung.cli.printing import TABLE, machine_readable
 from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.cli.scheduler_files import Configuration
@@ -72,7 +71,8 @@ async def plan(
 def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
     """Virtual machines go to Clusters also where nobody can say where other workloads go."""
     is_served = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
-    return not is_served and all(kind_of(one.obj) for one in wanted)
+    objs = [one.obj for one in wanted]
+    return not is_served and any(map(is_concerned, objs)) and not any(map(_is_placement, objs))
 
 
 def _answer(
@@ -89,7 +89,7 @@ def _answer(
 
 
 async def _place_machines(hub: Hub, cluster: str, objects: Iterable[Obj], configured: Configuration) -> None:
-    """Say of virtual machines and Allocations where they go."""
+    """Say of virtual machines and Allocations where they go, and of Clusters what leaves them."""
     machines = [one for one in objects if "becoming" in one]
     if machines:
         found = await plan_machines.decisions(hub, cluster, [one.pop("becoming") for one in machines], configured)
@@ -184,7 +184,7 @@ async def _about(
     about = {**head, "namespace": becomes.document["metadata"].get("namespace") or "", "spec": becomes.spec}
     if copies is not None:
         about["part"] = copies.change(resource.collection, becomes.document, gone=gone)
-    if kind_of(becomes.document):
+    if is_concerned(becomes.document):
         about["becoming"] = Becoming(becomes.document, gone)
     return about
 
@@ -308,10 +308,9 @@ def _object(one: Obj) -> Iterator[str]:
         yield f"{head}: error: {error}"
         return
     yield f"{head} ({one['spec']})"
-    if decision := one.get("decision"):
-        yield from plan_machines.lines(decision)
+    yield from plan_machines.lines(one.get("decision", {}))
     number = len(one.get("goesTo", ()))
-    if one["spec"] != GONE and (number or not decision):
+    if one["spec"] != GONE and (number or "decision" not in one):
         yield f"goes to {count(number, 'destination')}" if number else "goes nowhere: no EdgePlacement selects it"
 
 

@@ -1,4 +1,5 @@
-"""What `farflung plan` says of virtual machines and Allocations: to which Clusters they would be bound."""
+"""What `farflung plan` says of virtual machines and Allocations: to which Clusters they would be bound; and what would
+leave Clusters."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from typing import NamedTuple
 import orjson
 
 from farflung.cli.connection import Hub
-from farflung.cli.machine_text import bound_to, decided, names_of
+from farflung.cli.machine_text import NAMED, bound_to, decided, names_of
 from farflung.cli.machine_values import found_of, placement_of
-from farflung.cli.machine_world import Known, kind_of, read
+from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
 from farflung.cli.scheduler_files import Configuration
+from farflung.controllers.global_scheduler.inventory import SeenCluster, seen_cluster
 from farflung.controllers.global_scheduler.subjects import Seen, Subject
 from farflung.informer.cache import Key
 from farflung.informer.reflector import CLUSTER
@@ -26,10 +28,49 @@ class Becoming(NamedTuple):
     gone: bool
 
 
-async def decisions(hub: Hub, cluster: str, wanted: Sequence[Becoming], configured: Configuration) -> list[Obj]:
-    """One for each, as if nothing else happened.  They are decided one after the other, those with a higher priority
-    first, and what one of them takes the next one has not.  `cluster`: of the workspace."""
-    known = await read(hub, configured)
+def is_concerned(obj: Obj) -> bool:
+    """Whether it is a Cluster, or something that is bound to one."""
+    return bool(kind_of(obj)) or is_cluster(obj)
+
+
+async def decisions(hub: Hub, cluster: str, becoming: Sequence[Becoming], configured: Configuration) -> list[Obj]:
+    """One for each, as if nothing else happened.  Clusters are there first, or gone.  The others are decided one after
+    the other, those with a higher priority first, and what one of them takes the next one has not.  `cluster`: of the
+    workspace."""
+    clusters = [one for one in becoming if is_cluster(one.document)]
+    wanted = [one for one in becoming if not is_cluster(one.document)]
+    known = await read(
+        hub, configured, {cluster_key(one.document, cluster): _cluster(one, cluster) for one in clusters}
+    )
+    found = iter(_decisions(known, cluster, wanted))
+    return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in becoming]
+
+
+def _cluster(one: Becoming, cluster: str) -> SeenCluster | None:
+    """None if it is gone, or makes no sense."""
+    if one.gone:
+        return None
+    try:
+        return seen_cluster(orjson.dumps(_noted(one.document, cluster)))
+    except ValueError:
+        return None
+
+
+def _about(known: Known, one: Becoming, cluster: str) -> Obj:
+    if not one.gone:
+        return {}
+    holders = known.world.holders(cluster_key(one.document, cluster))
+    return {"leaving": [{"kind": kind, **key._asdict()} for kind, key in sorted(holders)]}
+
+
+def _noted(document: Obj, cluster: str, **metadata: str) -> Obj:
+    """With the workspace, which what is only checked does not have, perhaps."""
+    before = document["metadata"]
+    annotations = {**(before.get("annotations") or {}), CLUSTER: cluster}
+    return {**document, "metadata": {**before, **metadata, "annotations": annotations}}
+
+
+def _decisions(known: Known, cluster: str, wanted: Sequence[Becoming]) -> list[Obj]:
     subjects = [_subject(one.document, cluster) for one in wanted]
     before = [_held(known, subject) for subject in subjects]
     for subject, one in zip(subjects, wanted, strict=True):
@@ -54,11 +95,8 @@ def _subject(document: Obj, cluster: str) -> Subject:
 def _seen(known: Known, document: Obj, cluster: str) -> Seen:
     """What is only checked has no uid yet, perhaps."""
     metadata = document["metadata"]
-    noted = {**(metadata.get("annotations") or {}), CLUSTER: cluster}
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
-    return known.seen(
-        kind_of(document), orjson.dumps({**document, "metadata": {**metadata, "uid": uid, "annotations": noted}})
-    )
+    return known.seen(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
 
 
 def _held(known: Known, subject: Subject) -> tuple[Reservation, ...]:
@@ -93,17 +131,23 @@ def _placements(held: Sequence[Reservation]) -> list[Obj]:
 
 
 def lines(decision: Obj) -> Iterator[str]:
+    if leaving := decision.get("leaving"):
+        names = [f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        verb = "is bound to it, and leaves" if len(names) == 1 else "are bound to it, and leave"
+        yield f"{', '.join(names[:NAMED])}{more} {verb} if there is room elsewhere"
     if "released" in decision:
         places = decision["released"]
         yield f"is not {bound_to(places, names_of(places))} any more" if places else "was not bound"
         return
     stays, chosen = decision.get("stays", ()), decision.get("chosen", ())
     names = names_of([*stays, *chosen])
-    if not decision["placed"] or chosen:
-        yield from decided(decision, names)
     if stays:
-        yield f"stays {bound_to(stays, names)}"
+        why = "" if decision["placed"] else f", because it fits nowhere: {decision['message']}"
+        yield f"stays {bound_to(stays, names)}{why}"
+    elif "placed" in decision:
+        yield from decided(decision, names)
 
 
 def is_change(decision: Obj) -> bool:
-    return bool(decision.get("released") or decision.get("chosen"))
+    return any(decision.get(name) for name in ("released", "chosen", "leaving"))

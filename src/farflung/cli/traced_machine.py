@@ -1,5 +1,4 @@
-"""What `farflung trace` says of a virtual machine or a stack that no placement brings anywhere: Clusters need none.
-Pure."""
+"""What `farflung trace` says of a virtual machine or a stack that no placement brings anywhere: Clusters need none."""
 
 from __future__ import annotations
 
