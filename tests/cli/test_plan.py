@@ -150,7 +150,7 @@ async def test_programs_get_the_same_in_json_and_yaml() -> None:
 async def test_a_kind_that_the_workspace_does_not_serve_is_an_error() -> None:
     hub = await furnished()
     answer = await planned(hub, {"apiVersion": "x.org/v1", "kind": "X", "metadata": {"name": "x"}})
-    assert shown(hub, answer) == ["X default/x: error: the workspace does not serve X in x.org/v1"]
+    assert shown(hub, answer) == ["X default/x: error: the workspace root:web does not serve X in x.org/v1"]
 
 
 @pytest.mark.parametrize(

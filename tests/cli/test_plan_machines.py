@@ -107,3 +107,17 @@ async def test_what_is_bound_to_a_cluster_that_would_be_deleted_is_told_of() -> 
     ]
     assert is_change(answer)
     assert not is_change(await planned(hub, await hub.client.get(CLUSTERS, "az1", "default")))
+
+
+async def test_a_workspace_without_machines_is_named_with_what_binds_them() -> None:
+    hub = await MachineHub.started()
+    hub.hub.client = hub.hub.inventory
+    answer = await planned(hub, machine("demovm"), allocation("shop"))
+    assert lines(answer) == [
+        f"{what}: error: the workspace root:places does not serve {served}; is it the right one? "
+        f"There, `kubectl kcp bind apiexport root:compute:{export}` binds it"
+        for what, served, export in (
+            ("Pod default/demovm", "Pod in v1", "kubernetes"),
+            ("Allocation default/shop", "Allocation in globalscheduler.com/v1", "globalscheduler.com"),
+        )
+    ]

@@ -19,6 +19,7 @@ from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line
 from farflung.cli.explain import changes, entries
+from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan_machines import Becoming, is_concerned
 from farflung.cli.printing import TABLE, machine_readable
@@ -33,6 +34,7 @@ from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import slices_of
 from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
+from farflung.controllers.global_scheduler.reading import GROUP as MACHINES
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.lib.words import count
@@ -175,7 +177,7 @@ async def _about(
     names = {"namespace": metadata.get("namespace") or "", "name": metadata["name"], "source": manifest.source}
     head = {"kind": manifest.obj["kind"], **names}
     try:
-        resource = _resource(served, manifest.obj)
+        resource = _resource(hub, served, manifest.obj)
         obj = manifest.obj if resource.namespaced else _without_namespace(manifest.obj)
         becomes = await rehearsed_object(hub, resource.collection, obj, new, delete=delete)
     except (RefusedError, Refused) as error:
@@ -189,11 +191,16 @@ async def _about(
     return about
 
 
-def _resource(served: Served, obj: Obj) -> Resource:
+def _resource(hub: Hub, served: Served, obj: Obj) -> Resource:
     group, _, version = obj["apiVersion"].rpartition("/")
     found = served.find_kind(group, version, obj["kind"])
     if found is None:
-        raise RefusedError(f"the workspace does not serve {obj['kind']} in {obj['apiVersion']}")
+        where = workspace_name(hub)
+        export = "kubernetes" if "." not in group else group if group == MACHINES else ""
+        advice = (
+            f"; is it the right one? There, `kubectl kcp bind apiexport {COMPUTE}:{export}` binds it" if export else ""
+        )
+        raise RefusedError(f"the workspace {where} does not serve {obj['kind']} in {obj['apiVersion']}{advice}")
     return found
 
 
