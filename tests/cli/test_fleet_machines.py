@@ -34,7 +34,7 @@ async def test_clusters_are_counted_by_phase_and_machines_by_what_became_of_them
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
         "2 Clusters: 1 Down, 1 Unknown (not well: az2)",
         "6 virtual machines and stacks: 3 bound, 3 waiting",
-        f"  2 of them: {WHY}",
+        f"  2 waiting: {WHY}",
     ]
 
 
@@ -56,6 +56,14 @@ def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() 
     assert list(lines(found)) == ["1 Cluster: 1 Sellout (not well: az1)", "  az1: it is that of az2"]
 
 
+def test_machines_that_the_same_clusters_refuse_are_counted_together_whenever_they_are_tried_again() -> None:
+    why = [f"0/1 clusters fit: 1 refused it (no room; not tried there again before 12:0{n})" for n in range(2)]
+    told = [[{"type": "PodScheduled", "status": "False", "message": message}] for message in why]
+    found = machines([], [{"spec": {"virtualMachine": {}}, "status": {"conditions": one}} for one in told], [])
+    assert found is not None
+    assert list(lines(found))[-1] == "  2 of them: 0/1 clusters fit: 1 refused it"
+
+
 def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     wrong = {"type": "Delivered", "status": "False", "message": "no\x1b[31m"}
     pods = [
@@ -69,7 +77,7 @@ def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
     assert not is_well(found)
     assert list(lines(found)) == [
         "3 virtual machines and stacks: 1 undelivered, 1 failed, 1 ended",
-        "  1 of them: no [31m",
+        "  1 undelivered: no [31m",
     ]
     assert machines([], [{"spec": {"containers": []}}], []) is None
 
@@ -80,7 +88,46 @@ def test_an_allocation_that_finds_no_place_for_what_it_asks_for_now_is_not_well(
     found = machines([], [], [{"status": {"phase": "Bound", "placements": [{"replica": 0}], "conditions": conditions}}])
     assert found is not None
     assert not is_well(found)
-    assert list(lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 of them: {why}"]
+    assert list(lines(found)) == ["1 virtual machine or stack: 1 outdated", f"  1 outdated: {why}"]
+
+
+async def test_every_cluster_and_machine_is_listed_if_somebody_wants_it() -> None:
+    hub = await MachineHub.started()
+    await hub.bind(await hub.make(machine("one")), "az1")
+    await hub.refuse(await hub.make(machine("two", "nowhere")), WHY)
+    answer = await status(hub.hub.asked, NOW, everything=True)
+    found = [line.split(maxsplit=4) for line in printed(answer, "table", NOW, everything=True).splitlines()[-7:]]
+    assert (
+        found
+        == [
+            ["2", "Clusters:", "2", "Unknown"],
+            ["NAME", "WORKSPACE", "PHASE", "STACKS"],
+            ["default/az1", "root:web", "Unknown", "0"],
+            ["default/az2", "root:web", "Unknown", "0"],
+            ["2", "virtual", "machines", "and", "stacks: 1 bound, 1 waiting"],
+            ["KIND", "NAME", "WORKSPACE", "STATE", "REASON"],
+            ["Pod", "default/two", "root:web", "waiting", WHY],
+            ["Pod", "default/one", "root:web", "bound", "<none>"],
+        ][-7:]
+    )
+
+
+def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:
+    def refused(name: str, why: str) -> dict[str, Any]:
+        wrong = {"type": "Delivered", "status": "False", "message": why}
+        head = {"name": name, "namespace": "default"}
+        return {"metadata": head, "spec": {"virtualMachine": {}, "nodeName": "x"}, "status": {"conditions": [wrong]}}
+
+    pods = [refused(name, f'pods "{name}" is forbidden') for name in ("a", "b")]
+    pods += [refused(name, why) for name, why in zip("cdefg", ("no c", "no d", "no e", "no f", "no g"), strict=True)]
+    found = machines([], pods, [])
+    assert found is not None
+    assert list(lines(found))[1:] == [
+        "  2 undelivered: pods it is forbidden",
+        "  1 undelivered: no c",
+        "  1 undelivered: no d",
+        "  … and 3 for other reasons; --all lists them",
+    ]
 
 
 @given(ANYTHING, ANYTHING)

@@ -17,6 +17,7 @@ from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import ENDED
+from farflung.controllers.global_scheduler.refusing import with_reason
 from farflung.controllers.global_scheduler.seeing import OURS
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
@@ -143,7 +144,8 @@ def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], deci
     if not seen.asks:
         would = sorted((one.site for one in decision.chosen), key=str)
         return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
-    agrees = not decision.is_placed and _says(condition, "Unschedulable", decision.message)
+    message = with_reason(decision.message, decision.reasons, seen.refusal)
+    agrees = not decision.is_placed and _says(condition, "Unschedulable", message)
     return {**found, "waits": True, "agrees": agrees}
 
 

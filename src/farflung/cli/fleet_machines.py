@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.cli import fields
+from farflung.cli.printing import NONE, table
 from farflung.controllers.global_scheduler.failover import AILMENTS
 from farflung.controllers.global_scheduler.inventory import TARGET
+from farflung.controllers.global_scheduler.refusing import without_reason
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
@@ -22,38 +24,85 @@ OUTDATED: Final = "outdated"  #: bound as it was asked for before: there is no p
 STATES: Final = (BOUND, "undelivered", OUTDATED, WAITING, "failed", "ended")
 WRONG: Final = ("undelivered", OUTDATED, WAITING)
 NAMED: Final = 5  #: Clusters that are not well
+REASONS: Final = 3  #: why machines are not well
 
 
 def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj]) -> Obj | None:
-    """None: there are none, and no Clusters."""
-    known = list(clusters)
-    phases = {(fields.cluster_of(one), fields.name_of(one)): _phase(one) for one in known}
-    troubles = sorted((fields.name_of(one), why) for one in known if (why := _message(one, TARGET)))
-    found = [_pod(one) for one in pods if isinstance(fields.at(one, "spec", "virtualMachine"), dict)]
-    found += [_allocation(one) for one in allocations]
-    if not phases and not found:
+    """None: there are none, and no Clusters.  Everything is listed, without the names of workspaces."""
+    there = sorted(map(_cluster, clusters), key=_order)
+    found = [_machine(one, "Pod", *_pod(one)) for one in pods if _is_machine(one)]
+    found += [_machine(one, "Allocation", *_allocation(one)) for one in allocations]
+    if not there and not found:
         return None
-    states = Counter(state for state, _ in found)
-    reasons = Counter(why for state, why in found if state in WRONG and why)
-    commonest = min(reasons.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
+    states = Counter(one["state"] for one in found)
     return {
         "clusters": {
-            "all": len(phases),
-            "phases": dict(sorted(Counter(phases.values()).items())),
-            "unwell": sorted({*(name for (_, name), phase in phases.items() if phase in UNWELL), *dict(troubles)}),
-            "troubles": [{"cluster": name, "message": why} for name, why in troubles],
+            "all": len(there),
+            "phases": dict(sorted(Counter(one["phase"] for one in there).items())),
+            "unwell": sorted({one["name"] for one in there if one["phase"] in UNWELL}),
+            "listed": there,
         },
-        "machines": {"all": len(found), "states": {state: states[state] for state in STATES}},
-        "reason": {"message": commonest[0], "number": commonest[1]},
+        "machines": {
+            "all": len(found),
+            "states": {state: states[state] for state in STATES},
+            "listed": sorted(found, key=lambda one: (-STATES.index(one["state"]), *_order(one))),
+        },
+        "reasons": _reasons(found),
     }
+
+
+def without_the_well(found: Obj) -> Obj:
+    """The same, but listing only what is not well."""
+    clusters = [one for one in found["clusters"]["listed"] if one["phase"] in UNWELL]
+    machines = [one for one in found["machines"]["listed"] if one["state"] in WRONG]
+    return {
+        **found,
+        "clusters": {**found["clusters"], "listed": clusters},
+        "machines": {**found["machines"], "listed": machines},
+    }
+
+
+def _reasons(found: Iterable[Obj]) -> list[Obj]:
+    """Why machines are not well, the commonest first.  Those whose reasons differ by their own names are alike."""
+    alike: dict[tuple[str, str], list[Obj]] = {}
+    for one in found:
+        if one["state"] in WRONG and one["why"]:
+            message = one["why"].replace(f'"{one["name"]}"', "it").replace(f"{one['namespace']}/{one['name']}", "it")
+            alike.setdefault((one["state"], message), []).append(one)
+    common = sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
+    return [
+        {"state": state, "message": some[0]["why"] if len(some) == 1 else message, "number": len(some)}
+        for (state, message), some in common
+    ]
+
+
+def _order(one: Obj) -> tuple[str, str, str]:
+    return one["cluster"], one["namespace"], one["name"]
+
+
+def _head(obj: Obj) -> Obj:
+    return {
+        "cluster": fields.cluster_of(obj),
+        "namespace": fields.text(obj, "metadata", "namespace"),
+        "name": fields.name_of(obj),
+    }
+
+
+def _cluster(obj: Obj) -> Obj:
+    phase = fields.text(obj, "status", "phase") or UNKNOWN
+    return {**_head(obj), "phase": phase, "stacks": fields.number(obj, "status", "stacks")}
+
+
+def _is_machine(pod: Obj) -> bool:
+    return isinstance(fields.at(pod, "spec", "virtualMachine"), dict)
+
+
+def _machine(obj: Obj, kind: str, state: str, why: str) -> Obj:
+    return {"kind": kind, **_head(obj), "state": state, "why": why}
 
 
 def is_well(found: Obj) -> bool:
     return not found["clusters"]["unwell"] and not any(found["machines"]["states"][state] for state in WRONG)
-
-
-def _phase(cluster: Obj) -> str:
-    return fields.text(cluster, "status", "phase") or UNKNOWN
 
 
 def _pod(pod: Obj) -> tuple[str, str]:
@@ -62,7 +111,7 @@ def _pod(pod: Obj) -> tuple[str, str]:
     if phase in (FAILED, "Succeeded"):
         return ("failed" if phase == FAILED else "ended"), ""
     if not (fields.text(pod, "spec", "nodeName") or fields.text(pod, "spec", "clusterName")):
-        return WAITING, _message(pod, SCHEDULED)
+        return WAITING, without_reason(_message(pod, SCHEDULED))
     why = _message(pod, DELIVERED)
     return ("undelivered" if why else BOUND), why
 
@@ -84,19 +133,35 @@ def _message(obj: Obj, type: str) -> str:
 # --- for people -----------------------------------------------------------------------------------
 
 
-def lines(found: Obj) -> Iterator[str]:
-    clusters, machines = found["clusters"], found["machines"]
+def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
+    """`everything`: with a table of what is listed, and all reasons."""
+    clusters, machines, reasons = found["clusters"], found["machines"], found["reasons"]
     if clusters["all"]:
-        phases = ", ".join(f"{number} {phase}" for phase, number in clusters["phases"].items())
+        phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
         yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
-    for one in clusters["troubles"][:NAMED]:
-        yield f"  {fields.line(one['cluster'])}: {one['message']}"
+        rows = [[*_names(one), fields.line(one["phase"]), str(one["stacks"])] for one in clusters["listed"]]
+        yield from _table(["NAME", "WORKSPACE", "PHASE", "STACKS"], rows) if everything else ()
     if number := machines["all"]:
         what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
         states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)
         yield f"{number} {what}: {states}"
-    if number := found["reason"]["number"]:
-        yield f"  {number} of them: {found['reason']['message']}"
+        rows = [[one["kind"], *_names(one), one["state"], one["why"] or NONE] for one in machines["listed"]]
+        yield from _table(["KIND", "NAME", "WORKSPACE", "STATE", "REASON"], rows) if everything else _some(reasons)
+
+
+def _some(reasons: list[Obj]) -> Iterator[str]:
+    for one in reasons[:REASONS]:
+        yield f"  {one['number']} {one['state']}: {one['message']}"
+    if more := sum(one["number"] for one in reasons[REASONS:]):
+        yield f"  … and {more} for other reasons; --all lists them"
+
+
+def _names(one: Obj) -> list[str]:
+    return [fields.line(f"{one['namespace']}/{one['name']}"), fields.line(one["workspace"])]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    yield from (f"  {line}" for line in table([head, *rows]).splitlines()) if rows else ()
 
 
 def _named(names: list[str]) -> str:

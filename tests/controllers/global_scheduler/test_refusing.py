@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.refusing import MOST_NOTED, MOST_TIMES, Refusing, noted, with_refusal
+from farflung.controllers.global_scheduler.refusing import (
+    MOST_NOTED,
+    MOST_TIMES,
+    Refusing,
+    in_words,
+    noted,
+    with_reason,
+    with_refusal,
+)
 from farflung.controllers.global_scheduler.undelivered import NO_EDGE_API, is_refusal
 from farflung.controllers.status_summarizer.values import Verdict
+from farflung.machinery import times
 from farflung.scheduling.values import SiteKey
 
 AZ1, AZ2 = SiteKey("clouds", "default", "az1"), SiteKey("clouds", "default", "az2")
@@ -37,6 +46,18 @@ def test_whatever_is_noted_is_read_and_can_be_added_to(text: str) -> None:
     assert noted(with_refusal(text, AZ1))[AZ1] == min(MOST_TIMES, noted(text).get(AZ1, 0) + 1)
 
 
+def test_a_refusal_is_told_in_few_words_and_with_the_time_of_the_next_try() -> None:
+    now = times.parse("2024-05-01T12:00:00Z")
+    assert in_words(f"{'|'.join(AZ1[:2])}/az1=2", AZ1, "no\nroom", now) == (
+        "no room; not tried there again before 2024-05-01T12:02:00Z"
+    )
+    assert in_words("", AZ1, "", now).startswith("default/az1 does not take it; not tried")
+    long = in_words("", AZ1, "x" * 10_000, now)
+    assert len(long) < 400
+    assert with_reason("0/1", ["refused it"], long) == f"0/1 ({long})"
+    assert with_reason("0/1", ["wrong region"], long) == with_reason("0/1", ["refused it"], "") == "0/1"
+
+
 def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_later_each_time() -> None:
     one = Refusing(Patience(refused=30.0))
     one.refuse("a", AZ1, 10.0)
@@ -47,9 +68,9 @@ def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_late
     assert list(one) == [("a", AZ1)]
     one.accept("a", AZ1)
     assert not one
-    for times, until in ((1, 160.0), (2, 220.0), (20, 3700.0)):
-        assert not one.remember("a", {AZ1: times}, 100.0)
-        assert not one.remember("a", {AZ1: times}, 150.0)  # the same as before
+    for number, until in ((1, 160.0), (2, 220.0), (20, 3700.0)):
+        assert not one.remember("a", {AZ1: number}, 100.0)
+        assert not one.remember("a", {AZ1: number}, 150.0)  # the same as before
         assert one.avoided("a", until - 1) == [AZ1]
         assert one.avoided("a", until) == []
     assert one.remember("a", {AZ2: 1}, 100.0)  # somebody forgave az1

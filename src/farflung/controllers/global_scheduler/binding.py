@@ -95,7 +95,7 @@ class Binder:
 
     async def unbind(self, subject: Subject, found: Obj, refused_by: SiteKey | None = None) -> None:
         """A Pod, if it is still as it was found.  `refused_by`: the Cluster that does not take it."""
-        patch = statuses.unbound_pod(found, refused_by)
+        patch = statuses.unbound_pod(found, refused_by, self._now())
         client = self._client_of(subject)
         self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
 

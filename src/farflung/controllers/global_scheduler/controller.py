@@ -21,6 +21,7 @@ from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
 from farflung.controllers.global_scheduler.moving import Moving
+from farflung.controllers.global_scheduler.refusing import with_reason
 from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.telling import Telling
@@ -363,7 +364,8 @@ class GlobalScheduler:
         self.figures.refused(refused.reasons)
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
         if refused.seen.asks:
-            self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, refused.message)
+            message = with_reason(refused.message, refused.reasons, refused.seen.refusal)
+            self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, message)
             self._undelivered.hear(refused.subject, refused.seen)
 
     # --- binding ----------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ GROUP: Final = "globalscheduler.com"
 CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
 FLAVOR: Final = f"{GROUP}/flavor-id"
 REFUSED_BY: Final = f"{GROUP}/refused-by"  #: the annotation with `<logical cluster>|<namespace>/<name>=<times>,…`
+LAST_REFUSAL: Final = f"{GROUP}/last-refusal"  #: the annotation that says in words why one of them did not take it
 ENDED: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
 
 MOST_OFFERED: Final = 1024

@@ -6,17 +6,21 @@ How often a Cluster refused a machine is noted at the machine, so that whoever s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from datetime import datetime, timedelta
 from math import inf
 from typing import Final
 
 from farflung.controllers.global_scheduler.failover import Patience
+from farflung.machinery import times
 from farflung.scheduling.values import SiteKey
 
 FIRST_PAUSE: Final = 60.0  #: seconds after the first refusal of a Cluster; twice as many after each further one
 LONGEST_PAUSE: Final = 3600.0
 MOST_NOTED: Final = 16  #: Clusters in one note
 MOST_TIMES: Final = 20
+LONGEST_REASON: Final = 256  #: characters
+REFUSED: Final = "refused it"
 
 # --- the note -------------------------------------------------------------------------------------
 
@@ -26,20 +30,38 @@ def noted(text: str) -> dict[SiteKey, int]:
     left out."""
     found: dict[SiteKey, int] = {}
     for one in text.split(",", MOST_NOTED)[:MOST_NOTED]:
-        written, _, times = one.strip().rpartition("=")
+        written, _, number = one.strip().rpartition("=")
         cluster, bar, rest = written.partition("|")
         namespace, _, name = rest.rpartition("/")
-        if bar and name and times.isascii() and times.isdigit() and len(times) <= len(str(MOST_TIMES)):
-            found[SiteKey(cluster, namespace, name)] = max(1, min(MOST_TIMES, int(times)))
+        if bar and name and number.isascii() and number.isdigit() and len(number) <= len(str(MOST_TIMES)):
+            found[SiteKey(cluster, namespace, name)] = max(1, min(MOST_TIMES, int(number)))
     return found
 
 
 def with_refusal(text: str, site: SiteKey) -> str:
     """The note, with one more.  Of too many, those that refused least often are forgotten."""
-    times = noted(text)
-    number = min(MOST_TIMES, times.pop(site, 0) + 1)
-    kept = sorted(times.items(), key=lambda one: (-one[1], one[0]))[: MOST_NOTED - 1]
+    known = noted(text)
+    number = min(MOST_TIMES, known.pop(site, 0) + 1)
+    kept = sorted(known.items(), key=lambda one: (-one[1], one[0]))[: MOST_NOTED - 1]
     return ",".join("{}|{}/{}={}".format(*key, count) for key, count in sorted([*kept, (site, number)]))
+
+
+def in_words(note: str, site: SiteKey, why: str, now: datetime) -> str:
+    """Why the Cluster that is noted last did not take it, and when it may be tried again."""
+    again = now + timedelta(seconds=_pause(noted(note).get(site, 1)))
+    said = " ".join(why.split()) or f"{site} does not take it"
+    bounded = said if len(said) <= LONGEST_REASON else f"{said[: LONGEST_REASON - 1]}…"
+    return f"{bounded}; not tried there again before {times.format_seconds(again)}"
+
+
+def with_reason(message: str, reasons: Container[str], refusal: str) -> str:
+    """Why something finds no place, with the words of the last Cluster that did not take it, if there is one."""
+    return f"{message} ({refusal[: 2 * LONGEST_REASON]})" if refusal and REFUSED in reasons else message
+
+
+def without_reason(message: str) -> str:
+    """What is the same for all whom a Cluster did not take."""
+    return message.partition(" (")[0] if REFUSED in message else message
 
 
 # --- what is known --------------------------------------------------------------------------------

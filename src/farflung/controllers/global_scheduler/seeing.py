@@ -105,6 +105,7 @@ class Seeing:
             asks=True,
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
+            refusal=(metadata.annotations or {}).get(reading.LAST_REFUSAL, ""),
             unsettled=DELIVERED in bytes(pod.status) or reading.CLUSTER in (metadata.labels or ()),
             status=bytes(pod.status),
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
 import orjson
 
 from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, REFUSED_BY
-from farflung.controllers.global_scheduler.refusing import with_refusal
+from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, LAST_REFUSAL, REFUSED_BY
+from farflung.controllers.global_scheduler.refusing import in_words, with_refusal
 from farflung.controllers.global_scheduler.subjects import Placed, Seen
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.informer.cache import Key
@@ -70,12 +71,14 @@ def bound_pod(seen: Seen, chosen: Chosen, site: Site) -> Obj:
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
-def unbound_pod(obj: Obj, refused_by: SiteKey | None) -> Obj:
-    """As a merge patch: it is nowhere, as it was before, but for a note that a Cluster refused it."""
+def unbound_pod(obj: Obj, refused_by: SiteKey | None, now: datetime) -> Obj:
+    """As a merge patch: it is nowhere, as it was before, but for a note that a Cluster refused it, and why."""
     annotations: dict[str, str | None] = dict.fromkeys((CLUSTER, FLAVOR, SITE, SCORE))
     if refused_by is not None:
         before = (obj["metadata"].get("annotations") or {}).get(REFUSED_BY, "")
-        annotations[REFUSED_BY] = with_refusal(before, refused_by)
+        note, status = with_refusal(before, refused_by), obj.get("status")
+        why = condition_of(status, DELIVERED).get("message") if isinstance(status, dict) else None
+        annotations |= {REFUSED_BY: note, LAST_REFUSAL: in_words(note, refused_by, str(why or ""), now)}
     metadata = {
         "uid": obj["metadata"]["uid"],
         "resourceVersion": obj["metadata"]["resourceVersion"],

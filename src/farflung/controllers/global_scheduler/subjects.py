@@ -35,6 +35,7 @@ class Seen:
     guest_of: str = ""  #: somebody else bound it to the cluster of this name
     ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
+    refusal: str = ""  #: why the last of them did not, in words
     unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
     returned: bool = False  #: its status came back from where it is bound to, so it is there
     tolerations: tuple[Toleration, ...] = ()

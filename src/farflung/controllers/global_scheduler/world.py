@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.failover import Budget, Patience
-from farflung.controllers.global_scheduler.refusing import Refusing
+from farflung.controllers.global_scheduler.refusing import REFUSED, Refusing
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject, Usage, usage_of
 from farflung.controllers.global_scheduler.whereabouts import Whereabouts
 from farflung.scheduling.engine import Engine
@@ -22,7 +22,6 @@ M = TypeVar("M")
 
 PAUSE: Final = 10.0  #: seconds between two tries to find another place for what has to leave
 MOST_QUESTIONS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
-REFUSED: Final = "refused it"
 NAMESAKE: Final = "with another of that name"
 UNWELL: Final = "not well for too long"
 HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
