@@ -59,9 +59,10 @@ def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() 
 def test_machines_that_the_same_clusters_refuse_are_counted_together_whenever_they_are_tried_again() -> None:
     why = [f"0/1 clusters fit: 1 refused it (no room; not tried there again before 12:0{n})" for n in range(2)]
     told = [[{"type": "PodScheduled", "status": "False", "message": message}] for message in why]
-    found = machines([], [{"spec": {"virtualMachine": {}}, "status": {"conditions": one}} for one in told], [])
+    head = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"virtualMachine": {}}}
+    found = machines([], [{**head, "status": {"conditions": one}} for one in told], [])
     assert found is not None
-    assert list(lines(found))[-1] == "  2 of them: 0/1 clusters fit: 1 refused it"
+    assert list(lines(found))[-1] == "  2 waiting: 0/1 clusters fit: 1 refused it"
 
 
 def test_a_machine_that_is_not_where_it_is_bound_to_is_told_of() -> None:
@@ -96,20 +97,17 @@ async def test_every_cluster_and_machine_is_listed_if_somebody_wants_it() -> Non
     await hub.bind(await hub.make(machine("one")), "az1")
     await hub.refuse(await hub.make(machine("two", "nowhere")), WHY)
     answer = await status(hub.hub.asked, NOW, everything=True)
-    found = [line.split(maxsplit=4) for line in printed(answer, "table", NOW, everything=True).splitlines()[-7:]]
-    assert (
-        found
-        == [
-            ["2", "Clusters:", "2", "Unknown"],
-            ["NAME", "WORKSPACE", "PHASE", "STACKS"],
-            ["default/az1", "root:web", "Unknown", "0"],
-            ["default/az2", "root:web", "Unknown", "0"],
-            ["2", "virtual", "machines", "and", "stacks: 1 bound, 1 waiting"],
-            ["KIND", "NAME", "WORKSPACE", "STATE", "REASON"],
-            ["Pod", "default/two", "root:web", "waiting", WHY],
-            ["Pod", "default/one", "root:web", "bound", "<none>"],
-        ][-7:]
-    )
+    found = [line.split(maxsplit=4) for line in printed(answer, "table", NOW, everything=True).splitlines()[-8:]]
+    assert found == [
+        ["2", "Clusters:", "2", "Unknown"],
+        ["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"],
+        ["default/az1", "root:web", "Unknown", "0", "<none>"],
+        ["default/az2", "root:web", "Unknown", "0", "<none>"],
+        ["2", "virtual", "machines", "and", "stacks: 1 bound, 1 waiting"],
+        ["KIND", "NAME", "WORKSPACE", "STATE", "REASON"],
+        ["Pod", "default/two", "root:web", "waiting", WHY],
+        ["Pod", "default/one", "root:web", "bound", "<none>"],
+    ]
 
 
 def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:
@@ -123,7 +121,7 @@ def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:
     found = machines([], pods, [])
     assert found is not None
     assert list(lines(found))[1:] == [
-        "  2 undelivered: pods it is forbidden",
+        "  2 undelivered: pods NAME is forbidden",
         "  1 undelivered: no c",
         "  1 undelivered: no d",
         "  … and 3 for other reasons; --all lists them",

@@ -39,13 +39,13 @@ def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable
         "clusters": {
             "all": len(there),
             "phases": dict(sorted(Counter(one["phase"] for one in there).items())),
-            "unwell": sorted({one["name"] for one in there if one["phase"] in UNWELL}),
+            "unwell": sorted({one["name"] for one in there if not _is_well(one)}),
             "listed": there,
         },
         "machines": {
             "all": len(found),
             "states": {state: states[state] for state in STATES},
-            "listed": sorted(found, key=lambda one: (-STATES.index(one["state"]), *_order(one))),
+            "listed": sorted(found, key=lambda one: (one["state"] not in WRONG, *_order(one))),
         },
         "reasons": _reasons(found),
     }
@@ -53,7 +53,7 @@ def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable
 
 def without_the_well(found: Obj) -> Obj:
     """The same, but listing only what is not well."""
-    clusters = [one for one in found["clusters"]["listed"] if one["phase"] in UNWELL]
+    clusters = [one for one in found["clusters"]["listed"] if not _is_well(one)]
     machines = [one for one in found["machines"]["listed"] if one["state"] in WRONG]
     return {
         **found,
@@ -67,7 +67,11 @@ def _reasons(found: Iterable[Obj]) -> list[Obj]:
     alike: dict[tuple[str, str], list[Obj]] = {}
     for one in found:
         if one["state"] in WRONG and one["why"]:
-            message = one["why"].replace(f'"{one["name"]}"', "it").replace(f"{one['namespace']}/{one['name']}", "it")
+            message = (
+                without_reason(one["why"])
+                .replace(f'"{one["name"]}"', "it")
+                .replace(f"{one['namespace']}/{one['name']}", "it")
+            )
             alike.setdefault((one["state"], message), []).append(one)
     common = sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
     return [
@@ -90,7 +94,12 @@ def _head(obj: Obj) -> Obj:
 
 def _cluster(obj: Obj) -> Obj:
     phase = fields.text(obj, "status", "phase") or UNKNOWN
-    return {**_head(obj), "phase": phase, "stacks": fields.number(obj, "status", "stacks")}
+    stacks = fields.number(obj, "status", "stacks")
+    return {**_head(obj), "phase": phase, "stacks": stacks, "why": _message(obj, TARGET)}
+
+
+def _is_well(cluster: Obj) -> bool:
+    return cluster["phase"] not in UNWELL and not cluster["why"]
 
 
 def _is_machine(pod: Obj) -> bool:
@@ -111,7 +120,7 @@ def _pod(pod: Obj) -> tuple[str, str]:
     if phase in (FAILED, "Succeeded"):
         return ("failed" if phase == FAILED else "ended"), ""
     if not (fields.text(pod, "spec", "nodeName") or fields.text(pod, "spec", "clusterName")):
-        return WAITING, without_reason(_message(pod, SCHEDULED))
+        return WAITING, _message(pod, SCHEDULED)
     why = _message(pod, DELIVERED)
     return ("undelivered" if why else BOUND), why
 
@@ -134,19 +143,22 @@ def _message(obj: Obj, type: str) -> str:
 
 
 def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
-    """`everything`: with a table of what is listed, and all reasons."""
-    clusters, machines, reasons = found["clusters"], found["machines"], found["reasons"]
+    """`everything`: with tables of all that is listed."""
+    clusters, machines = found["clusters"], found["machines"]
     if clusters["all"]:
         phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
         yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
-        rows = [[*_names(one), fields.line(one["phase"]), str(one["stacks"])] for one in clusters["listed"]]
-        yield from _table(["NAME", "WORKSPACE", "PHASE", "STACKS"], rows) if everything else ()
+        yield from _cluster_table(clusters["listed"]) if everything else _troubles(clusters["listed"])
     if number := machines["all"]:
         what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
         states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)
         yield f"{number} {what}: {states}"
-        rows = [[one["kind"], *_names(one), one["state"], one["why"] or NONE] for one in machines["listed"]]
-        yield from _table(["KIND", "NAME", "WORKSPACE", "STATE", "REASON"], rows) if everything else _some(reasons)
+        yield from _machine_table(machines["listed"]) if everything else _some(found["reasons"])
+
+
+def _troubles(clusters: list[Obj]) -> Iterator[str]:
+    for one in [one for one in clusters if one["why"]][:NAMED]:
+        yield f"  {fields.line(one['name'])}: {one['why']}"
 
 
 def _some(reasons: list[Obj]) -> Iterator[str]:
@@ -158,6 +170,16 @@ def _some(reasons: list[Obj]) -> Iterator[str]:
 
 def _names(one: Obj) -> list[str]:
     return [fields.line(f"{one['namespace']}/{one['name']}"), fields.line(one["workspace"])]
+
+
+def _cluster_table(clusters: list[Obj]) -> Iterator[str]:
+    rows = [[*_names(one), fields.line(one["phase"]), str(one["stacks"]), one["why"] or NONE] for one in clusters]
+    return _table(["NAME", "WORKSPACE", "PHASE", "STACKS", "REASON"], rows)
+
+
+def _machine_table(machines: list[Obj]) -> Iterator[str]:
+    rows = [[one["kind"], *_names(one), one["state"], one["why"] or NONE] for one in machines]
+    return _table(["KIND", "NAME", "WORKSPACE", "STATE", "REASON"], rows)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
