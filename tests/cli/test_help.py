@@ -32,3 +32,12 @@ def test_every_option_says_what_it_is_for() -> None:
             yield from silent(inner, f"{path} {name}")
 
     assert list(silent(main, "farflung")) == []
+
+
+def test_a_controller_says_which_workspace_it_takes_for_the_providers() -> None:
+    for command, workspace in (
+        ("global-scheduler", "root:espw"),
+        ("scheduler", "the one that the kubeconfig leads to"),
+    ):
+        said = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
+        assert f"has the edge API; by default {workspace}." in said

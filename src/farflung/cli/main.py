@@ -237,7 +237,7 @@ class Level(click.types.IntParamType):
 
 
 def controlling_options(
-    verbosity: int, workers: int | None = 4
+    verbosity: int, workers: int | None = 4, provider: str = "the one that the kubeconfig leads to"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What every controller has to be told."""
     usual = "4, 16 of the placement translator, 8 of the summarizer, 32 of the global scheduler"
@@ -258,7 +258,7 @@ def controlling_options(
             "provider",
             metavar="PATH",
             default="",
-            help="The workspace that has the edge API; by default the one that the kubeconfig leads to.",
+            help=f"The workspace that has the edge API; by default {provider}.",
         ),
         click.option(
             "--concurrency",
@@ -375,7 +375,7 @@ def status_summarizer(**options: Any) -> None:
 
 
 @main.command("global-scheduler")
-@controlling_options(verbosity=1, workers=32)
+@controlling_options(verbosity=1, workers=32, provider="root:espw")
 @CONFIGURING[0]
 @CONFIGURING[1]
 @ways("espw", "root", "allclusters")
