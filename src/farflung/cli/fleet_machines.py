@@ -67,11 +67,8 @@ def _reasons(found: Iterable[Obj]) -> list[Obj]:
     alike: dict[tuple[str, str], list[Obj]] = {}
     for one in found:
         if one["state"] in WRONG and one["why"]:
-            message = (
-                without_reason(one["why"])
-                .replace(f'"{one["name"]}"', "it")
-                .replace(f"{one['namespace']}/{one['name']}", "it")
-            )
+            why = without_reason(one["why"])
+            message = why.replace(f'"{one["name"]}"', "NAME") if one["name"] else why
             alike.setdefault((one["state"], message), []).append(one)
     common = sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))
     return [

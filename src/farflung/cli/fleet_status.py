@@ -34,6 +34,8 @@ async def status(hub: Hub, now: datetime, *, only: bool = False, everything: boo
     is well, too."""
     answer = answer_of(await read(hub, only=only), now, everything=everything)
     sections = [answer[key] or () for key in ("edges", "placements", "summaries")]
+    if answer["machines"] is not None:
+        sections += [answer["machines"][key]["listed"] for key in ("clusters", "machines")]
     clusters = list(dict.fromkeys(one["cluster"] for some in sections for one in some))
     paths = await paths_of(hub.root, clusters if everything else clusters[:PATHS])
     for one in (one for some in sections for one in some):
@@ -59,6 +61,8 @@ def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
     }
     every = {"edges": edges, "placements": placements, "summaries": summaries}
     machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations)
+    if machines is not None and not everything:
+        machines = fleet_machines.without_the_well(machines)
     return {
         "well": not any(unwell.values()) and (machines is None or fleet_machines.is_well(machines)),
         "counts": {
@@ -103,7 +107,7 @@ def printed(answer: Obj, output: str, now: datetime, *, everything: bool = False
     within = "" if answer["workspace"] == "*" else f", workspace {answer['workspace']}"
     parts = [f"Hub {answer['server']}{within}", *_edges(answer, now, everything), *_placements(answer, everything)]
     parts += _summaries(answer, now, everything)
-    parts += fleet_machines.lines(answer["machines"]) if answer["machines"] else []
+    parts += fleet_machines.lines(answer["machines"], everything=everything) if answer["machines"] else []
     parts += [f"remark: {fields.line(one, 1000)}" for one in answer["remarks"]]
     return "\n".join(parts)
 
