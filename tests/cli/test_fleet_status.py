@@ -156,7 +156,7 @@ async def test_one_workspace_alone_is_shown_if_somebody_asks_for_it() -> None:
 
 async def test_who_may_see_little_sees_that_and_is_told_what_is_missing() -> None:
     hub = await furnished()
-    with pytest.raises(click.ClickException, match="nothing of a fleet can be seen at https://hub:6443"):
+    with pytest.raises(click.ClickException, match=r"can be seen at https://hub:6443; `--workspace PATH`"):
         await shown(asked(hub, "root:web", USER_TOKEN))
     enter = {"nonResourceURLs": ["/"], "verbs": ["access"]}
     read = {"apiGroups": ["edge.kcp.io"], "resources": ["edgeplacements"], "verbs": ["list"]}

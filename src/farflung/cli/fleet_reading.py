@@ -82,9 +82,9 @@ class _Reading:
         await self._read_machines(fleet)
         fleet.remarks = list(self._remarks())
         if fleet.is_hidden:
-            raise click.ClickException(
-                "\n".join([f"nothing of a fleet can be seen at {self._hub.server}", *fleet.remarks])
-            )
+            hint = "" if self._only else "; `--workspace PATH` shows what is in a workspace that you may enter"
+            head = f"nothing of a fleet can be seen at {self._hub.server}{hint}"
+            raise click.ClickException("\n".join([head, *fleet.remarks]))
         return fleet
 
     async def _read_machines(self, fleet: Fleet) -> None:
