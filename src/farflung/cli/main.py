@@ -11,6 +11,7 @@ import click
 
 from farflung import __version__
 from farflung.cli.edge import edge
+from farflung.cli.explained_kinds import Kinds
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -499,7 +500,7 @@ def status(
         raise click.exceptions.Exit(1)
 
 
-@main.group()
+@main.group(cls=Kinds)
 def explain() -> None:
     """Say why things are as they are, changing nothing."""
 
