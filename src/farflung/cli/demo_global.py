@@ -30,6 +30,7 @@ REGIONS: Final = ("region1", "region2", "region3", "region4")
 ZONES: Final = 3  #: of each region
 FLAVOR, LARGE, RARE = "c6.large.2", "m6.xlarge.4", "p2.gpu.8"
 STACKS: Final = 6  #: replicas of the Allocation
+MESSAGE: Final = """kubectl get pod render2 -o jsonpath='{.status.conditions[?(@.type=="PodScheduled")].message}'"""
 
 
 def run(*, keep: bool) -> None:
@@ -129,7 +130,7 @@ class Story(Stage):
         with self.steps.step(f"Bind {STACKS} stacks of two machines to Clusters of region2 and region3"):
             await self._create(ALLOCATIONS, _stack())
             await self.until(self._allocated, "a place for all stacks")
-            self.told.append((f"kubectl get allocations    # in {WORKSPACE}", await listed(self._home, ALLOCATIONS)))
+            self.told.append((f"kubectl get allocations -A    # in {WORKSPACE}", await listed(self._home, ALLOCATIONS)))
         await self._find_no_room()
         await self._show()
 
@@ -140,7 +141,7 @@ class Story(Stage):
             await self._bound("render1")
             await self._create(PODS, _machine("render2", RARE))
             why = await self.until(self._refusal, "a reason")
-            self.told.append(("kubectl describe pods render2    # PodScheduled", f"False: {why}"))
+            self.told.append((f"{MESSAGE}    # in {WORKSPACE}", why))
         with self.steps.step("Delete the first one, and bind the second"):
             await self._home.delete(PODS, "render1", "default")
             await self._bound("render2")
@@ -148,7 +149,7 @@ class Story(Stage):
     async def _show(self) -> None:
         with self.steps.step("Explain it"):
             await self.until(self._counted, "the number of stacks of each Cluster")
-            for what, collection in (("pods -o wide", PODS), ("clusters", CLUSTERS)):
+            for what, collection in (("pods -A -o wide", PODS), ("clusters -A", CLUSTERS)):
                 shown = await listed(self._home, collection, wide=collection is PODS)
                 self.told.append((f"kubectl get {what}    # in {WORKSPACE}", shown))
             command = "explain pod demovm"
