@@ -57,7 +57,7 @@ async def test_a_machine_does_not_go_where_it_would_become_one_with_that_of_anot
         await one.of_home("POST", PODS, machine("b"))
 
         async def is_told() -> bool:
-            return await said(one, "a") == "0/2 clusters fit: 2 with another of that name"
+            return await said(one, "a") == "0/2 clusters fit: 1 sold out, 1 with another of that name"
 
         await one.fleet.eventually(is_told, "why not")
         await one.fleet.eventually(lambda: is_bound(one, "b"), "that others go there")
