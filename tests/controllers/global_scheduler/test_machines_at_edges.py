@@ -210,8 +210,10 @@ async def test_a_machine_whose_workspace_has_no_edge_api_says_so_and_stays() -> 
             return of_type(await one.pod("a"), "Delivered").get("reason") == "NoEdgeAPI"
 
         await one.fleet.eventually(is_told, "what is wrong")
+        assert (
+            "`kubectl kcp bind apiexport root:espw:edge.kcp.io`" in of_type(await one.pod("a"), "Delivered")["message"]
+        )
         await bind_edge(one.fleet, one.shop)
-        await one.machine("b")  # for which it is asked again
 
         async def is_clean() -> bool:
             return not of_type(await one.pod("a"), "Delivered")

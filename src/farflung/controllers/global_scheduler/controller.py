@@ -15,7 +15,7 @@ from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Binder
 from farflung.controllers.global_scheduler.clusters import CLUSTERS, Clusters
-from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing
+from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing, is_bound
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.furnishing import Furnishing
@@ -27,7 +27,7 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Plac
 from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.undelivered import Refusals, Undelivered, refusals
 from farflung.controllers.global_scheduler.world import World
-from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
+from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.informer.cache import Change, Key
@@ -98,6 +98,7 @@ class GlobalScheduler:
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, PLACEMENTS, existing)
         self._configs = self._informer(edge, CONFIGS, refusals)
+        self._bindings = self._informer(edge, BINDINGS, is_bound)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         self.clusters = Clusters(
             self.world,
@@ -167,6 +168,7 @@ class GlobalScheduler:
         self._placements.subscribe(self._on_placement)
         self._workspaces.subscribe(self._on_workspace)
         self._configs.subscribe(self._on_config)
+        self._bindings.subscribe(self._on_binding)
 
     def _trouble(self, what: str, error: Exception) -> None:
         self._log.error(error, what, controller=NAME)
@@ -200,7 +202,7 @@ class GlobalScheduler:
     def informers(self) -> Sequence[Informer[Any]]:
         """Mailboxes first: what is in them is none of ours."""
         asked: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
-        return [self._workspaces, *asked, self._placements, self._configs]
+        return [self._workspaces, *asked, self._placements, self._configs, self._bindings]
 
     @property
     def synced(self) -> bool:
@@ -274,6 +276,10 @@ class GlobalScheduler:
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
             self._undelivered.look_into(name)
+
+    def _on_binding(self, change: Change[bool]) -> None:
+        if change.new and not change.old:
+            self._delivering.hear_of_api(change.key.cluster)
 
     def _on_subject(self, subject: Subject, change: Change[Seen]) -> None:
         if self._mailboxes.of_cluster(subject.key.cluster) is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
+import msgspec
 import orjson
 
 from farflung.client.errors import AlreadyExists, Conflict, NotFound
@@ -16,6 +17,7 @@ from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.furnishing import AGAIN, Furnishing
 from farflung.controllers.global_scheduler.world import World, leave
+from farflung.controllers.mailbox.decide import Binding
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
@@ -29,7 +31,10 @@ PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "Edg
 PREFIX: Final = "global-scheduler-"
 OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation: the Cluster that an EdgePlacement of ours is about
 UNFOUND: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
-UNSERVED: Final = 60.0  #: seconds after which a workspace is asked again whether it has the edge API by now
+UNSERVED: Final = 60.0  #: seconds after which a workspace is asked again, although nobody said that it has the edge API
+
+
+_binding: Final = msgspec.json.Decoder(Binding)
 
 
 class Target(NamedTuple):
@@ -54,6 +59,11 @@ def existing(document: bytes) -> Existing:
     obj = orjson.loads(document)
     metadata = obj["metadata"]
     return Existing(metadata.get("uid", ""), (metadata.get("annotations") or {}).get(OWNER, ""), obj.get("spec") or {})
+
+
+def is_bound(document: bytes) -> bool:
+    """Whether what an APIBinding is for is served."""
+    return _binding.decode(document).bound
 
 
 def placement_name(site: SiteKey) -> str:
@@ -137,6 +147,11 @@ class Delivering:
             delivery = Delivery(key.cluster, site)
             self._known.setdefault(key.name, set()).add(delivery)
             self.controller.queue.add(delivery)
+
+    def hear_of_api(self, workspace: str) -> None:
+        """It may have the edge API by now."""
+        for site in sorted(site for site, unserved in self._unserved.items() if workspace in unserved):
+            self.controller.queue.add(Delivery(workspace, site))
 
     async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
         if not self._is_found(delivery.site):

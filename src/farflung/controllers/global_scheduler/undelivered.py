@@ -49,7 +49,11 @@ PASSING: Final = frozenset(
     }
 )
 UNDECLARED: Final = "field not declared in schema"  #: what clusters say that know no virtual machines
-NO_EDGE_API: Final = Verdict("NoEdgeAPI", "its workspace does not have the edge API (edge.kcp.io), so it goes nowhere")
+NO_EDGE_API: Final = Verdict(
+    "NoEdgeAPI",
+    "its workspace does not have the edge API, so it goes nowhere; "
+    "`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it there",
+)
 
 Refusals = Mapping[Part, Verdict]
 
