@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from farflung.cli.controllers import ALL, settings_of
 from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import Settings, database
 from farflung.cli.main import main
+from farflung.cli.plugins import switching
+from farflung.cli.plugins.kubeconfig import load
+from farflung.cli.plugins.kubeconfig_files import change
 from farflung.cli.scheduler_files import Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub.auth.tokens import read_tokens, token_hash
@@ -81,6 +85,35 @@ def test_nobody_becomes_an_administrator_by_swapping_tokens_in_the_kubeconfig(tm
     path = tmp_path / KUBECONFIG
     path.write_text(path.read_text().replace(first["shard-admin"], first["kcp-admin"]))
     assert started(tmp_path)["shard-admin"] not in first.values()
+
+
+def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(tmp_path: Path) -> None:
+    tokens, path = started(tmp_path), tmp_path / KUBECONFIG
+    for workspace in ("root:my-org", "root:my-org:shop"):
+        server = f"{URL}/clusters/{workspace}"
+        change([path], partial(switching.enter, server=server, context="root"))
+    start.write_kubeconfig(tmp_path, "https://127.0.0.1:7443", b"another authority", tokens)
+    again = load([path])
+    assert switching.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org:shop"
+    switching.go_back(again)
+    assert switching.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org"
+    assert "authority: dGhlIGF1" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("server", "user"),
+    [("https://elsewhere:6443/clusters/root", "kcp-admin"), (f"{URL}/clusters/../x", "kcp-admin"), (URL, "nobody")],
+)
+def test_a_workspace_of_another_hub_or_of_somebody_else_is_not_kept(tmp_path: Path, server: str, user: str) -> None:
+    tokens, path = started(tmp_path), tmp_path / KUBECONFIG
+    before = path.read_text()
+    config = yaml.safe_load(before)
+    config["clusters"].append({"name": switching.CURRENT, "cluster": {"server": server}})
+    context = {"cluster": switching.CURRENT, "user": user}
+    config["contexts"].append({"name": switching.CURRENT, "context": context})
+    path.write_text(yaml.safe_dump({**config, "current-context": switching.CURRENT}))
+    start.write_kubeconfig(tmp_path, URL, b"the authority", tokens)
+    assert path.read_text() == before
 
 
 @pytest.mark.parametrize("text", ["", "users: 7", "users: [7]", "users: [{}]", "users: [{user: x}]", "[", "\x00"])

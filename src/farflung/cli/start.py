@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
+from farflung.cli.kept_workspaces import kept_workspaces
+from farflung.cli.plugins.switching import CURRENT
 from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits
@@ -44,9 +46,14 @@ CONTEXTS: Final = (
 
 
 def write_kubeconfig(directory: Path, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
-    """`url`: where the hub is, without a workspace; `tokens`: by the administrators' names."""
+    """`url`: where the hub is, without a workspace; `tokens`: by the administrators' names.  Who was in a workspace
+    stays there."""
+    kept, is_there = kept_workspaces(directory / KUBECONFIG, tokens)
     clusters = {"base": cluster_at(url, ca_pem), "root": cluster_at(f"{url}/clusters/root", ca_pem)}
-    write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, CONTEXTS, "root").encode())
+    clusters |= {one.context: cluster_at(f"{url}/clusters/{one.workspace}", ca_pem) for one in kept}
+    contexts = [*CONTEXTS, *(Context(one.context, one.context, one.user) for one in kept)]
+    current = CURRENT if is_there else "root"
+    write_private(directory / KUBECONFIG, whole_kubeconfig(clusters, tokens, contexts, current).encode())
 
 
 def controllers(
