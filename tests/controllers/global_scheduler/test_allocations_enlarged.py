@@ -15,6 +15,8 @@ async def test_an_allocation_takes_no_room_by_asking_for_more_than_there_is() ->
         larger = {"spec": {"resource_group": {"resources": resources}}}
         await one.of_shop("PATCH", f"{ALLOCATIONS}/shop", larger, content_type=MERGE_PATCH)
         assert await one.refused("shop", "allocation") == "0/1 clusters fit: 1 out of small"
+        shown = await one.of_shop("GET", ALLOCATIONS, accept="application/json;as=Table;g=meta.k8s.io;v=v1")
+        assert shown["rows"][0]["cells"][:3] == ["shop", "Bound", "False"]  # for what it asks for now
         await one.restart()
         await one.machine("others", count=7)
         assert await one.bound("others") == "az1"

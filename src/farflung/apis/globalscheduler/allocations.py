@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.apis.described import Described
-from farflung.apis.fragments import AGE, column, flag, keyed, listing, mapping, number, record, text, texts, whole
+from farflung.apis.fragments import (
+    AGE,
+    column,
+    flag,
+    keyed,
+    listing,
+    mapping,
+    number,
+    of_condition,
+    record,
+    text,
+    texts,
+    whole,
+)
 from farflung.apis.globalscheduler.observed import EFFECTS, GROUP, INT64, MOST_TAINTS, conditions
 from farflung.apis.globalscheduler.selection import (
     AFFINITY,
@@ -202,6 +215,7 @@ ALLOCATION: Final = Described(
     required=("spec",),
     columns=(
         column("Phase", ".status.phase", "What came of it"),
+        column("Scheduled", of_condition("Scheduled"), "Whether what it asks for now is what is bound"),
         column("Clusters", ".status.cluster_names", "Where its replicas are"),
         column("Replicas", ".spec.replicas", "How many stacks are asked for", "integer"),
         AGE,
