@@ -28,7 +28,7 @@ def test_the_demo_shows_where_machines_go_and_is_kept_until_it_is_stopped(tmp_pa
         assert ended.returncode == 0, ended.stderr
         said = ended.stdout
         assert "\n0/12 clusters fit: 11 no flavor p2.gpu.8, 1 out of p2.gpu.8" in said
-        assert re.search(r"default +shop +Bound +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", said)
+        assert re.search(r"default +shop +Bound +True +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", said)
         assert re.search(r"default +demovm .* az1 ", said)
         assert re.search(r"default +render2 .* az12 ", said)
         assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", said, re.MULTILINE)
