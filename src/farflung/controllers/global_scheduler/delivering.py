@@ -213,11 +213,12 @@ class Delivering:
         except AlreadyExists:
             return 1.0  # it is still to be heard of
         except NotFound:
+            is_known = delivery.workspace in self.unserved(delivery.site)
             self._note_served(delivery, served=False)
             self._log.info(
                 "workspace does not have the edge API, so nothing is delivered", v=1, workspace=delivery.workspace
             )
-            return UNSERVED
+            return UNSERVED if is_known else 1.0  # it may have come while we asked
         self._note_served(delivery, served=True)
         return None
 
