@@ -132,10 +132,7 @@ def _placements(held: Sequence[Reservation]) -> list[Obj]:
 
 def lines(decision: Obj) -> Iterator[str]:
     if leaving := decision.get("leaving"):
-        names = [f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving]
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        verb = "is bound to it, and leaves" if len(names) == 1 else "are bound to it, and leave"
-        yield f"{', '.join(names[:NAMED])}{more} {verb} if there is room elsewhere"
+        yield _leaving([f"{one['kind']} {one['namespace']}/{one['name']}" for one in leaving])
     if "released" in decision:
         places = decision["released"]
         yield f"is not {bound_to(places, names_of(places))} any more" if places else "was not bound"
@@ -147,6 +144,12 @@ def lines(decision: Obj) -> Iterator[str]:
         yield f"stays {bound_to(stays, names)}{why}"
     elif "placed" in decision:
         yield from decided(decision, names)
+
+
+def _leaving(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    verb = "is bound to it, and leaves" if len(names) == 1 else "are bound to it, and leave"
+    return f"{', '.join(names[:NAMED])}{more} {verb} if there is room elsewhere"
 
 
 def is_change(decision: Obj) -> bool:
