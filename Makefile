@@ -20,7 +20,7 @@ demo: setup  ## a hub, two small clusters, two workloads placed on them, and the
 	@$(BIN)/farflung demo
 
 test: setup  ## every test but the long ones
-	$(BIN)/pytest -q -n 3 --dist worksteal -m "not long"
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "not long"
 
 long: setup  ## the long ones: longer histories, every kubectl there is, real containers
 	@tools/ensure-podman.sh
