@@ -31,10 +31,10 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @contextmanager
-def full_disk(tmp_path: Path) -> Iterator[None]:
-    """No file may grow beyond what the write-ahead log has now."""
+def full_disk() -> Iterator[None]:
+    """No file takes a byte: a log that is in the file already would be written from its beginning, without growing."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "store.db-wal").stat().st_size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
         yield
     finally:
@@ -65,12 +65,12 @@ async def test_readers_see_nothing_that_is_not_durable(store: SqliteStore) -> No
     assert store.get(key("a")) is not None
 
 
-async def test_a_full_disk_refuses_the_whole_batch_and_leaves_no_trace(store: SqliteStore, tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_the_whole_batch_and_leaves_no_trace(store: SqliteStore) -> None:
     [a] = await put_all(store, ["a"])
     assert isinstance(a, Entry)
     heard: list[Change] = []
     store.subscribe(MAPS, heard.extend)
-    with full_disk(tmp_path):
+    with full_disk():
         outcomes = await put_all(store, range(50))
         update = store.put(key("a"), b"y" * 5000, expect=a.revision)
         delete = store.delete(key("a"), expect=a.revision)
@@ -86,7 +86,7 @@ async def test_a_full_disk_refuses_the_whole_batch_and_leaves_no_trace(store: Sq
 async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path: Path) -> None:
     [a] = await put_all(store, ["a"])
     assert isinstance(a, Entry)
-    with full_disk(tmp_path):
+    with full_disk():
         await put_all(store, range(5))
     updated = await store.put(key("a"), b"2", expect=a.revision)
     entries = await put_all(store, range(5))
@@ -99,9 +99,9 @@ async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path
     await again.close()
 
 
-async def test_who_waits_for_a_write_that_fails_gets_its_turn(store: SqliteStore, tmp_path: Path) -> None:
+async def test_who_waits_for_a_write_that_fails_gets_its_turn(store: SqliteStore) -> None:
     await put_all(store, ["first"])
-    with full_disk(tmp_path):
+    with full_disk():
         doomed = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
         await asyncio.sleep(0)
         second = asyncio.create_task(store.put(key("a"), b"2", expect=ABSENT))
@@ -114,9 +114,9 @@ async def test_who_waits_for_a_write_that_fails_gets_its_turn(store: SqliteStore
         await store.put(key("a"), b"4", expect=ABSENT)
 
 
-async def test_history_that_cannot_be_compacted_stays(store: SqliteStore, tmp_path: Path) -> None:
+async def test_history_that_cannot_be_compacted_stays(store: SqliteStore) -> None:
     await put_all(store, range(300))
-    with full_disk(tmp_path), pytest.raises(Unavailable):
+    with full_disk(), pytest.raises(Unavailable):
         await store.compact(store.revision)
     oldest = store.oldest
     assert len(await store.changes(MAPS, since=oldest, until=store.revision)) == store.revision - oldest
@@ -195,7 +195,7 @@ async def test_who_waits_until_all_is_settled_sees_what_was_under_way_and_no_mor
 async def test_who_waits_until_all_is_settled_waits_for_no_write_that_failed(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    with full_disk(tmp_path):
+    with full_disk():
         writing = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
         await asyncio.sleep(0)
         await store.settled()

@@ -613,4 +613,4 @@ async def test_what_came_of_them_is_shown(shop: Shop) -> None:
         for path in (CLUSTERS, ALLOCATIONS)
     ]
     assert rows[0][:5] == ["az1", "region1", "az1", "Ready", 2]
-    assert rows[1][:4] == ["a1", "Bound", '["az1"]', 1]
+    assert rows[1][:5] == ["a1", "Bound", None, '["az1"]', 1]
