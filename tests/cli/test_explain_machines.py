@@ -180,6 +180,46 @@ async def test_files_and_a_policy_that_the_scheduler_was_told_count() -> None:
     assert "SCORES   SiteResourcesLeastAllocated *1   FLAVORS" in lines
 
 
+async def test_wishes_that_the_policy_does_not_look_at_are_told_as_such() -> None:
+    hub = await MachineHub.started()
+    beside = {"key": "app", "operator": "in", "values": ["db"]}
+    wishes = {
+        "geo_location": {"country": "CH", "city": "Bern"},
+        "operator": "telecom",
+        "regions": [{"region": "region1"}],
+        "stack_affinity": [beside],
+        "stack_antiaffinity": [beside],
+        "near": {"latitude": 46.9, "longitude": 7.4},
+        "cluster_affinity": {"preferred": [{"weight": 1, "requirements": [{"key": "disk", "operator": "exists"}]}]},
+    }
+    await hub.make(allocation("shop", 1, selector=wishes))
+    lines = await said(hub, "Allocation", "shop", replace(USUAL, policy=Policy(("Flavor",), (("Flavor", 1),))))
+    missing = "because the policy does not have"
+    assert [line.split(":", 1) for line in lines[2:10]] == [
+        ["  where", "        anywhere"],
+        ["  overlooked", f"   country CH; city Bern, {missing} LocationAndOperator"],
+        ["  overlooked", f"   operator telecom, {missing} LocationAndOperator"],
+        ["  overlooked", f"   region region1, {missing} regionandaz"],
+        ["  overlooked", f"   rather beside app in db, {missing} StackAffinity"],
+        ["  overlooked", f"   rather not beside app in db, {missing} StackAffinity"],
+        ["  overlooked", f"   near 46.9,7.4, {missing} Distance"],
+        ["  overlooked", f"   1 preference of labels, {missing} PreferredAffinity"],
+    ]
+    assert not [line for line in await said(hub, "Allocation", "shop") if "overlooked" in line]
+
+
+async def test_a_scorer_that_gives_the_same_to_each_has_a_line_and_no_column() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    same = "StackAffinity gives 50 to each, because nothing is asked for that it looks at"
+    lines = await said(hub)
+    assert same in lines and not any("StackAffinity *1" in line for line in lines)
+    beside = {"stack_affinity": [{"key": "app", "operator": "exists"}]}
+    await hub.make(allocation("shop", 1, selector=beside))
+    lines = await said(hub, "Allocation", "shop")
+    assert same not in lines and any("StackAffinity *1" in line for line in lines)
+
+
 async def test_of_many_clusters_the_rest_is_counted() -> None:
     hub = await MachineHub.started()
     await hub.make(machine("demovm", "region1"))

@@ -619,21 +619,13 @@ def test_sites_that_are_excluded_are_told_of() -> None:
     assert decision.message == f"0/2 clusters fit: 1 excluded, 1 no flavor {LARGE}"
 
 
-def test_people_can_read_why() -> None:
-    one = engine(
-        site("b", "r2"), site("a"), policy=read_policy("priorities: [{name: Flavor}, {name: Price, weight: 3}]")
-    )
-    lines = list(one.explain(ask()).lines())
-    assert lines == [
-        f"replica 0: default/a, {LARGE}, score 100.0",
-        "",
-        "CLUSTER    FITS  TOTAL  Flavor*1  FLAVORS",
-        f"default/a  10    100.0  100.0     {LARGE}",
-        f"default/b  10    100.0  100.0     {LARGE}",
-    ]
-    lines = list(one.explain(ask(site="c")).lines())
-    assert lines[0] == "0/2 clusters fit: 2 not the one asked for"
-    assert lines[-1] == "default/b  not the one asked for"
+def test_an_explanation_has_weights_scores_and_who_gives_the_same_to_each() -> None:
+    priorities = "priorities: [{name: Flavor}, {name: StackAffinity}, {name: Price, weight: 3}]"
+    one = engine(site("b", "r2"), site("a"), policy=read_policy(priorities))
+    found = one.explain(ask())
+    assert (found.weights, found.indifferent) == ({"Flavor": 1, "StackAffinity": 1}, {"StackAffinity": 50.0})
+    assert [(verdict.site.name, verdict.total) for verdict in found.verdicts] == [("a", 75.0), ("b", 75.0)]
+    assert found.verdicts[0].scores == {"Flavor": 100.0, "StackAffinity": 50.0}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from farflung.scheduling.policy import PolicyError, default_policy, read_policy
+from farflung.scheduling.values import RegionWish, Requirement, Selector
 
 SHIPPED = """
 predicates:
@@ -42,6 +43,13 @@ def test_the_policy_of_the_first_version_says_the_same_in_other_words() -> None:
     assert FIRST.count("Node") == 3
     assert read_policy(FIRST) == read_policy(SHIPPED)
     assert read_policy("predicates: [{name: NodeResourcesFit}]").filters == ("SiteResourcesFit",)
+
+
+def test_a_policy_knows_which_wishes_it_overlooks() -> None:
+    wishes = Selector(regions=(RegionWish("region1"),), affinity=(Requirement("app", "exists"),), site="az1")
+    assert read_policy("{}").overlooked(wishes) == {"regions": "regionandaz", "affinity": "StackAffinity"}
+    assert not default_policy().overlooked(wishes)
+    assert not read_policy("{}").overlooked(Selector())
 
 
 def test_a_policy_may_have_nothing_to_say() -> None:

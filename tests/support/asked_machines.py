@@ -37,7 +37,7 @@ def machine(name: str = "demovm", *regions: str, flavor: str = FLAVOR, **spec: A
 def allocation(name: str = "shop", replicas: int = 2, *, strategy: str = "discrete", **spec: Any) -> Obj:
     group = {"resources": [{"name": "web", "flavors": [{"flavor_id": FLAVOR}]}]}
     selector = {"strategy": {"location_strategy": strategy}}
-    return named(ALLOCATIONS, name, replicas=replicas, resource_group=group, selector=selector, **spec)
+    return named(ALLOCATIONS, name, **{"replicas": replicas, "resource_group": group, "selector": selector, **spec})
 
 
 class MachineHub:

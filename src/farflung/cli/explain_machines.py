@@ -54,9 +54,10 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     explanation = known.world.engine.explain(request, excluded=excluded)
     return {
         "object": head,
-        "asks": asked(request),
+        "asks": asked(request, configured.policy),
         **_unknown_sizes(known, explanation, request, configured),
         "weights": dict(explanation.weights),
+        "indifferent": dict(explanation.indifferent),
         "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
         "decision": found_of(explanation.decision),
         "now": _now(document, kind, seen, held, explanation.decision) | unwell,

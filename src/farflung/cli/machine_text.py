@@ -36,7 +36,9 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
     if left := answer["clusters"][len(shown) :]:
         parts.append(f"{count(len(left), 'Cluster')} more: {_counted(left)}. `--limit 0` lists all.")
     if scores := [one for one in shown if one["fits"]]:
-        parts.append(table(_scores(scores, answer["weights"], names)))
+        indifferent = answer["indifferent"]
+        weights = {name: weight for name, weight in answer["weights"].items() if name not in indifferent}
+        parts.append("\n".join([table(_scores(scores, weights, names)), *_indifferent(indifferent)]))
     parts.append("\n".join([*_unsized(answer), *decided(answer["decision"], names), _now(answer, names)]))
     return "\n\n".join(parts)
 
@@ -74,7 +76,11 @@ def _asked(asks: Obj) -> Iterator[tuple[str, str]]:
         yield "machines", _item(item)
     if asks["replicas"] > 1:
         yield "replicas", str(asks["replicas"])
-    yield "where", "; ".join(_where(asks["where"])) or "anywhere"
+    overlooked = asks.get("overlooked", {})
+    wishes = _where(asks["where"])
+    yield "where", "; ".join(text for name, text in wishes.items() if name not in overlooked) or "anywhere"
+    for name, plugin in overlooked.items():
+        yield "overlooked", f"{wishes[name]}, because the policy does not have {plugin}"
     yield "how", ", ".join(_how(asks["how"]))
     if asks["priority"]:
         yield "priority", str(asks["priority"])
@@ -90,20 +96,26 @@ def _item(item: Obj) -> str:
     return f"{item['name']}: {', '.join(parts)}".removeprefix(": ")
 
 
-def _where(where: Obj) -> Iterator[str]:
+def _where(where: Obj) -> dict[str, str]:
+    """Wishes in words, by their names."""
+    found: dict[str, str] = {}
     if regions := where.get("regions"):
-        yield "region " + " or ".join(_region(one) for one in regions)
-    yield from (f"{name} {value}" for name, value in where.get("geo", {}).items())
-    yield from (f"{name} {where[name]}" for name in ("operator", "site") if name in where)
+        found["regions"] = "region " + " or ".join(_region(one) for one in regions)
+    if geo := where.get("geo"):
+        found["geo"] = "; ".join(f"{name} {value}" for name, value in geo.items())
+    found |= {name: f"{name} {where[name]}" for name in ("operator", "site") if name in where}
     for name, words in (
         ("clusterAffinity", "labels"),
         ("stackAffinity", "rather beside"),
         ("stackAntiAffinity", "rather not beside"),
     ):
         if name in where:
-            yield f"{words} {', '.join(where[name])}"
+            found[name] = f"{words} {', '.join(where[name])}"
     if near := where.get("near"):
-        yield f"near {near['latitude']:g},{near['longitude']:g}"
+        found["near"] = f"near {near['latitude']:g},{near['longitude']:g}"
+    if number := where.get("preferences"):
+        found["preferences"] = f"{count(number, 'preference')} of labels"
+    return found
 
 
 def _region(one: Obj) -> str:
@@ -150,6 +162,11 @@ def _scores(
     for one in clusters:
         scores = [f"{one['scores'][name]:.1f}" for name in weights]
         yield [_name(one, names), *scores, ",".join(one["flavors"])]
+
+
+def _indifferent(scorers: Mapping[str, float]) -> Iterator[str]:
+    for name, score in scorers.items():
+        yield f"{name} gives {score:g} to each, because nothing is asked for that it looks at"
 
 
 def _counted(clusters: Iterable[Obj]) -> str:

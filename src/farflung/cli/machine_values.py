@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from farflung.machinery.errors import Obj
+from farflung.scheduling.policy import Policy
 from farflung.scheduling.values import Claim, Decision, Item, Request, Requirement, SiteKey
 
+#: what is printed of wishes that have other names in a Selector
+PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}
 
-def asked(request: Request) -> Obj:
+
+def asked(request: Request, policy: Policy) -> Obj:
+    """With the wishes that the policy does not look at."""
     selector = request.selector
     where = {
         "geo": {name: value for name, value in selector.geo._asdict().items() if value},
@@ -26,12 +33,14 @@ def asked(request: Request) -> Obj:
         "minClusters": selector.min_clusters,
         "maxClusters": selector.max_clusters,
     }
+    overlooked = {PRINTED.get(wish, wish): plugin for wish, plugin in policy.overlooked(selector).items()}
     return {
         "replicas": request.replicas,
         "priority": request.priority,
         "items": [_item(one) for one in request.items],
         "where": {name: value for name, value in where.items() if value},
         "how": {name: value for name, value in how.items() if value},
+        **({"overlooked": overlooked} if overlooked else {}),
     }
 
 

@@ -189,7 +189,8 @@ class Engine:
         ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
         fitting.sort(key=lambda verdict: ranked[verdict.site])
         refused = (one for one in verdicts if one.refusal)
-        return Explanation(self.decide(request, excluded=excluded), judge.weighed, (*fitting, *refused))
+        decision = self.decide(request, excluded=excluded)
+        return Explanation(decision, judge.weighed, judge.indifferent, (*fitting, *refused))
 
     # --- how it remembers -------------------------------------------------------------------------
 

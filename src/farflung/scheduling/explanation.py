@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,30 +28,8 @@ class Verdict(NamedTuple):
 class Explanation:
     decision: Decision
     weights: Mapping[str, int]  #: of the scorers that have a say
+    indifferent: Mapping[str, float]  #: what some of them give to every site, whatever it is
     verdicts: tuple[Verdict, ...]  #: the best site first, then by name those that do not fit
-
-    def lines(self) -> Iterator[str]:
-        """A table for people."""
-        yield from _outcome(self.decision)
-        yield ""
-        head = ["CLUSTER", "FITS", "TOTAL", *(f"{name}*{weight}" for name, weight in self.weights.items()), "FLAVORS"]
-        rows = [head, *(self._row(verdict) for verdict in self.verdicts)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-        for row in rows:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-    def _row(self, verdict: Verdict) -> list[str]:
-        if verdict.refusal:
-            return [str(verdict.site), verdict.refusal, *[""] * (len(self.weights) + 2)]
-        scores = (f"{verdict.scores[name]:.1f}" for name in self.weights)
-        return [str(verdict.site), str(verdict.number), f"{verdict.total:.1f}", *scores, ",".join(verdict.flavors)]
-
-
-def _outcome(decision: Decision) -> Iterator[str]:
-    if not decision.is_placed:
-        yield decision.message
-    for number, chosen in enumerate(decision.chosen):
-        yield f"replica {number}: {chosen.site}, {', '.join(chosen.flavors)}, score {chosen.score:.1f}"
 
 
 def refusal_text(request: Request, possible: int, fitting: int, sites: int, reasons: Mapping[str, int]) -> str:

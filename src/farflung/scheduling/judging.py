@@ -68,6 +68,11 @@ class Judge:
                 self._of_stacks.append((name, weight, of_stacks))
         return True
 
+    @property
+    def indifferent(self) -> Mapping[str, float]:
+        """Scorers that give all sites the same, because nothing is asked for that they look at."""
+        return self._same
+
     def __len__(self) -> int:
         """Of how many sites it remembers something."""
         return len(self._known)

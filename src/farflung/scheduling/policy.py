@@ -11,10 +11,20 @@ from typing import Any, Final
 import yaml
 
 from farflung.scheduling import filters, scorers
+from farflung.scheduling.values import Selector
 
 HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
 FILTERS: Final = frozenset({*filters.CHOSEN, *filters.ALWAYS, *filters.ABOUT_ROOM})
 SCORERS: Final = frozenset({*scorers.OF_SITES, *scorers.OF_STACKS, *scorers.OF_ROOM})
+#: the filters and scorers that look at wishes of a Selector; others are looked at whatever a policy says
+FILTERED: Final = {"geo": "LocationAndOperator", "operator": "LocationAndOperator", "regions": "regionandaz"}
+SCORED: Final = {
+    "affinity": "StackAffinity",
+    "antiaffinity": "StackAffinity",
+    "near": "Distance",
+    "preferred": "PreferredAffinity",
+}
+NO_WISHES: Final = Selector()
 #: which keys there are; arguments are of the original, which ignores them
 WHOLE: Final = ("predicates", "priorities")
 OF_PREDICATES: Final = ("name", "argument")
@@ -40,6 +50,12 @@ class Policy:
 
     def weighs(self, scorer: str) -> bool:
         return any(name == scorer for name, _ in self.scorers)
+
+    def overlooked(self, selector: Selector) -> Mapping[str, str]:
+        """Wishes that nothing in it looks at, by their names in a Selector, with what would."""
+        missing = {wish: name for wish, name in FILTERED.items() if name not in self.filters}
+        missing |= {wish: name for wish, name in SCORED.items() if not self.weighs(name)}
+        return {wish: name for wish, name in missing.items() if getattr(selector, wish) != getattr(NO_WISHES, wish)}
 
 
 def default_policy() -> Policy:
