@@ -5,7 +5,7 @@ import os
 import re
 from datetime import datetime
 
-from farflung.lib.klog import Bare, Logger, shown
+from farflung.lib.klog import Bare, Logger, lost, shown
 
 
 def printed(stream: io.StringIO) -> str:
@@ -73,3 +73,8 @@ def test_nobody_reading_is_no_reason_to_fail() -> None:
     log, stream = logger()
     stream.close()
     log.info("hello")
+
+
+def test_lost_lines_are_told_of_in_a_line_as_all_others() -> None:
+    form = r'W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ klog\.py:1\] "7 lines were lost, because nobody read them"'
+    assert re.fullmatch(form, lost(7))

@@ -36,6 +36,7 @@ from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.informer.reflector import Surroundings
+from farflung.lib import klog, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
@@ -147,6 +148,7 @@ def _said(**values: str) -> dict[str, str]:
 
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    outlet.unblock(klog.lost)
     with mendable(settings.command):
         uvloop.run(_run(settings))
 

@@ -36,7 +36,7 @@ from farflung.edge.runtimes import choosing
 from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.hub.http.certificates import CertificateError
-from farflung.lib import ids
+from farflung.lib import ids, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
@@ -52,6 +52,7 @@ NODE_AGENT: Final = "kubelet"  #: whom people know to tell of their pods
 
 def run(edge: Edge, *, verbosity: int) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=False)
     log = Logger(sys.stderr, verbosity)
     try:
@@ -84,6 +85,7 @@ async def _run(edge: Edge, held: Held, log: Logger) -> None:
         nonlocal signals
         signals += 1
         if signals >= PATIENCE:
+            outlet.drain()
             os._exit(1)
         held.tell(STOPPING)
         log.info("stopping" if signals == 1 else "stopping at once")

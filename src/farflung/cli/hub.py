@@ -57,7 +57,7 @@ from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.hub.workspaces.access import WorkspaceAuthorizer
 from farflung.hub.workspaces.platform import in_every_workspace, platform
-from farflung.lib import ids
+from farflung.lib import ids, outlet
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
 
@@ -101,6 +101,7 @@ class Settings:
 
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=settings.verbose)
     try:
         if settings.controllers:
@@ -148,6 +149,7 @@ def _stop(stopped: asyncio.Event) -> None:
     """The first signal ends what is under way in order; the second one ends it at once, and loses no write either."""
     if stopped.is_set():
         print("farflung hub stops at once", flush=True)
+        outlet.drain()
         os._exit(1)
     stopped.set()
 
@@ -264,4 +266,3 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
             await housekeeping.stop()
     finally:
         await store.close()
-        lines.close()

@@ -21,6 +21,7 @@ from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import ACCOUNT, Access, KubeconfigError, load, of_service_account
 from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
+from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.syncer.journal import Journal, JournalError
@@ -57,6 +58,7 @@ class WrongMailbox(Exception):
 
 def run(settings: Settings) -> None:
     """Until a signal.  What a user can mend is one sentence and exit code 1."""
+    outlet.unblock(klog.lost)
     try:
         uvloop.run(_run(settings))
     except (KubeconfigError, JournalError, WrongMailbox) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -64,15 +64,23 @@ class Logger:
     def _print(self, level: str, message: str, values: dict[str, object]) -> None:
         frame = sys._getframe(2)
         where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        said = "".join(f" {name}={shown(value)}" for name, value in (*self.values, *values.items()))
-        time = self.now().strftime("%m%d %H:%M:%S.%f")
-        head = message if isinstance(message, Bare) else quoted(message)
-        line = f"{level}{time} {os.getpid():7} {where}] {head}{said}\n"
+        line = _line(level, self.now(), where, message, (*self.values, *values.items()))
         try:
-            self.stream.write(line)
+            self.stream.write(f"{line}\n")
             self.stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads it any more
+
+
+def lost(number: int) -> str:
+    """What is said in the place of lines that nobody read."""
+    return _line(WARNING, datetime.now(), "klog.py:1", f"{number} lines were lost, because nobody read them", ())
+
+
+def _line(level: str, now: datetime, where: str, message: str, values: Iterable[tuple[str, object]]) -> str:
+    said = "".join(f" {name}={shown(value)}" for name, value in values)
+    head = message if isinstance(message, Bare) else quoted(message)
+    return f"{level}{now.strftime('%m%d %H:%M:%S.%f')} {os.getpid():7} {where}] {head}{said}"
 
 
 def _shortened(text: str) -> str:

@@ -1,0 +1,156 @@
+"""Standard output and standard error that never block who writes to them.
+
+A pipe that nobody reads is full after 64 KiB, and the next line would stop the whole event loop.  So a thread writes,
+and what waits for it is bounded.  Lines beyond that are lost, counted, and told of where they are missing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+MOST: Final = 8 << 20  #: bytes that wait for a reader
+WHOLE: Final = select.PIPE_BUF  #: bytes that no other process that writes to the same pipe can cut in two
+PAUSE: Final = 0.1  #: seconds in which lines gather after some were written
+PATIENCE: Final = 2.0  #: seconds without any progress that the end waits for a reader
+
+Notice = Callable[[int], str]  #: the line, without its end, that tells how many lines were lost
+
+
+class Outlet(io.BufferedIOBase):
+    """What is below a text stream, in the place of a file."""
+
+    def __init__(self, descriptor: int, notice: Notice) -> None:
+        self.name = descriptor  #: as files that were opened by a number have it
+        self._notice = notice
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._lost = 0
+        self._steps = 0
+        self._busy = False
+        self._changed = threading.Condition()
+        self._news = threading.Event()
+        self._hurry = threading.Event()
+        threading.Thread(target=self._run, name="outlet", daemon=True).start()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.name
+
+    def isatty(self) -> bool:
+        return os.isatty(self.name)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Never blocks."""
+        lines = bytes(data)
+        with self._changed:
+            if self._lost or self._size + len(lines) > MOST:
+                self._lost += lines.count(b"\n")
+            else:
+                self._waiting.append(lines)
+                self._size += len(lines)
+            self._busy = True
+        if not self._news.is_set():
+            self._news.set()
+        return len(lines)
+
+    def drain(self) -> None:
+        """All is written when it returns, unless nobody read anything for so long that nobody will."""
+        self._hurry.set()
+        with self._changed:
+            while self._busy:
+                steps = self._steps
+                self._changed.wait(PATIENCE)
+                if self._steps == steps:
+                    break
+        self._hurry.clear()
+
+    def _run(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            while self._step():
+                pass
+            self._hurry.wait(PAUSE)
+
+    def _step(self) -> bool:
+        """Write some of what waits, or else tell what was lost after it.  False if there is nothing to do now."""
+        with self._changed:
+            lines, told = self._next()
+        written = self._put(lines)
+        with self._changed:
+            if not written:
+                self._lost += told or lines.count(b"\n")
+            self._busy = bool(self._waiting) or (self._lost > 0 and (written or not told))
+            self._steps += 1
+            self._changed.notify_all()
+            return self._busy
+
+    def _next(self) -> tuple[bytes, int]:
+        """Whole lines, as many as stay together; and how many lost ones they tell of."""
+        if not self._waiting:
+            told, self._lost = self._lost, 0
+            return f"{self._notice(told)}\n".encode() if told else b"", told
+        lines = self._waiting.popleft()
+        while self._waiting and len(lines) + len(self._waiting[0]) <= WHOLE:
+            lines += self._waiting.popleft()
+        self._size -= len(lines)
+        return lines, 0
+
+    def _put(self, lines: bytes) -> bool:
+        left = memoryview(lines)
+        try:
+            while left:
+                left = left[os.write(self.name, left) :]
+        except OSError:  # the disk is full, or nobody reads it any more
+            return False
+        return True
+
+
+def unblock(notice: Notice) -> None:
+    """From now on, until the process ends, which waits for what is not written.  Two names of one file are one."""
+    sys.stdout.flush()
+    together = _are_one(sys.stdout, sys.stderr)
+    sys.stderr = _unblocked(sys.stderr, notice)
+    sys.stdout = sys.stderr if together else _unblocked(sys.stdout, notice)
+
+
+def drain() -> None:
+    """For who ends the process the short way."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(outlet := getattr(stream, "buffer", None), Outlet):
+            outlet.drain()
+
+
+def _unblocked(stream: TextIO, notice: Notice) -> TextIO:
+    descriptor = _descriptor(stream)
+    if descriptor is None:
+        return stream
+    outlet = Outlet(descriptor, notice)
+    atexit.register(outlet.drain)
+    return io.TextIOWrapper(outlet, stream.encoding, "backslashreplace", line_buffering=True)
+
+
+def _are_one(one: TextIO, other: TextIO) -> bool:
+    first, second = _descriptor(one), _descriptor(other)
+    return first is not None and second is not None and os.path.sameopenfile(first, second)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    """None for memory, which never blocks."""
+    try:
+        return stream.fileno()
+    except io.UnsupportedOperation:
+        return None

@@ -1,0 +1,97 @@
+"""A hub whose log is a pipe that is full, because nobody reads it: it works, it ends, and tells all of it later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hub_process import HubProcess, eventually
+
+FULL = 64 << 10  #: bytes that a pipe holds
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@dataclass
+class Pipe:
+    path: Path
+    descriptor: int
+
+    @property
+    def wrapper(self) -> tuple[str, ...]:
+        """Around a command, whose standard error it becomes."""
+        return ("sh", "-c", f'exec "$@" 2>{self.path}', "sh")
+
+    def read(self) -> str:
+        """All that is in it now."""
+        os.set_blocking(self.descriptor, False)
+        text = b""
+        try:
+            while piece := os.read(self.descriptor, FULL):
+                text += piece
+        except BlockingIOError:
+            return text.decode()
+        finally:
+            os.set_blocking(self.descriptor, True)
+        return text.decode()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR)
+    os.write(descriptor, b"." * FULL)
+    yield Pipe(path, descriptor)
+    os.close(descriptor)
+
+
+def test_a_hub_whose_log_nobody_reads_still_answers_and_tells_all_of_it_later(tmp_path: Path, pipe: Pipe) -> None:
+    hub = HubProcess(tmp_path / "hub", wrapper=pipe.wrapper)
+    names = [f"unread-{number:03}" for number in range(100)]
+    try:
+        with hub.client() as client:
+            for name in names:
+                client.create(CONFIGMAPS, {"metadata": {"name": name}})
+        heard: list[str] = []
+
+        def told() -> bool:
+            heard.append(pipe.read())
+            return "".join(heard).count(" name=unread-") == len(names)
+
+        eventually(told, "every line")
+        lines = "".join(heard).removeprefix("." * FULL).splitlines()
+        assert [line.partition(" name=")[2].split()[0] for line in lines if "unread" in line] == names
+        assert hub.stop() == "farflung hub is stopping\n"
+    finally:
+        hub.kill()
+
+
+def test_a_hub_whose_log_nobody_reads_still_ends(tmp_path: Path, pipe: Pipe) -> None:
+    hub = HubProcess(tmp_path / "hub", wrapper=pipe.wrapper)
+    try:
+        with hub.client() as client:
+            client.create(CONFIGMAPS, {"metadata": {"name": "unread"}})
+        assert hub.stop() == "farflung hub is stopping\n"
+    finally:
+        hub.kill()
+
+
+def test_controllers_whose_log_nobody_reads_still_work(tmp_path: Path, pipe: Pipe) -> None:
+    hub = HubProcess(tmp_path / "hub", command="start", wrapper=pipe.wrapper)
+    targets = "/clusters/root:compute/apis/workload.kcp.io/v1alpha1/synctargets"
+    target = {"apiVersion": "workload.kcp.io/v1alpha1", "kind": "SyncTarget", "metadata": {"name": "florin"}}
+    try:
+        with hub.client() as client:
+            client.create(targets, target)
+
+            def has_mailbox() -> bool:
+                spaces = client.get("/clusters/root:espw/apis/tenancy.kcp.io/v1alpha1/workspaces")["items"]
+                return any("-mb-" in space["metadata"]["name"] for space in spaces)
+
+            eventually(has_mailbox, "a mailbox")
+        hub.stop()
+    finally:
+        hub.kill()

@@ -1,0 +1,159 @@
+"""Streams that never block who writes to them: real pipes, some of which nobody reads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from farflung.lib import outlet
+from farflung.lib.outlet import Outlet
+
+PIPE = 64 << 10  #: bytes that a pipe holds
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    for one in (reading, writing):
+        try:
+            os.close(one)
+        except OSError as error:
+            assert error.errno == errno.EBADF
+
+
+def lost(number: int) -> str:
+    return f"{number} lost"
+
+
+def read_until(descriptor: int, end: bytes) -> list[str]:
+    text = b""
+    while not text.endswith(end):
+        piece = os.read(descriptor, PIPE)
+        assert piece, text[-1000:]
+        text += piece
+    return text.decode().splitlines()
+
+
+def test_lines_that_nobody_reads_never_block_and_come_in_order_once_somebody_does(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    stream = Outlet(writing, lost)
+    expected = [f"line {number}" for number in range(50_000)]
+    for line in expected:
+        stream.write(f"{line}\n".encode())
+    assert read_until(reading, b"line 49999\n") == expected
+
+
+def test_what_is_lost_is_told_in_its_place(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MOST", 1000)
+    reading, writing = pipe
+    os.write(writing, b"." * PIPE)
+    stream = Outlet(writing, lost)
+    written = [f"line {number:4}" for number in range(500)]
+    for line in written:
+        stream.write(f"{line}\n".encode())
+    os.read(reading, PIPE)
+    first = read_until(reading, b" lost\n")
+    kept = len(first) - 1
+    assert first == [*written[:kept], f"{500 - kept} lost"]
+    assert 0 < kept < 500
+    stream.write(b"later\n")
+    assert read_until(reading, b"later\n") == ["later"]
+
+
+def test_a_disk_that_is_full_costs_lines_and_they_are_told_of_afterwards(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    full = os.open("/dev/full", os.O_WRONLY)
+    stream = Outlet(full, lost)
+    stream.write(b"one\n")
+    stream.write(b"two\n")
+    stream.drain()
+    os.dup2(writing, full)
+    stream.write(b"three\n")
+    assert read_until(reading, b" lost\n") == ["3 lost"]
+    stream.write(b"four\n")
+    stream.drain()
+    assert os.read(reading, PIPE) == b"four\n"
+    os.close(full)
+
+
+def test_a_reader_that_is_gone_ends_nothing_and_holds_up_no_end(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.close(reading)
+    stream = Outlet(writing, lost)
+    for _ in range(100):
+        stream.write(b"nobody reads this\n")
+    stream.drain()
+
+
+def test_nobody_waits_for_ever_for_a_reader_that_never_reads(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "PATIENCE", 0.05)
+    reading, writing = pipe
+    stream = Outlet(writing, lost)
+    stream.write(b"x" * PIPE + b"\n")
+    stream.drain()
+    assert read_until(reading, b"\n") == ["x" * PIPE]
+
+
+def test_no_line_of_two_processes_is_cut_in_two() -> None:
+    reading, writing = os.pipe()
+    script = "from farflung.lib import outlet; outlet.unblock(str)\nfor i in range(3000): print(f'{word} {i:050}')"
+    words = ["one", "two"]
+    started = [subprocess.Popen([sys.executable, "-c", f"word = {word!r}; {script}"], stdout=writing) for word in words]
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        lines = pipe.read().splitlines()
+    assert [one.wait() for one in started] == [0, 0]
+    for word in words:
+        assert [line for line in lines if line.startswith(word)] == [f"{word} {i:050}" for i in range(3000)]
+    assert len(lines) == 6000
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """What a process prints that has only one place for everything."""
+    script = f"from farflung.lib import outlet; import logging, os, sys; outlet.unblock(str)\n{script}"
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+
+
+def test_output_errors_and_logs_keep_their_order_and_nothing_is_missing_at_the_end() -> None:
+    ended = run("for i in range(3000): print(i); print(i, file=sys.stderr); logging.warning(i)")
+    numbers = re.sub(r"WARNING:root:", "", ended.stdout).split()
+    assert numbers == [str(number) for number in range(3000) for _ in range(3)]
+
+
+def test_a_crash_prints_its_traceback_after_all_else() -> None:
+    ended = run("for i in range(3000): print(i)\nraise KeyError('lost')")
+    assert ended.returncode == 1
+    assert "\n2999\nTraceback (most recent call last):\n" in ended.stdout
+    assert ended.stdout.endswith("KeyError: 'lost'\n")
+
+
+def test_who_leaves_the_short_way_can_wait_for_what_is_printed() -> None:
+    ended = run("for i in range(3000): print(i)\noutlet.drain(); os._exit(3)")
+    assert ended.returncode == 3
+    assert ended.stdout.split() == [str(number) for number in range(3000)]
+
+
+@pytest.mark.parametrize("end", ["", "raise KeyError", "sys.exit(1)"])
+def test_a_process_whose_output_nobody_reads_still_ends(end: str) -> None:
+    reading, writing = os.pipe()
+    script = f"from farflung.lib import outlet; import sys; outlet.unblock(str)\nprint('x' * 100000)\n{end}"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=writing, stderr=writing)
+    os.close(writing)
+    assert process.wait(60) == (1 if end else 0)
+    os.close(reading)
+
+
+def test_a_stream_in_memory_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    outlet.unblock(lost)
+    assert (sys.stdout, sys.stderr) == before
