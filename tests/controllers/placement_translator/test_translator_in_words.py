@@ -151,6 +151,25 @@ async def test_only_what_comes_back_is_different_and_syncers_are_told() -> None:
         await one.fleet.eventually(lambda: upsyncs(one, wanted))
 
 
+async def test_a_mailbox_that_has_no_edge_api_yet_is_no_trouble_and_its_syncer_is_told_later() -> None:
+    async with shop() as one:
+        told = await the_one(one)
+        await one.fleet.crash()
+        await one.delete(one.boxes["florin"], f"{BINDINGS}/bind-edge")
+        await one.fleet.eventually(lambda: one.lacks(["florin"], f"{EDGE}/syncerconfigs/the-one"))
+        await one.fleet.start(translator=True)
+        await one.at_rest()
+        assert one.fleet.translator is not None
+        assert one.fleet.translator.controller.tally.failures == 0
+        await one.restart()
+        await one.fleet.eventually(lambda: is_told(one, told))
+
+
+async def is_told(one: World, wanted: Obj) -> bool:
+    found = await one.copy("florin", f"{EDGE}/syncerconfigs/the-one")
+    return found is not None and found["spec"] == wanted
+
+
 async def upsyncs(one: World, wanted: list[Obj]) -> bool:
     return (await the_one(one)).get("upsync") == wanted
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from farflung.client.errors import AlreadyExists
+from farflung.client.errors import AlreadyExists, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.knowledge import Knowledge
@@ -21,6 +21,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 
 CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
+LATER: Final = 10.0  #: seconds until we look again at a mailbox without the edge API, if nobody makes `the-one` there
 
 
 class Configurer:
@@ -47,37 +48,41 @@ class Configurer:
         self._wanted.clear()
         self._specs.clear()
 
-    async def configure(self, mailbox: str) -> None:
+    async def configure(self, mailbox: str) -> float | None:
+        """In how many seconds to look again, if at all."""
         cluster = self._known.mailboxes.get(mailbox)
         if cluster is None:
-            return
+            return None
         placements = self._decided(mailbox)
         if any(self._serving.known(key.cluster) is None for key in placements):
-            return  # what the workspaces serve is being asked for, and then we look again
+            return None  # what the workspaces serve is being asked for, and then we look again
         told, spec = self._told(placements, cluster)
         document = self._configs.cache.get(Key(cluster, "", THE_ONE))
         if document is None:
-            await self._create(mailbox, cluster, spec)
-            return
+            return await self._create(mailbox, cluster, spec)
         before = orjson.loads(document)
         there = before.get("spec") or {}
         if self._known.is_unsettled(mailbox):
             spec = told_by(there).joined(told).spec()  # what stays in the mailbox must not go from its cluster
         if {"namespaceScope": {}, **there} != spec:
             await self._update(mailbox, cluster, before | {"spec": spec})
+        return None
 
     def _decided(self, mailbox: str) -> list[PlacementKey]:
         engine = self._known.engine
         return [key for key in engine.placements_at(mailbox) if engine.what(key) is not None]
 
-    async def _create(self, mailbox: str, cluster: str, spec: Obj) -> None:
+    async def _create(self, mailbox: str, cluster: str, spec: Obj) -> float | None:
         head = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "metadata": {"name": THE_ONE}}
         try:
             answer = await self._view(cluster).create(CONFIGS, head | {"spec": spec})
         except AlreadyExists:
-            return  # which is heard, and looked at
+            return None  # which is heard, and looked at
+        except NotFound:
+            return LATER
         self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
         self._configs.assume(answer)
+        return None
 
     async def _update(self, mailbox: str, cluster: str, wanted: Obj) -> None:
         answer = await self._view(cluster).update(CONFIGS, wanted)

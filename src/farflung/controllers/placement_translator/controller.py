@@ -121,7 +121,7 @@ class PlacementTranslator:
             case Copy():
                 return await self._copier.copy(work)
             case Config():
-                await self._configurer.configure(work.mailbox)
+                return await self._configurer.configure(work.mailbox)
             case Discover():
                 await self._discover(work.cluster)
         return None
