@@ -84,16 +84,20 @@ def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tm
     assert nothing_of(tmp_path)
 
 
-def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_and_another_one_takes_its_place(tmp_path: Path) -> None:
+def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_or_another_one_is_to_take_its_place(tmp_path: Path) -> None:
     first = demo(tmp_path, "--keep")
     output = ended(first)
     assert first.returncode == 0, output
     assert "farflung demo --stop" in output
     assert "This is a special web site." in page(8082)
-    second = demo(tmp_path, "--keep")
+    refused = demo(tmp_path)
+    assert "farflung demo --stop` ends and removes it, and `" in ended(refused)
+    assert refused.returncode == 1
+    assert "This is a special web site." in page(8082)
+    second = demo(tmp_path, "--keep", "--replace")
     output = ended(second)
     assert second.returncode == 0, output
-    assert "An earlier demo was still running; it is stopped." in output
+    assert "The earlier demo is stopped and gone." in output
     assert "This is a common web site." in page(8083)
     stopped = demo(tmp_path, "--stop")
     assert ended(stopped) == "The demo is stopped and gone.\n"

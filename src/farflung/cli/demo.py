@@ -41,9 +41,9 @@ INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
 
 
-def run(*, keep: bool, runtime: str) -> None:
+def run(*, keep: bool, replace: bool, runtime: str) -> None:
     """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
-    demo_stage.run(lambda where: _play(where, runtime), "demo", keep=keep, advice=_advice)
+    demo_stage.run(lambda where: _play(where, runtime), "demo", keep=keep, replace=replace, advice=_advice)
 
 
 def _advice(where: Place) -> str:

@@ -33,9 +33,9 @@ STACKS: Final = 6  #: replicas of the Allocation
 MESSAGE: Final = """kubectl get pod render2 -o jsonpath='{.status.conditions[?(@.type=="PodScheduled")].message}'"""
 
 
-def run(*, keep: bool) -> None:
+def run(*, keep: bool, replace: bool) -> None:
     """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
-    demo_stage.run(_play, "demo global", keep=keep, advice=_advice)
+    demo_stage.run(_play, "demo global", keep=keep, replace=replace, advice=_advice)
 
 
 def _advice(where: Place) -> str:

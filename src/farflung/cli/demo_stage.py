@@ -85,15 +85,26 @@ def farflung(*words: str) -> list[str]:
 
 
 def run(
-    play: Callable[[Place], Coroutine[None, None, None]], command: str, *, keep: bool, advice: Callable[[Place], str]
+    play: Callable[[Place], Coroutine[None, None, None]],
+    command: str,
+    *,
+    keep: bool,
+    replace: bool,
+    advice: Callable[[Place], str],
 ) -> None:
     """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException.
 
-    `command`: the one that plays it; `advice`: how to look around in what is kept.
+    `command`: the one that plays it; `replace`: an earlier one, which is removed; `advice`: how to look around in what
+    is kept.
     """
     where = place()
+    if where.directory.exists() and not replace:
+        raise click.ClickException(
+            f"an earlier demo is in {where.directory}: `{called()} demo --stop` ends and removes it, "
+            f"and `{called()} {command} --replace` does so before it begins"
+        )
     if clean(where):
-        click.echo("An earlier demo was still running; it is stopped.", err=True)
+        click.echo("The earlier demo is stopped and gone.", err=True)
     kept = False
     try:
         where.directory.mkdir(mode=0o700, parents=True)

@@ -1034,6 +1034,7 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
 @click.argument("story", type=click.Choice(["edges", "global"]), default="edges")
 @click.option("--keep", is_flag=True, help="Leave it running, and say how to look around.")
 @click.option("--stop", is_flag=True, help="End what an earlier one left running, and remove it.")
+@click.option("--replace", is_flag=True, help="First end and remove what an earlier one left running.")
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "podman", "process"]),
@@ -1041,7 +1042,7 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
     show_default=True,
     help="What runs the pods: real images by podman, or stand-ins for them that are local processes.",
 )
-def demo(story: str, keep: bool, stop: bool, runtime: str) -> None:
+def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
     The pages are at the ports 8081, 8082 and 8083 of this machine, which have to be free.  Nothing else has to be
@@ -1054,6 +1055,6 @@ def demo(story: str, keep: bool, stop: bool, runtime: str) -> None:
     if stop:
         demo_stage.stop()
     elif story == "global":
-        demo_global.run(keep=keep)
+        demo_global.run(keep=keep, replace=replace)
     else:
-        demo.run(keep=keep, runtime=runtime)
+        demo.run(keep=keep, replace=replace, runtime=runtime)
