@@ -1,6 +1,8 @@
 # The menu.  `make demo` and `make test` work from a fresh clone: each does its own set-up.
 PYTHON ?= python3
 BIN := .venv/bin
+# keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test long check conformance bench manifests format clean
 
