@@ -36,8 +36,8 @@ from farflung.client.resource import Collection
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
 from farflung.syncer import contests, downsync, syncer
+from farflung.syncer.orphans import RELEASE
 from farflung.syncer.shaping import is_downsynced, is_upsynced
-from farflung.syncer.syncer import RELEASE
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
 
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")

@@ -18,7 +18,7 @@ from farflung.client.errors import NotFound
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
-from farflung.syncer.syncer import RELEASE
+from farflung.syncer.orphans import RELEASE
 from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS

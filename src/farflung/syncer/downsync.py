@@ -137,8 +137,7 @@ class Downsync:
 
     def release_orphans(self, incarnation: str) -> int:
         """Somebody said, in this mailbox, that what nobody withdrew may go."""
-        orphans = [entry for one in self._journal.resources() for entry in self._journal.entries_of(one)]
-        orphans = [entry for entry in orphans if entry.orphaned]
+        orphans = [entry for entry in self._journal.entries() if entry.orphaned]
         for entry in orphans:
             self._journal.put(replace(entry, orphaned=False, withdrawn=True, uid=RELEASED, incarnation=incarnation))
             self._look(entry.part)

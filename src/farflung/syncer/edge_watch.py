@@ -15,6 +15,7 @@ from farflung.client.rest import Client
 from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.syncer.report import Condition
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 LASTING: Final = "kube-system"  #: the namespace whose uid is the cluster's
@@ -68,6 +69,12 @@ class EdgeWatch:
             before, self.said["uid"] = self.said.get("uid"), str(metadata.get("uid") or "")
             if before not in (None, self.said["uid"]):
                 self._replaced()
+
+    def condition(self) -> Condition:
+        """Whether it can be reached."""
+        if self.trouble:
+            return Condition("EdgeReachable", False, "Unreachable", self.trouble)
+        return Condition("EdgeReachable", True, "Reachable")
 
     def _settle(self, trouble: str) -> None:
         before, self.trouble = self.trouble, trouble

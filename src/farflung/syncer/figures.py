@@ -22,7 +22,7 @@ class Figures(Collector):
         drift = CounterMetricFamily("farflung_syncer_drift_corrected", "Changes at the edge that were undone.")
         drift.add_metric([], tally.drift)
         objects = GaugeMetricFamily("farflung_syncer_objects", "Objects that are synced.", labels=["state"])
-        for state, number in syncer.counts().items():
+        for state, number in syncer.summary.counts().items():
             objects.add_metric([state], number)
         problems = GaugeMetricFamily("farflung_syncer_problems", "Objects that fail.", labels=["direction", "reason"])
         for (direction, reason), number in sorted(syncer.troubles.counted().items()):

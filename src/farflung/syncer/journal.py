@@ -153,6 +153,11 @@ class Journal:
         """Put and drop none meanwhile."""
         return self._entries.get(resource, {}).values()
 
+    def entries(self) -> Iterator[Entry]:
+        """All of them.  Put and drop none meanwhile."""
+        for some in self._entries.values():
+            yield from some.values()
+
     def resources(self) -> tuple[Resource, ...]:
         """That there are entries of."""
         return tuple(self._entries)

@@ -12,16 +12,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from farflung.controllers.placement_translator.kinds import Category, category
-from farflung.controllers.placement_translator.syncer_config import told_by
+from farflung.controllers.placement_translator.syncer_config import THE_ONE, told_by
 from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
+from farflung.syncer.shaping import takes_status
 from farflung.syncer.values import Resource
 
 RBAC: Final = "rbac.authorization.k8s.io"
 NAMESPACES: Final = Resource("", "namespaces")
 NODES: Final = Resource("", "nodes")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
-WITHOUT_STATUS: Final = frozenset({NAMESPACES, DEFINITIONS})  #: or rather with one that says what is so on each side
+WITHOUT_STATUS: Final = frozenset(
+    {
+        NAMESPACES,  # or rather with one that says what is so on each side
+        DEFINITIONS,
+        Resource("", "configmaps"),
+        Resource("", "limitranges"),
+        Resource("", "secrets"),
+        Resource("", "serviceaccounts"),
+        Resource("coordination.k8s.io", "leases"),
+    }
+)
 
 #: what placements bring that use nothing but what every workspace has and root:compute exports
 USUAL: Final = frozenset(
@@ -59,7 +70,7 @@ READ: Final = ("get", "list", "watch")
 FOLLOW: Final = (*READ, "patch")  #: a copy in the mailbox: its finalizer
 BRING: Final = (*READ, "create", "patch", "delete")  #: whatever is applied from the one side to the other
 RETURN: Final = (*READ, "create", "update", "patch", "delete")
-STATUS: Final = ("patch", "update")
+STATUS: Final = ("patch",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +130,7 @@ def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
     """`account`: the name of the syncer's ServiceAccount there, which may renew its own token and no other."""
     rules = [
         _rule("edge.kcp.io", ["edgesyncconfigs", "syncerconfigs"], READ),
-        _rule("edge.kcp.io", ["syncerconfigs/status"], ("get", *STATUS)),
+        {**_rule("edge.kcp.io", ["syncerconfigs/status"], STATUS), "resourceNames": [THE_ONE]},
         _rule("core.kcp.io", ["logicalclusters"], ("get",)),
         _rule("apis.kcp.io", ["apibindings"], READ),
         {**_rule("", ["serviceaccounts/token"], ("create",)), "resourceNames": [account]},
@@ -128,7 +139,7 @@ def mailbox_rules(kinds: Kinds, account: str) -> list[Obj]:
         rules.append(_rule("*", ["*"], FOLLOW))
     else:
         rules += _by_group(kinds.down, FOLLOW)
-        rules += _by_group(kinds.down - WITHOUT_STATUS, STATUS, "/status")
+        rules += _by_group(filter(takes_status, kinds.down - WITHOUT_STATUS), STATUS, "/status")
         rules += _by_group((kinds.left_out | SEEN) - kinds.down, READ)  # so that it can tell whether there are some
     if kinds.up:
         rules += _by_group(kinds.up | {NAMESPACES}, RETURN)

@@ -5,37 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
-from farflung import __version__
-from farflung.client.discovery import Served, discover
-from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound, Refused
+from farflung.client.errors import ClientError, Expired, Forbidden, NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
 from farflung.syncer import copies as copying
 from farflung.syncer.copies import Copy
+from farflung.syncer.discovering import Discovering, Side
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.feeds import Feeds
-from farflung.syncer.journal import Entry, Journal, JournalError
+from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
-from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Condition, Reporter, with_conditions
+from farflung.syncer.orphans import Orphans, release
+from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Reporter
 from farflung.syncer.serving import SUSPICION, Serving
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
+from farflung.syncer.summary import Summary
 from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
@@ -46,7 +46,6 @@ REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
 OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
-RELEASE: Final = "edge.kcp.io/release-orphans"  #: annotation of `the-one`: so many orphans may go
 WORKERS: Final = 8
 RUNNING: Final = "running"  #: fact of the journal: whoever wrote it has not ended in good order yet
 FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
@@ -56,7 +55,6 @@ CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the m
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
 BEGAN: Final = "began"  #: when whoever may have written later ones did
-RELEASED: Final = "released"  #: the number of orphans that were let go, as long as it stays in its annotation
 EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
 SERVED: Final = "served"  #: the uid of the cluster in our last report
 
@@ -83,16 +81,17 @@ class Syncer:
         self._log = log.bind(syncTargetName=setting.name)
         self._started = setting.now()
         self._kinds = Kinds()
+        self._discovering = Discovering(setting.mailbox, setting.edge, self._kinds, self._log)
         self._wanted = read((), self._kinds.named)
         self._configs: dict[Part, Obj] = {}
         self._cluster: str | None = None  #: the one that was found to be our mailbox
         self._stranger = ""  #: somebody else's, that was found in its place
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._asking = asyncio.Lock()  #: whose mailbox it is
-        self._stale = {"mailbox": True, "edge": True}  #: sides that are to be asked again what they serve
         self._replan = asyncio.Event()
         self._planning = False
         self._resumed: set[Resource] = set()
+        self._orphans = Orphans(journal, lambda: self._configs.get(REPORTED))
         self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
         self.troubles = Troubles()
         self.progress = Progress()
@@ -147,7 +146,7 @@ class Syncer:
         self._reporter = Reporter(
             setting.mailbox,
             self._know_mailbox,
-            self._status,
+            lambda before: self.summary.status(before),
             setting.now,
             outside,
             self._log,
@@ -177,6 +176,19 @@ class Syncer:
             self._log,
             beat=setting.beat,
             lost=self._leave_hub,
+        )
+        self.summary = Summary(
+            self._started,
+            setting.now,
+            journal,
+            self.troubles,
+            self.progress,
+            self.downsync,
+            self.upsync,
+            self._orphans,
+            self._edge,
+            self._nodes,
+            self._has_heard_all,
         )
         for resource in journal.resources():
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
@@ -242,7 +254,7 @@ class Syncer:
         self._consider_release()
 
     def _consider_release(self) -> None:
-        if self._is_told_to_release and self._is_complete:
+        if self._orphans.is_told_to_release and self._is_complete:
             self._replan.set()
 
     def _listed(self, resource: Resource) -> None:
@@ -265,7 +277,7 @@ class Syncer:
             self._meet_mailbox(cluster)
         before = self._configs.get(part) or {}
         self._configs[part] = config
-        if before.get("spec") != config.get("spec") or _release(before) != _release(config):
+        if before.get("spec") != config.get("spec") or release(before) != release(config):
             self._ask_again()
 
     def _learn(self, said: Obj) -> None:
@@ -366,9 +378,8 @@ class Syncer:
         self._nodes.start_anew()
         self._ask_again("edge")
 
-    def _ask_again(self, side: str = "") -> None:
-        if side:
-            self._stale[side] = True
+    def _ask_again(self, *sides: Side) -> None:
+        self._discovering.doubt(sides)
         self._replan.set()
 
     def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
@@ -474,14 +485,18 @@ class Syncer:
                 async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
-                self._stale.update(dict.fromkeys(lacking, True))
+                self._discovering.doubt(lacking)
 
-    async def _plan(self, group: asyncio.TaskGroup) -> set[str]:
+    async def _plan(self, group: asyncio.TaskGroup) -> set[Side]:
         """Listen to what is wanted, as far as both sides have it, and at the edge only to kinds that there is something
         to bring of.  The sides that lack something."""
         if self._doubtful:
             self._start_anew()
-        lacking = set() if await self._ask("edge", self._setting.edge) else {"edge"}
+        before = self._kinds.edge
+        lacking: set[Side] = set() if await self._discovering.ask("edge") else {"edge"}
+        if self._kinds.edge != before:
+            for resource in self._journal.resources():
+                self.downsync.look_at(resource)
         if not await self._ask_mailbox(group):
             lacking.add("mailbox")
         self._read_configs()
@@ -531,7 +546,7 @@ class Syncer:
         silent = self._kinds.in_mailbox(configuration, "") is None or isinstance(feeds.error(configuration), Forbidden)
         return silent or feeds.is_known(configuration)
 
-    def _plan_upsync(self, group: asyncio.TaskGroup) -> set[str]:
+    def _plan_upsync(self, group: asyncio.TaskGroup) -> set[Side]:
         """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
         wanted: set[Resource] = set()
         for one in self._wanted.upsync:
@@ -583,23 +598,14 @@ class Syncer:
                 if self._journal.get(part) is None:
                     self.downsync.hear_copy(part, cluster, copy)
         known = self._copies.resources()
-        if known and all(map(self._copies.is_known, known)) and not self._orphans():
+        if known and all(map(self._copies.is_known, known)) and not self._orphans.count():
             self._journal.set_fact(SUSPICION, "")
 
     def _release_orphans(self) -> None:
-        """If somebody says so, and how many there are; once, because what is said of these need not be meant of others.
-        A number counts if it is right as soon as all was heard, or never."""
-        if not self._is_told_to_release or not self._is_complete:
-            return
-        said, cluster = _release(self._configs[REPORTED]), self._journal.get_fact(INCARNATION)
-        self._journal.set_fact(RELEASED, said)
-        if said and said == str(self._orphans()):
-            self._log.warning("orphans are released", number=self.downsync.release_orphans(cluster))
-
-    @property
-    def _is_told_to_release(self) -> bool:
-        """Or that nothing is to be released any more."""
-        return REPORTED in self._configs and _release(self._configs[REPORTED]) != self._journal.get_fact(RELEASED)
+        """A number counts if it is right as soon as all was heard, or never."""
+        if self._orphans.is_told_to_release and self._is_complete and self._orphans.may_go():
+            released = self.downsync.release_orphans(self._journal.get_fact(INCARNATION))
+            self._log.warning("orphans are released", number=released)
 
     @property
     def _is_complete(self) -> bool:
@@ -617,27 +623,7 @@ class Syncer:
             self._log.info("cannot ask whose mailbox it is", v=2, error=str(error))
             return False
         self._configurations.want(group, CONFIGURATIONS)
-        return await self._ask("mailbox", self._setting.mailbox)
-
-    async def _ask(self, side: str, client: Client) -> bool:
-        """What a side serves, if that is to be asked.  Whether it is known."""
-        if not self._stale[side]:
-            return True
-        self._stale[side] = False
-        try:
-            served: Served = await discover(client)
-            if {bool(group.name) for group in served.groups} != {True, False}:
-                raise Garbled("less is served there than every Kubernetes API has: /api, /apis or both are missing")
-        except ClientError as error:
-            self._stale[side] = True
-            self._log.info("cannot ask what is served", v=2, side=side, error=str(error))
-            return False
-        before = getattr(self._kinds, side)
-        setattr(self._kinds, side, served)
-        if side == "edge" and before != served:
-            for resource in self._journal.resources():
-                self.downsync.look_at(resource)
-        return True
+        return await self._discovering.ask("mailbox")
 
     # --- what is said -----------------------------------------------------------------------------
 
@@ -649,7 +635,7 @@ class Syncer:
     @property
     def plans(self) -> bool:
         """Whether what is to be listened to, or to be released, is still to be found out."""
-        return self._planning or self._replan.is_set() or self._is_told_to_release
+        return self._planning or self._replan.is_set() or self._orphans.is_told_to_release
 
     @property
     def configured(self) -> bool:
@@ -658,87 +644,15 @@ class Syncer:
         known = self._hears_configs or len(self._journal) > 0
         return self._kinds.edge.groups != () and known and self._serving.allowed.is_set()
 
-    @property
     def _has_heard_all(self) -> bool:
         """Of whatever is wanted, as far as the mailbox has it and lets us."""
         served = {one for one in self._wanted.resources if self._kinds.in_mailbox(one, "") is not None}
         unheard = [one for one in served | {*self._copies.resources()} if not self._copies.is_known(one)]
         return self._hears_configs and all(self._copies.error(one) is not None for one in unheard)
 
-    def _orphans(self) -> int:
-        return sum(entry.orphaned for entry in self._entries())
-
-    def _entries(self) -> Iterator[Entry]:
-        return (entry for one in self._journal.resources() for entry in self._journal.entries_of(one))
-
-    def counts(self) -> dict[str, int]:
-        """Of objects, by how they are."""
-        return {
-            "synced": sum(bool(entry.applied) and not entry.withdrawn for entry in self._entries()),
-            "pending": self.progress.pending,
-            "failing": len(self.troubles),
-            "orphaned": self._orphans(),
-            "upsynced": self.upsync.count(),
-        }
-
-    def _status(self, before: Obj) -> Obj:
-        counts = self.counts()
-        capacity, withheld = self._nodes.told(before if self._is_about_edge(before) else {})
-        status: Obj = {
-            "syncer": {"version": __version__, "started": format_seconds(self._started)},
-            "edge": dict(self._edge.said),
-            "syncedThrough": self.progress.through(),
-            "objects": counts,
-            "driftCorrected": self.downsync.tally.drift,
-            "problems": self.troubles.listed(),
-            "problemsOmitted": self.troubles.omitted,
-            **capacity,
-        }
-        conditions = [*self._conditions(counts["failing"], counts["orphaned"]), *withheld]
-        return with_conditions(status, conditions, before, self._setting.now())
-
-    def _is_about_edge(self, report: Obj) -> bool:
-        """Or may be: nobody says that it is about another cluster than ours."""
-        said, edge = report.get("edge"), self._edge.said.get("uid")
-        return not edge or not isinstance(said, dict) or said.get("uid") in (None, edge)
-
-    def _conditions(self, failing: int, orphaned: int) -> list[Condition]:
-        reachable = Condition("EdgeReachable", True, "Reachable")
-        if self._edge.trouble:
-            reachable = Condition("EdgeReachable", False, "Unreachable", self._edge.trouble)
-        synced = Condition("Synced", True, "AllSynced")
-        if failing:
-            synced = Condition("Synced", False, "Failing", f"{count(failing, 'object')} cannot be synced")
-        elif self.progress.pending:
-            synced = Condition("Synced", False, "Pending", "changes are on their way")
-        elif not self._has_heard_all:
-            synced = Condition("Synced", False, "Pending", "what is wanted is still being read")
-        unchanged = Condition("HubUnchanged", True, "AsBefore")
-        if orphaned:
-            reason, _, message = self._journal.get_fact(SUSPICION).partition(": ")
-            stays = f"{count(orphaned, 'object')} {'stays' if orphaned == 1 else 'stay'} at the edge"
-            kept = _why_kept(_release(self._configs.get(REPORTED, {})), self._journal.get_fact(RELEASED), orphaned)
-            told = f"{message or 'copies are gone, and nobody withdrew them'}; {stays}{kept}"
-            unchanged = Condition("HubUnchanged", False, reason or "Orphans", told)
-        return [reachable, unchanged, synced]
-
 
 def _all_of(resource: Resource) -> Part:
     return Part(resource, "", ANY)
-
-
-def _release(config: Obj) -> str:
-    annotations = (config.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(RELEASE) or "")
-
-
-def _why_kept(said: str, released: str, orphaned: int) -> str:
-    """What is wrong with a number of orphans that somebody says may go, of those that are left."""
-    if said and said != str(orphaned):
-        return f"; {RELEASE} does not say their number, but {said[:16]!r}"
-    if said and said == released:
-        return f"; {RELEASE} was said of others, and has to be removed before it is said of these"
-    return ""
 
 
 def _found(collections: dict[Resource, Collection | None]) -> dict[Resource, Collection]:
