@@ -152,7 +152,7 @@ async def test_a_cluster_that_no_synctarget_stands_for_any_more_is_not_what_that
         await one.bound("a")
 
         async def is_forgotten() -> bool:
-            return await said() == {"az1": ("Unknown", ""), "az2": ("Unknown", "")}
+            return await said() == {"az1": ("Ready", ""), "az2": ("Ready", "")}
 
         await one.fleet.eventually(is_forgotten, "that nobody says anything")
         await one.phase("az1", "Down")  # which somebody else says, and stays

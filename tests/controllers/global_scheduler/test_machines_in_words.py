@@ -311,7 +311,7 @@ async def test_a_cluster_says_what_is_bound_to_it() -> None:
         await one.fleet.eventually(is_told, "the usage")
         status = (await one.clusters())[0]["status"]
         assert status["used"] == {"flavors": {"small": 2}, "vcpus": 2, "memory": 2048, "storage": {}, "eips": 0}
-        assert status["phase"] == "Unknown"
+        assert status["phase"] == "Ready"
 
 
 async def test_a_cluster_that_is_down_for_too_long_loses_its_stacks_to_others() -> None:

@@ -309,12 +309,13 @@ def test_a_cluster_is_a_site() -> None:
 @pytest.mark.parametrize(
     ("status", "health"),
     [
-        (None, Health.UNKNOWN),
+        (None, Health.READY),
+        ({"stacks": 1}, Health.READY),
         ("Ready", Health.READY),
         ("Created", Health.UNKNOWN),
         ({"phase": "Down"}, Health.DOWN),
         ({"phase": ["Down"]}, Health.UNKNOWN),
-        ([], Health.UNKNOWN),
+        ([7], Health.UNKNOWN),
     ],
 )
 def test_a_status_may_be_the_phase_itself(status: Any, health: Health) -> None:

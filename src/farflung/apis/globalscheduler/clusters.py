@@ -115,8 +115,9 @@ CLUSTER: Final = Described(
             "How it is.",
             {
                 "phase": text(
-                    "Ready; Sellout if it takes nothing new; Offline, Down or Unreachable if it cannot be used; "
-                    "Unknown if nobody has said.",
+                    "Ready, also if it has no SyncTarget and nobody says how it is; Sellout if it takes nothing new; "
+                    "Offline, Down or Unreachable if it cannot be used; Unknown, which is used as well, if it has a "
+                    "SyncTarget whose syncer was never heard.",
                     enum=["Ready", "Sellout", "Offline", "Down", "Unreachable", "Unknown"],
                 ),
                 "conditions": conditions("What was observed of it."),

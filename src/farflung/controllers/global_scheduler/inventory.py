@@ -124,7 +124,7 @@ def site_with(cluster: SeenCluster, target: SeenTarget | None, share: Share = AL
     Nothing new goes to one whose SyncTarget is another Cluster's."""
     site = cluster.site
     if cluster.target is None:
-        return replace(site, health=Health.UNKNOWN) if _is_of_target(cluster) else site
+        return replace(site, health=Health.READY) if _is_of_target(cluster) else site
     if target is None:
         return replace(site, health=Health.OFFLINE)
     capacity = site.capacity
@@ -203,7 +203,8 @@ def word_of(target: TargetRef, *, found: bool, reached: bool = True, share: Shar
 def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, word: TargetWord | None) -> Obj:
     """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one.
 
-    Without one, its phase is what somebody else says; but not what one said that stands for it no more."""
+    Without one, its phase is what somebody else says, and Ready until then; but not what one said that stands for it no
+    more."""
     before = cluster.status
     wanted: Obj = {
         "stacks": usage.stacks,

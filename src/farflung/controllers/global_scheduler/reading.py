@@ -143,8 +143,10 @@ def site_of(obj: Obj, cluster: str) -> Site:
 
 
 def _health(status: Any) -> Health:
-    """The original's status is the phase itself."""
+    """The original's status is the phase itself.  A Cluster of which nobody says anything is used, so it is ready."""
     phase = status.get("phase") if isinstance(status, dict) else status
+    if not phase:
+        return Health.READY
     return Health(phase) if isinstance(phase, str) and phase in Health._value2member_map_ else Health.UNKNOWN
 
 
