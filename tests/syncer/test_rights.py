@@ -14,7 +14,6 @@ from farflung.cli.registration import Registered
 from farflung.hub.auth.attributes import Attributes
 from farflung.machinery.errors import Obj
 from farflung.syncer.rights import (
-    DEFINITIONS,
     NAMESPACES,
     SEEN,
     USUAL,
@@ -108,11 +107,9 @@ def test_who_may_bring_roles_may_give_what_they_do_not_have_and_nobody_else_may(
 
 def test_in_the_mailbox_only_what_comes_from_the_edge_is_made_and_deleted() -> None:
     rules = mailbox_rules(kinds_of(SPEC), "me")
-    assert allowing(rules, "delete") == allowing(rules, "update") - statuses(rules) == {FLANGES, NAMESPACES}
+    assert allowing(rules, "delete") == allowing(rules, "update") == {FLANGES, NAMESPACES}
     assert allowing(rules, "create") == {FLANGES, NAMESPACES, ("", "serviceaccounts/token")}
     assert allowing(mailbox_rules(kinds_of({}), "me"), "delete") == set()
-    assert ("", "namespaces/status") not in statuses(rules)
-    assert (DEFINITIONS.group, f"{DEFINITIONS.plural}/status") not in statuses(rules)
 
 
 def test_what_gives_rights_in_namespaces_is_seen_in_the_mailbox_before_any_placement_names_it() -> None:
@@ -122,8 +119,22 @@ def test_what_gives_rights_in_namespaces_is_seen_in_the_mailbox_before_any_place
     assert allowing(mailbox_rules(kinds_of({}, allowed=SEEN), "me"), "patch") >= SEEN
 
 
-def statuses(rules: list[Obj]) -> set[tuple[str, str]]:
-    return {(group, resource) for group, resource in allowing(rules, "patch") if resource.endswith("/status")}
+def test_only_statuses_that_are_brought_back_are_written_and_only_in_the_way_they_are() -> None:
+    kinds = kinds_of(SPEC)
+    rules = mailbox_rules(kinds, "me")
+    told = {("", "pods"), ("", "services"), ("apps", "deployments"), ("networking.k8s.io", "ingresses"), JOBS, WIDGETS}
+    expected = {(group, f"{plural}/status") for group, plural in {*told, FLANGES, ("edge.kcp.io", "syncerconfigs")}}
+    assert statuses(rules, "patch") == expected
+    assert statuses(rules, "update") == statuses(policy_rules(), "update") == set()
+    every = mailbox_rules(kinds_of({}, everything=True), "me")
+    for one in (rules, every):
+        assert [rule.get("resourceNames") for rule in one if "syncerconfigs/status" in rule["resources"]] == [
+            ["the-one"]
+        ]
+
+
+def statuses(rules: list[Obj], verb: str) -> set[tuple[str, str]]:
+    return {(group, resource) for group, resource in allowing(rules, verb) if resource.endswith("/status")}
 
 
 def test_rules_do_not_depend_on_the_order_of_what_is_listed() -> None:
@@ -179,12 +190,10 @@ async def test_a_syncer_changes_nothing_in_its_mailbox_but_what_it_is_there_for(
     async with registry("florin") as one:
         registered = await one.register("florin")
         core = ("configmaps", "limitranges", "namespaces", "resourcequotas", "secrets", "serviceaccounts")
-        status = (("", "resourcequotas/status"), ("edge.kcp.io", "syncerconfigs/status"))
         assert await allowed_in(one, registered, registered.cluster) == {
             *(("patch", "", plural) for plural in core),
             ("patch", "apiextensions.k8s.io", "customresourcedefinitions"),
             ("patch", "coordination.k8s.io", "leases"),
-            *((verb, *what) for verb in ("patch", "update") for what in status),
             ("create", "authentication.k8s.io", "selfsubjectreviews"),
             ("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
             ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
@@ -212,6 +221,59 @@ async def test_a_syncer_is_nobody_anywhere_else() -> None:
         ).json
         path = view["status"]["virtualWorkspaces"][0]["url"].removeprefix("https://hub:6443")
         assert (await hub.of(florin.token, "GET", f"{path}/clusters/*{configs}")).status == 403
+
+
+async def test_who_steals_the_token_of_a_syncer_gets_no_further_than_its_mailbox() -> None:
+    """Nor can they say there what their own cluster is told, or that other things are well."""
+    async with registry("florin", "guilder") as one:
+        florin, guilder = await one.register("florin"), await one.register("guilder")
+        hub, at = one.fleet.hub, f"/clusters/{florin.cluster}"
+        configs, targets = "/apis/edge.kcp.io/v1alpha1/syncerconfigs", "/apis/workload.kcp.io/v1alpha1/synctargets"
+        other = {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "SyncerConfig", "metadata": {"name": "other"}}
+        await hub.made(OPERATOR, f"{at}{configs}", other)
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+        await hub.made(OPERATOR, f"{at}/api/v1/namespaces/default/resourcequotas", quota)
+        status, spec = {"status": {"message": "stolen"}}, {"spec": {"upsync": []}}
+        used, ended = {"status": {"used": {"pods": "0"}}}, {"status": {"phase": "Terminating"}}
+        mailboxes = "/clusters/root:espw/apis/tenancy.kcp.io/v1alpha1/workspaces"
+        mailbox = next(
+            item["metadata"]["name"]
+            for item in (await hub.of(OPERATOR, "GET", mailboxes)).json["items"]
+            if item["spec"]["cluster"] == guilder.cluster
+        )
+        inventory = f"/clusters/{one.inventory}{targets}"
+        attempts: list[tuple[str, Any]] = [
+            (f"{at}{configs}/the-one", spec),
+            (f"{at}{configs}/other/status", status),
+            (f"{at}/api/v1/namespaces/default/resourcequotas/q/status", used),
+            (f"{at}/api/v1/namespaces/default/status", ended),
+            (f"{at}/apis/apis.kcp.io/v1alpha1/apibindings/bind-edge", {"spec": {"permissionClaims": []}}),
+            (f"{at}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", {"metadata": {"labels": {"a": "b"}}}),
+            (f"/clusters/{guilder.cluster}{configs}/the-one/status", status),
+            (f"/clusters/root:espw:{mailbox}{configs}/the-one/status", status),
+            (f"{mailboxes}/{mailbox}", {"metadata": {"labels": {"a": "b"}}}),
+            *((f"{inventory}/{name}{part}", status) for name in ("florin", "guilder") for part in ("", "/status")),
+        ]
+        with hub.writes_nothing():
+            for path, body in attempts:
+                answer = await hub.of(florin.token, "PATCH", path, body, content_type=MERGE_PATCH)
+                assert answer.status == 403, (path, answer.body)
+            there = (await hub.of(OPERATOR, "GET", f"{at}{configs}/the-one")).json
+            answer = await hub.of(florin.token, "PUT", f"{at}{configs}/the-one/status", {**there, **status})
+            assert answer.status == 403, answer.body
+            for path in (f"{at}{configs}/the-one", f"{mailboxes}/{mailbox}", f"{inventory}/guilder"):
+                assert (await hub.of(florin.token, "DELETE", path)).status == 403, path
+        both = {
+            **spec,
+            "metadata": {"labels": {"a": "b"}},
+            "status": {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"},
+        }
+        answer = await hub.of(florin.token, "PATCH", f"{at}{configs}/the-one/status", both, content_type=MERGE_PATCH)
+        assert answer.status == 200, answer.body
+        assert (answer.json.get("spec"), answer.json["metadata"].get("labels")) == (
+            there.get("spec"),
+            there["metadata"].get("labels"),
+        )
 
 
 @pytest.mark.parametrize("everything", [False, True])
