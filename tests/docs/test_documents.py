@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import click
 import pytest
 from executable import ROOT, Directory, Step, matches, run, steps_of
 from kubectl_runner import minor_of
-from well_known_ports import well_known_ports
+from own_ports import own_ports, with_ports
 
 from farflung.cli.main import main
 
@@ -49,8 +49,8 @@ def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
     for words, since in NEEDED.items():
         if words in document.read_text() and minor_of(Path(kubectl)) < since:
             pytest.skip(f"kubectl has {words} since 1.{since}")
-    with well_known_ports() if "localhost:8081" in document.read_text() else nullcontext():
-        run(document, Directory(tmp_path))
+    with own_ports() as ports:
+        run(document, Directory(tmp_path, ports))
     assert document not in HOW_TOS or {one.name for one in tmp_path.iterdir()} <= KEPT, "files are left behind"
 
 
@@ -58,11 +58,12 @@ def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("hub", ["hub", "start"])
 def test_how_tos_can_be_followed_one_after_the_other_at_one_hub(hub: str, tmp_path: Path) -> None:
-    directory = Directory(tmp_path)
     pages = [path for path in HOW_TOS if f"\n.venv/bin/farflung {hub}" in path.read_text()]
     assert len(pages) > 4
-    for page in [*pages, *reversed(pages)]:
-        run(page, directory)
+    with own_ports() as ports:
+        directory = Directory(tmp_path, ports)
+        for page in [*pages, *reversed(pages)]:
+            run(page, directory)
 
 
 def test_a_newcomer_can_run_the_readme_and_the_tutorials() -> None:
@@ -161,3 +162,11 @@ def test_ages_widths_and_ellipses_do_not_count_but_words_do() -> None:
     assert matches("uid: …\nb\n", "uid: 17\nb\n")
     assert not matches("uid: …\nb\n", "uid: 17\nand\nb\n")
     assert not matches("NAME AGE\na 1s\n", "NAME AGE\nb 1s\n")
+
+
+def test_ports_that_documents_show_are_others_each_time_and_nobody_elses() -> None:
+    with own_ports() as first, own_ports() as second:
+        assert set(first.values()).isdisjoint(second.values())
+        assert with_ports("8081:8082 18081 48082 v8083", first) == f"{first['8081']}:{first['8082']} 18081 48082 v8083"
+    with socket.create_server(("127.0.0.1", int(first["8082"]))), own_ports() as third:
+        assert set(first.values()).isdisjoint(third.values())

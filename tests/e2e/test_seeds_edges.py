@@ -19,10 +19,10 @@ import pytest
 from executable import Directory
 from hub_process import HubProcess
 from kubectl_runner import kubectls
+from own_ports import own_ports
 from seed_mailboxes import FLORIN, GUILDER, find_mailboxes
 from seed_session import Session, Terminal
 from seed_transcripts import COMMON, IN_PROVIDER, INVENTORY, MAILBOXES, SPECIAL
-from well_known_ports import well_known_ports
 
 from farflung.edge.registry import Registry
 
@@ -282,7 +282,7 @@ class Story:
         self._directory = directory
         self._undo = undo
         for name, content in CONFIGURATIONS.items():
-            (directory.path / name).write_text(content)
+            (directory.path / name).write_text(directory.here(content))
         (directory.path / ".curlrc").write_text("silent\nshow-error\n")  # as it is at a terminal
         self._start_hub()
         self.session = Session(directory, kubectls()[-1], self.hub)
@@ -333,8 +333,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Its first three stages, and both edges connected."""
     if not kubectls():
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
-    with well_known_ports(), ExitStack() as undo:
-        story = Story(Directory(tmp_path_factory.mktemp("seeds")), undo)
+    with own_ports() as ports, ExitStack() as undo:
+        story = Story(Directory(tmp_path_factory.mktemp("seeds"), ports), undo)
         story.session.type(INVENTORY + COMMON + SPECIAL + IN_PROVIDER + MAILBOXES)
         find_mailboxes(story.session)
         story.session.type(FLORIN + GUILDER + REGISTERED)

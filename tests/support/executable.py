@@ -7,7 +7,8 @@
 
 Other fences are not looked at.  In an expected text `…` stands for anything within a line; ages, ports of this machine
 and the width of columns do not count.  Each document has a directory of its own that looks like the repository after
-`make setup`; what a block exports, the next one has.  What a block leaves in the background ends with the document.
+`make setup`, and ports of its own for those that it chooses; what a block exports, the next one has.  What a block
+leaves in the background ends with the document.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from own_ports import with_ports
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  #: seconds for one block
@@ -70,10 +73,11 @@ class Differs(Exception):
 
 class Directory:
     """A document's own: the samples, a `.venv/bin` with kubectl's plugins and a `farflung` that takes any free port,
-    and a home for kubectl."""
+    and a home for kubectl.  `ports`: which stand for those that it shows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ports: Mapping[str, str] | None = None) -> None:
         self.path = path
+        self._ports = ports or {}
         (path / "config").symlink_to(ROOT / "config")
         command = path / ".venv" / "bin" / "farflung"
         command.parent.mkdir(parents=True)
@@ -87,6 +91,10 @@ class Directory:
         self._state.write_text("")
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(path)}
         self._left: list[int] = []  #: process groups that are in the background
+
+    def here(self, text: str) -> str:
+        """What a document says, with the ports of this directory."""
+        return with_ports(text, self._ports)
 
     def run(self, script: str) -> tuple[int, str]:
         """(exit code, output).  The environment it leaves is that of the next one."""
@@ -186,7 +194,7 @@ def run(document: Path, directory: Directory) -> None:
     """Run a document from its first block to its last.  Raises Differs."""
     terminal: Terminal | None = None
     try:
-        for step in steps_of(document.read_text()):
+        for step in steps_of(directory.here(document.read_text())):
             if terminal is not None and step.words in (["^C"], ["terminal"]):
                 terminal.interrupt()
                 terminal = None

@@ -175,7 +175,7 @@ class Session:
 
     def type(self, transcript: str) -> None:
         """Every command succeeds and prints what the transcript shows, and no complaint."""
-        for step in steps(transcript):
+        for step in steps(self._directory.here(transcript)):
             if FOREGROUND.match(step.command):
                 self._run(step)
             else:

@@ -1,4 +1,4 @@
-"""The ports that the documents name, for one test at a time, however many processes run tests."""
+"""The ports of the demo, for one test at a time, however many processes run tests."""
 
 from __future__ import annotations
 
