@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,35 +22,32 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
 from farflung.syncer import copies as copying
+from farflung.syncer.configuration import REPORTED, Configuration
 from farflung.syncer.copies import Copy
 from farflung.syncer.discovering import Discovering, Side
 from farflung.syncer.downsync import Downsync
 from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.feeds import Feeds
+from farflung.syncer.incarnation import Incarnation
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
-from farflung.syncer.orphans import Orphans, release
-from farflung.syncer.report import BEAT, CONFIGS, PAUSE, THE_ONE, Reporter
+from farflung.syncer.orphans import Orphans
+from farflung.syncer.report import BEAT, PAUSE, Reporter
 from farflung.syncer.serving import SUSPICION, Serving
 from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
 from farflung.syncer.summary import Summary
 from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
 from farflung.syncer.upsync import Upsync, whole
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
-from farflung.syncer.wanted import ANY, read
-from farflung.syncer.whose import ServedElsewhereError, WrongMailboxError, cluster_of
+from farflung.syncer.wanted import ANY
 
-REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
-OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
-CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
 RUNNING: Final = "running"  #: fact of the journal: whoever wrote it has not ended in good order yet
 FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
 MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind
-INCARNATION: Final = "incarnation"  #: facts of the journal: the cluster that the mailbox is
-CONFIGURED: Final = "configured"  #: what was wanted when we last heard of the mailbox
+CONFIGURED: Final = "configured"  #: facts of the journal: what was wanted when we last heard of the mailbox
 UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
 BEGAN: Final = "began"  #: when whoever may have written later ones did
@@ -82,16 +78,14 @@ class Syncer:
         self._started = setting.now()
         self._kinds = Kinds()
         self._discovering = Discovering(setting.mailbox, setting.edge, self._kinds, self._log)
-        self._wanted = read((), self._kinds.named)
-        self._configs: dict[Part, Obj] = {}
-        self._cluster: str | None = None  #: the one that was found to be our mailbox
-        self._stranger = ""  #: somebody else's, that was found in its place
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
-        self._asking = asyncio.Lock()  #: whose mailbox it is
         self._replan = asyncio.Event()
         self._planning = False
         self._resumed: set[Resource] = set()
-        self._orphans = Orphans(journal, lambda: self._configs.get(REPORTED))
+        self._configuration = Configuration(
+            setting.mailbox, self._kinds, outside, self._log, counts=self._counts, news=self._replan.set
+        )
+        self._orphans = Orphans(journal, lambda: self._configuration.the_one)
         self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
         self.troubles = Troubles()
         self.progress = Progress()
@@ -103,7 +97,7 @@ class Syncer:
             journal,
             self.troubles,
             self.progress,
-            lambda part: self._wanted.covers(part),
+            lambda part: self._configuration.wanted.covers(part),
             setting.now,
             outside,
             self._log,
@@ -115,7 +109,7 @@ class Syncer:
             self._upsynced,
             self._born,
             self._kinds,
-            lambda: self._wanted,
+            lambda: self._configuration.wanted,
             lambda namespace: any(part.namespace == namespace for part in journal.parts()),
             self.troubles,
             setting.now,
@@ -177,6 +171,7 @@ class Syncer:
             beat=setting.beat,
             lost=self._leave_hub,
         )
+        self._incarnation = Incarnation(setting.mailbox, setting.uid, self._serving, journal, self._log)
         self.summary = Summary(
             self._started,
             setting.now,
@@ -214,17 +209,9 @@ class Syncer:
             edge, whole, self._hear_born, outside, self._edge_troubled, listed=self._listed_up
         )
 
-        def quiet(resource: Resource, error: Exception) -> None:
-            if isinstance(error, Forbidden):
-                self._replan.set()
-            self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
-
         def quiet_edge(what: str, error: Exception) -> None:
             self._log.info(what, v=2, side="edge", error=str(error))
 
-        self._configurations: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_config, outside, quiet, listed=lambda resource: self._replan.set()
-        )
         self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet_edge)
         self._definitions.subscribe(lambda change: self._ask_again("edge") if change.old != change.new else None)
 
@@ -263,26 +250,21 @@ class Syncer:
     def _listed_up(self, resource: Resource) -> None:
         self.upsync.look_again()
 
-    def _hear_config(self, part: Part, cluster: str, config: Obj | None) -> None:
-        if config is None:
-            self._configs.pop(part, None)
-            self._ask_again()
-            return
+    def _counts(self, part: Part, cluster: str, config: Obj) -> bool:
+        """Whether what a configuration says does."""
         if not self._is_ours(cluster):
-            return
+            return False
         if part == REPORTED:
             if not self._serving.may(config):
-                return
+                return False
             self._reporter.recall(config)
-            self._meet_mailbox(cluster)
-        before = self._configs.get(part) or {}
-        self._configs[part] = config
-        if before.get("spec") != config.get("spec") or release(before) != release(config):
-            self._ask_again()
+            if self._incarnation.meet(cluster):
+                self._list_again([*self._journal.heard(), *self._copies.resources()])
+        return True
 
     def _learn(self, said: Obj) -> None:
         """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
-        if self._journal.get_fact(INCARNATION):
+        if self._incarnation.remembered:
             return
         kinds = {
             (one.get("group"), one.get("resource")) for one in said.get("syncedThrough") or () if isinstance(one, dict)
@@ -301,52 +283,20 @@ class Syncer:
     # --- which mailbox it is ----------------------------------------------------------------------
 
     async def _know_mailbox(self) -> None:
-        """Ask whose it is, if that is not known.  Raises ClientError as long as it is not ours."""
-        async with self._asking:
-            if self._cluster is not None:
-                return
-            try:
-                await self._meet_hub()
-            except ServedElsewhereError:
-                raise
-            except ClientError:
-                self._serving.lose_sight()
-                raise
-
-    async def _meet_hub(self) -> None:
-        try:
-            cluster = await cluster_of(self._setting.mailbox, self._setting.uid)
-        except WrongMailboxError as error:
-            if error.path != self._stranger:
-                self._log.warning("the mailbox is not ours; going on without it", error=str(error))
-            self._stranger = error.path
-            raise
-        if self._stranger:
-            self._log.info("the mailbox is ours again")
-        self._stranger = ""
-        await self._serving.begin()
-        self._cluster = cluster
-        self._replan.set()
+        """Raises ClientError as long as it is not ours."""
+        if await self._incarnation.find():
+            self._replan.set()
 
     def _is_ours(self, cluster: str) -> bool:
         """Whether what is said to be in this cluster counts.  If not, nothing more is heard until it is known whose
         mailbox that is."""
-        if cluster == self._cluster:
+        if cluster == self._incarnation.cluster:
             return True
-        if self._cluster is not None:
-            self._log.info("another mailbox is heard", v=2, before=self._cluster, now=cluster)
+        if self._incarnation.cluster is not None:
+            self._log.info("another mailbox is heard", v=2, before=self._incarnation.cluster, now=cluster)
             self._start_anew()
             self._ask_again("mailbox")
         return False
-
-    def _meet_mailbox(self, cluster: str) -> None:
-        """Another one than before has another list of everything: what is not in it stays."""
-        before = self._journal.get_fact(INCARNATION)
-        if before and before != cluster:
-            self._log.warning("the mailbox was made anew", before=before, now=cluster)
-            self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
-            self._list_again([*self._journal.heard(), *self._copies.resources()])
-        self._journal.set_fact(INCARNATION, cluster)
 
     def _doubt_hub(self, config: Obj) -> None:
         """It does not have what we last wrote there, so it went back to a copy; or somebody else wrote there."""
@@ -359,16 +309,15 @@ class Syncer:
 
     def _leave_hub(self) -> None:
         """Until it is asked again."""
-        self._doubtful, self._cluster = True, None
+        self._doubtful, self._incarnation.cluster = True, None
         self._replan.set()
 
     def _start_anew(self) -> None:
         """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
-        self._doubtful, self._cluster = False, None
+        self._doubtful, self._incarnation.cluster = False, None
         self._list_again([*self._journal.heard(), *self._copies.resources()])
-        for feed in (self._upsynced, self._configurations):
-            feed.stop_all()
-        self._configs.clear()
+        self._upsynced.stop_all()
+        self._configuration.start_anew()
 
     def _doubt_edge(self) -> None:
         """It is another cluster than before."""
@@ -502,7 +451,10 @@ class Syncer:
         self._read_configs()
         self._reconsider()
         self._brought = frozenset(self._journal.resources())
-        down = {**dict.fromkeys([*self._earlier(), *self._journal.resources()], ""), **self._wanted.resources}
+        down = {
+            **dict.fromkeys([*self._earlier(), *self._journal.resources()], ""),
+            **self._configuration.wanted.resources,
+        }
         for resource in self._journal.resources():
             entry = next(iter(self._journal.entries_of(resource)))
             down[resource] = down[resource] or entry.version
@@ -510,7 +462,7 @@ class Syncer:
         versions = {one: found.version if found else down[one] for one, found in copies.items()}
         objects = {one: self._kinds.at_edge(one, version) for one, version in versions.items() if one in self._brought}
         served_before = {one for one in down if self._objects.collection(one) is not None}
-        if self._hears_configs:
+        if self._configuration.is_known:
             self._copies.want(group, _found(copies))
             self._lose_kinds([resource for resource, found in copies.items() if found is None])
         self._release_orphans()
@@ -520,9 +472,9 @@ class Syncer:
                 self.downsync.look_at(resource)
         lacking |= self._plan_upsync(group)
         self._reporter.look()
-        if None in copies.values() or self._wanted.unknown:
+        if None in copies.values() or self._configuration.wanted.unknown:
             lacking.add("mailbox")
-        if None in objects.values() or self._wanted.unknown:
+        if None in objects.values() or self._configuration.wanted.unknown:
             lacking.add("edge")
         return lacking
 
@@ -532,39 +484,25 @@ class Syncer:
             self._journal.set_revision(resource, "", "")
             self.downsync.hear_list(resource)
 
-    @property
-    def _hears_configs(self) -> bool:
-        """Until we know what is wanted, nothing of the mailbox is listened to: what is then heard of would not be known
-        to be, and what came from the edge would be withdrawn."""
-        if self._kinds.mailbox.groups == () or not self._configurations.is_known(REPORTED.resource):
-            return False
-        return all(map(self._is_settled, CONFIGURATIONS))
-
-    def _is_settled(self, configuration: Resource) -> bool:
-        """Whether it is known what configurations of a kind say, or that they say nothing to us."""
-        feeds = self._configurations
-        silent = self._kinds.in_mailbox(configuration, "") is None or isinstance(feeds.error(configuration), Forbidden)
-        return silent or feeds.is_known(configuration)
-
     def _plan_upsync(self, group: asyncio.TaskGroup) -> set[Side]:
         """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
         wanted: set[Resource] = set()
-        for one in self._wanted.upsync:
+        for one in self._configuration.wanted.upsync:
             for plural in one.resources:
                 wanted |= set(self._kinds.of_group(one.group)) if plural == ANY else {Resource(one.group, plural)}
         before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
         kept = {one for one in before - wanted if not self._upsynced.is_known(one) or self._has_upsynced(one)}
-        if self._hears_configs:
+        if self._configuration.is_known:
             self._journal.set_fact(UPSYNCED, orjson.dumps(list(map(list, sorted(wanted | kept)))).decode())
-        every = wanted | before if not self._hears_configs else wanted | kept
+        every = wanted | before if not self._configuration.is_known else wanted | kept
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
-        if self._cluster is not None and self._hears_configs:
+        if self._incarnation.cluster is not None and self._configuration.is_known:
             self._upsynced.want(group, _found(copies))
         self._born.want(group, _found(born))
         lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
         for resource in sorted(wanted):
-            if resource in lacking and self._hears_configs:
+            if resource in lacking and self._configuration.is_known:
                 sentence = f"the mailbox does not serve {resource.plural}: what there is of them stays at the edge"
                 self.troubles.put(_all_of(resource), Direction.UP, "NotServed", sentence, self._setting.now())
             else:
@@ -576,27 +514,21 @@ class Syncer:
 
     def _read_configs(self) -> None:
         """What is wanted now.  Who went on from before knows only what was wanted then."""
-        if not self._hears_configs:
+        if not self._configuration.is_known:
             return
-        specs = [self._configs[part] for part in sorted(self._configs)]
-        wanted = read(specs, self._kinds.named)
-        configured = hashlib.sha256(orjson.dumps([one.get("spec") for one in specs])).hexdigest()
+        configured = self._configuration.digest()
         if configured != self._journal.get_fact(CONFIGURED):
             self._list_again(list(self._resumed) if self._copies.resources() else list(self._journal.heard()))
             self._journal.set_fact(CONFIGURED, configured)
-        changed, self._wanted = wanted != self._wanted, wanted
-        if changed:
-            for problem in wanted.problems:
-                self._log.warning("cannot make sense of a configuration", problem=problem)
+        if self._configuration.read():
             self.upsync.look_again()
 
     def _reconsider(self) -> None:
         """Copies that were not wanted before may be now."""
-        cluster = self._journal.get_fact(INCARNATION)
         for resource in self._copies.resources():
             for part, copy in list(self._copies.of(resource).items()):
                 if self._journal.get(part) is None:
-                    self.downsync.hear_copy(part, cluster, copy)
+                    self.downsync.hear_copy(part, self._incarnation.remembered, copy)
         known = self._copies.resources()
         if known and all(map(self._copies.is_known, known)) and not self._orphans.count():
             self._journal.set_fact(SUSPICION, "")
@@ -604,16 +536,16 @@ class Syncer:
     def _release_orphans(self) -> None:
         """A number counts if it is right as soon as all was heard, or never."""
         if self._orphans.is_told_to_release and self._is_complete and self._orphans.may_go():
-            released = self.downsync.release_orphans(self._journal.get_fact(INCARNATION))
+            released = self.downsync.release_orphans(self._incarnation.remembered)
             self._log.warning("orphans are released", number=released)
 
     @property
     def _is_complete(self) -> bool:
         """There was a list of every kind of which there may be copies, as far as the mailbox has it and lets us."""
-        kinds = {*self._copies.resources(), *self._journal.resources(), *self._wanted.resources}
+        kinds = {*self._copies.resources(), *self._journal.resources(), *self._configuration.wanted.resources}
         served = [one for one in kinds if self._kinds.in_mailbox(one, "") is not None]
         unheard = [one for one in served if not self._copies.is_known(one)]
-        return self._hears_configs and all(isinstance(self._copies.error(one), Forbidden) for one in unheard)
+        return self._configuration.is_known and all(isinstance(self._copies.error(one), Forbidden) for one in unheard)
 
     async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
         """What is wanted, and what it serves, if it is ours.  Whether that is known."""
@@ -622,7 +554,7 @@ class Syncer:
         except ClientError as error:
             self._log.info("cannot ask whose mailbox it is", v=2, error=str(error))
             return False
-        self._configurations.want(group, CONFIGURATIONS)
+        self._configuration.listen(group)
         return await self._discovering.ask("mailbox")
 
     # --- what is said -----------------------------------------------------------------------------
@@ -641,14 +573,14 @@ class Syncer:
     def configured(self) -> bool:
         """Whether it is known what is wanted, and all of that is listened to at the edge; or was, before the hub was
         gone.  Not if somebody else serves the mailbox."""
-        known = self._hears_configs or len(self._journal) > 0
+        known = self._configuration.is_known or len(self._journal) > 0
         return self._kinds.edge.groups != () and known and self._serving.allowed.is_set()
 
     def _has_heard_all(self) -> bool:
         """Of whatever is wanted, as far as the mailbox has it and lets us."""
-        served = {one for one in self._wanted.resources if self._kinds.in_mailbox(one, "") is not None}
+        served = {one for one in self._configuration.wanted.resources if self._kinds.in_mailbox(one, "") is not None}
         unheard = [one for one in served | {*self._copies.resources()} if not self._copies.is_known(one)]
-        return self._hears_configs and all(self._copies.error(one) is not None for one in unheard)
+        return self._configuration.is_known and all(self._copies.error(one) is not None for one in unheard)
 
 
 def _all_of(resource: Resource) -> Part:

@@ -1,0 +1,112 @@
+"""What is wanted of a syncer, as the configurations in its mailbox say."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+
+from farflung.client.errors import Forbidden
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.informer.reflector import Surroundings
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.syncer.feeds import Feeds
+from farflung.syncer.kinds import Kinds
+from farflung.syncer.orphans import release
+from farflung.syncer.report import CONFIGS, THE_ONE
+from farflung.syncer.upsync import whole
+from farflung.syncer.values import Part, Resource
+from farflung.syncer.wanted import read
+
+REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)
+OLD_CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
+CONFIGURATIONS: Final = {Resource(one.group, one.plural): one for one in (CONFIGS, OLD_CONFIGS)}
+
+
+class Configuration:
+    def __init__(
+        self,
+        mailbox: Client,
+        kinds: Kinds,
+        outside: Surroundings,
+        log: Logger,
+        *,
+        counts: Callable[[Part, str, Obj], bool],
+        news: Callable[[], None],
+    ) -> None:
+        """`counts`: whether what a configuration of this cluster says does; `news`: told when something else may be
+        wanted, or it is known at last what is."""
+        self.wanted = read((), kinds.named)  #: as of the last `read`
+        self._kinds = kinds
+        self._log = log
+        self._counts = counts
+        self._news = news
+        self._configs: dict[Part, Obj] = {}
+        self._feeds: Feeds[Obj] = Feeds(
+            mailbox, whole, self._hear, outside, self._troubled, listed=lambda resource: news()
+        )
+
+    def listen(self, group: asyncio.TaskGroup) -> None:
+        self._feeds.want(group, CONFIGURATIONS)
+
+    def start_anew(self) -> None:
+        """Nothing is known any more, and nobody listens.  What was wanted stays so until something else is."""
+        self._feeds.stop_all()
+        self._configs.clear()
+
+    def _hear(self, part: Part, cluster: str, config: Obj | None) -> None:
+        if config is None:
+            self._configs.pop(part, None)
+            self._news()
+            return
+        if not self._counts(part, cluster, config):
+            return
+        before = self._configs.get(part) or {}
+        self._configs[part] = config
+        if before.get("spec") != config.get("spec") or release(before) != release(config):
+            self._news()
+
+    def _troubled(self, resource: Resource, error: Exception) -> None:
+        if isinstance(error, Forbidden):
+            self._news()
+        self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    @property
+    def the_one(self) -> Obj | None:
+        return self._configs.get(REPORTED)
+
+    @property
+    def is_known(self) -> bool:
+        """Until it is, nothing of the mailbox is listened to: what is then heard of would not be known to be wanted,
+        and what came from the edge would be withdrawn."""
+        if self._kinds.mailbox.groups == () or not self._feeds.is_known(REPORTED.resource):
+            return False
+        return all(map(self._is_settled, CONFIGURATIONS))
+
+    def _is_settled(self, resource: Resource) -> bool:
+        """Whether it is known what configurations of a kind say, or that they say nothing to us."""
+        feeds = self._feeds
+        silent = self._kinds.in_mailbox(resource, "") is None or isinstance(feeds.error(resource), Forbidden)
+        return silent or feeds.is_known(resource)
+
+    def digest(self) -> str:
+        return hashlib.sha256(orjson.dumps([one.get("spec") for one in self._sorted()])).hexdigest()
+
+    def read(self) -> bool:
+        """Find out what is wanted now.  Whether that is something else than before."""
+        wanted = read(self._sorted(), self._kinds.named)
+        changed, self.wanted = wanted != self.wanted, wanted
+        if changed:
+            for problem in wanted.problems:
+                self._log.warning("cannot make sense of a configuration", problem=problem)
+        return changed
+
+    def _sorted(self) -> list[Obj]:
+        return [self._configs[part] for part in sorted(self._configs)]
