@@ -72,7 +72,7 @@ async def test_two_clusters_are_not_both_given_the_room_of_one_synctarget() -> N
         patch = {"spec": {"synctarget": {"workspace": imw, "name": "edge3"}}}
         await one.of_home("PATCH", f"{CLUSTERS}/az2", patch, content_type=MERGE_PATCH)
         assert await one.bound("c") == "az1"
-        assert (await said(one, "az1"))["status"] == "True"
+        await one.fleet.eventually(partial(reason_is, "az1", "Found"), "that it has it now")
         patch["spec"]["synctarget"]["name"] = "edge1"  # the first is back, and c has one of its two
         await one.of_home("PATCH", f"{CLUSTERS}/az2", patch, content_type=MERGE_PATCH)
         await one.fleet.eventually(partial(reason_is, "az1", "Taken"), "that it is taken again")

@@ -111,7 +111,7 @@ class Binder:
         subject, chosen = placed.subject, placed.decision.chosen[0]
         name, namespace = subject.key.name, subject.key.namespace
         client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
-        await self._mark(placed, client, statuses.label(chosen.site) if self._delivers(chosen.site) else None)
+        await self._mark(placed, statuses.label(chosen.site) if self._delivers(chosen.site) else None)
         if self._knows_bindings:
             binding = statuses.binding(subject.key, self._as_it_is(placed), chosen, site)
             try:
@@ -132,13 +132,17 @@ class Binder:
         same = (seen.request.items, seen.request.selector) == (placed.request.items, placed.request.selector)
         return seen if same else placed.seen
 
-    async def _mark(self, placed: Placed, client: Client, label: str | None) -> None:
+    async def _mark(self, placed: Placed, label: str | None) -> None:
         """As something that is to be delivered there and nowhere else, whatever was tried before."""
         seen = self._as_it_is(placed)
         if (seen.request or placed.request).labels.get(CLUSTER) != label:
-            patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version, "labels": {CLUSTER: label}}}
-            key = placed.subject.key
-            self._informer(placed.subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
+            await self.mark(placed.subject, seen, label)
+
+    async def mark(self, subject: Subject, seen: Seen, label: str | None) -> None:
+        """As something that is to be delivered, if it is still what was seen; None: it is not."""
+        patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version, "labels": {CLUSTER: label}}}
+        client, key = self._client_of(subject), subject.key
+        self._informer(subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
 
     async def _bind_allocation(self, placed: Placed) -> None:
         subject = placed.subject

@@ -46,6 +46,7 @@ class Clusters:
         workspace_of: Callable[[str], Client],
         is_busy: Callable[[], bool],
         tell: Callable[[], None],
+        lead: Callable[[SiteKey], None],
         outside: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
@@ -53,7 +54,8 @@ class Clusters:
         workers: int,
     ) -> None:
         """`client_of`: the API of Clusters in a logical cluster; `workspace_of`: a whole workspace, by path or name;
-        `is_busy`: whether there is something more urgent to do; `tell`: who decides, that something changed."""
+        `is_busy`: whether there is something more urgent to do; `tell`: who decides, that something changed; `lead`:
+        who should know that what is bound to a site is brought elsewhere, if that was known before."""
         self._world = world
         self._informer = informer
         self._targets = targets
@@ -61,6 +63,7 @@ class Clusters:
         self._workspace_of = workspace_of
         self._is_busy = is_busy
         self._tell = tell
+        self._led = lead
         self._monotonic = outside.monotonic
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
@@ -78,6 +81,11 @@ class Clusters:
         key = None if cluster is None else self._target_key(Key(*site), cluster)
         return None if key is None or key not in self._targets.cache else Target(key.cluster, key.name)
 
+    def is_inventory(self, site: SiteKey) -> bool:
+        """Whether it is there, and no SyncTarget is to stand for it."""
+        cluster = self._informer.cache.get(Key(*site))
+        return cluster is not None and cluster.target is None
+
     def has_target(self, site: SiteKey) -> bool:
         """Whether a SyncTarget is to stand for it, be it there or not."""
         cluster = self._informer.cache.get(Key(*site))
@@ -87,6 +95,11 @@ class Clusters:
         """Whether it is known where its SyncTarget would be, if it has one."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
+
+    def key_of_target(self, site: SiteKey) -> Key | None:
+        """Of the SyncTarget that is to stand for it, be it there or not; None: there is none, or nobody knows yet."""
+        cluster = self._informer.cache.get(Key(*site))
+        return None if cluster is None else self._target_key(Key(*site), cluster)
 
     def users_of(self, target: Key) -> list[SiteKey]:
         """The sites that a SyncTarget stands for."""
@@ -154,16 +167,20 @@ class Clusters:
         if cluster is None:
             self._world.remove_site(site_key, now)
             self._world.lead(site_key, None)
+            self._led(site_key)
             self._written.pop(site_key, None)
             self._late.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
-        self._world.lead(site_key, target_key)
+        is_new = self._world.engine.site(site_key) is None
+        is_led_elsewhere = self._world.lead(site_key, target_key) or is_new
         judged = cluster.target is None or target_key is not None
         site = site_with(cluster, target, self._share(key, cluster)) if judged else cluster.site
         ages = ages_of(cluster, site, target, self._now()) if judged else None
         self._world.put_site(site, now, ages=ages)
+        if is_led_elsewhere:
+            self._led(site_key)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:

@@ -20,6 +20,7 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
+from farflung.controllers.global_scheduler.marking import Marking
 from farflung.controllers.global_scheduler.moving import Moving
 from farflung.controllers.global_scheduler.refusing import with_reason
 from farflung.controllers.global_scheduler.seeing import Seeing
@@ -108,6 +109,7 @@ class GlobalScheduler:
             setting.everywhere.workspace,
             lambda: len(self.world.queue) > FEW,
             self._news.set,
+            lambda site: self._marking.look_at(site),
             outside,
             setting.now,
             log,
@@ -125,6 +127,7 @@ class GlobalScheduler:
         )
         self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
         self.moving = Moving(self.world, self._binder, self._telling, self._news.set, outside, log)
+        self._marking = Marking(self.world, self.clusters, self._binder, self._bring, outside, log, workers=TELLING)
         self._delivering = Delivering(
             self.world,
             self._placements,
@@ -133,6 +136,7 @@ class GlobalScheduler:
             self.clusters.is_found,
             lambda site: self._cluster_of(self._mailbox_of(site)),
             Furnishing(setting.everywhere.workspace, outside.monotonic),
+            self._marking.is_clearing,
             lambda site: self._undelivered.look_at(site),
             outside,
             log,
@@ -147,6 +151,7 @@ class GlobalScheduler:
             recorder,
             self.clusters.target_of,
             self._delivering.unserved,
+            self._marking.displaced,
             outside,
             setting.now,
             log,
@@ -196,7 +201,8 @@ class GlobalScheduler:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        return [one.controller for one in (self._telling, self.clusters, self._delivering, self._undelivered)]
+        several = (self._telling, self.clusters, self._marking, self._delivering, self._undelivered)
+        return [one.controller for one in several]
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -290,6 +296,7 @@ class GlobalScheduler:
             self._telling.forget(subject)
         elif seen.problem:
             self._telling.say(subject, seen, statuses.INVALID, seen.problem)
+        self._marking.hear(subject, seen)
         self._undelivered.hear(subject, seen)
         self._news.set()
 
@@ -341,12 +348,16 @@ class GlobalScheduler:
             spent = self._outside.monotonic() - now
             self._wakes_at = now + max(WAKING, spent / SHARE)
 
+    def _bring(self, site: SiteKey) -> None:
+        """Other machines, there or away from there."""
+        self._delivering.look_at(site)
+        self._undelivered.look_at(site)
+
     def _spread_word(self) -> None:
         touched, self.world.touched = self.world.touched, {}
         for key in touched:
             self.clusters.hear(key)
-            self._delivering.look_at(key)
-            self._undelivered.look_at(key)
+            self._bring(key)
 
     async def _pause(self, now: float) -> None:
         """Until something happens, or somebody's time has come."""

@@ -78,7 +78,8 @@ class Moving:
             return  # something happened to one of them in the meantime
         refused, gone = self._world.is_refused(subject, site), self._world.engine.site(site) is None
         if refused or gone or self._world.finds_another(request, site, now):
-            await self._binder.unbind(subject, found, site if refused else None)
+            by_name = self._world.is_taken(subject, site)
+            await self._binder.unbind(subject, found, site if refused and not by_name else None)
             self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
             why = "does not take it" if refused else "is no more" if gone else "is not well"
             self._telling.left(subject, seen, f"Left {site}, which {why}")

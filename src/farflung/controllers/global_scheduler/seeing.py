@@ -19,6 +19,7 @@ from farflung.controllers.global_scheduler.reading import (
 )
 from farflung.controllers.global_scheduler.refusing import noted
 from farflung.controllers.global_scheduler.subjects import Seen
+from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Flavor, Request, Reservation, SiteKey, Toleration
 
@@ -36,6 +37,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    creation_timestamp: str = ""
     deletion_timestamp: str | None = None
 
 
@@ -86,9 +88,16 @@ class Seeing:
             return NOTHING
         bound_to = spec.node_name or spec.cluster_name
         if _phase.decode(pod.status).phase in reading.ENDED:
-            site = reading.noted_site((metadata.annotations or {}).get(reading.CLUSTER, ""))
+            site = reading.noted_site(_noted(metadata, reading.CLUSTER))
             there = site if site is not None and site.name == bound_to else None
-            return Seen(metadata.uid, metadata.resource_version, ended_at=there)
+            return Seen(
+                metadata.uid,
+                metadata.resource_version,
+                ended_at=there,
+                returned_from=_noted(metadata, RETURNED),
+                mark=_mark(metadata),
+                created=metadata.creation_timestamp,
+            )
         if metadata.deletion_timestamp is not None and not bound_to:
             return Seen(metadata.uid, metadata.resource_version)
         if bound_to:
@@ -105,14 +114,14 @@ class Seeing:
             asks=True,
             tolerations=_tolerations(spec),
             refused_by=_refused_by(metadata),
-            refusal=(metadata.annotations or {}).get(reading.LAST_REFUSAL, ""),
+            refusal=_noted(metadata, reading.LAST_REFUSAL),
             unsettled=DELIVERED in bytes(pod.status) or reading.CLUSTER in (metadata.labels or ()),
             status=bytes(pod.status),
         )
 
     def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> Seen:
         metadata = pod.metadata
-        told = (metadata.annotations or {}).get(reading.CLUSTER, "")
+        told = _noted(metadata, reading.CLUSTER)
         guest_of = "" if told.endswith(f"/{bound_to}") else bound_to
         held = self._expected(metadata.uid)
         if not held or told != "{}|{}/{}".format(*held[0].site):
@@ -125,8 +134,10 @@ class Seeing:
             guest_of=guest_of,
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
-            returned=statuses.is_returned(metadata.annotations),
             unsettled=not guest_of and not _is_settled(metadata, bytes(pod.status)),
+            returned_from=_noted(metadata, RETURNED),
+            mark=_mark(metadata),
+            created=metadata.creation_timestamp,
         )
 
     def allocation(self, document: bytes) -> Seen:
@@ -163,7 +174,7 @@ def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> 
 
 
 def _cluster(metadata: _Metadata) -> str:
-    return (metadata.annotations or {}).get(CLUSTER, "")
+    return _noted(metadata, CLUSTER)
 
 
 def _is_settled(metadata: _Metadata, status: bytes) -> bool:
@@ -173,8 +184,16 @@ def _is_settled(metadata: _Metadata, status: bytes) -> bool:
     return statuses.is_returned(metadata.annotations) or statuses.is_scheduled(orjson.loads(status) or {})
 
 
+def _mark(metadata: _Metadata) -> str:
+    return (metadata.labels or {}).get(reading.CLUSTER, "")
+
+
+def _noted(metadata: _Metadata, name: str) -> str:
+    return (metadata.annotations or {}).get(name, "")
+
+
 def _refused_by(metadata: _Metadata) -> tuple[tuple[SiteKey, int], ...]:
-    text = (metadata.annotations or {}).get(reading.REFUSED_BY)
+    text = _noted(metadata, reading.REFUSED_BY)
     return tuple(noted(text).items()) if text else ()
 
 

@@ -37,9 +37,16 @@ class Seen:
     refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
     refusal: str = ""  #: why the last of them did not, in words
     unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
-    returned: bool = False  #: its status came back from where it is bound to, so it is there
+    returned_from: str = ""  #: the name of the SyncTarget that its status came back from, so it is there
+    mark: str = ""  #: the label by which it is brought to where it is bound to
+    created: str = ""
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: as JSON, if it asks
+
+    @property
+    def site(self) -> SiteKey | None:
+        """Where a machine is that we bound, be it that it has ended there."""
+        return None if self.guest_of else self.held[0].site if self.held else self.ended_at
 
 
 class Placed(NamedTuple):

@@ -54,6 +54,9 @@ NO_EDGE_API: Final = Verdict(
     "its workspace does not have the edge API, so it goes nowhere; "
     "`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it there",
 )
+NAME_TAKEN: Final = Verdict(
+    "NameTaken", "a machine of another workspace has its namespace and name where it would be brought to"
+)
 
 Refusals = Mapping[Part, Verdict]
 
@@ -79,6 +82,7 @@ class Undelivered:
         recorder: Recorder,
         target_of: Callable[[SiteKey], Target | None],
         unserved: Callable[[SiteKey], AbstractSet[str]],
+        displaced: Callable[[SiteKey], AbstractSet[Subject]],
         outside: Surroundings,
         now: Callable[[], datetime],
         log: Logger,
@@ -87,7 +91,7 @@ class Undelivered:
     ) -> None:
         """`mailbox_of`: the name of the mailbox of a site, empty if it has none; `cluster_of`: the logical cluster of a
         mailbox; `target_of`: the SyncTarget that stands for a site; `unserved`: workspaces that have something at a
-        site, and do not have the edge API."""
+        site, and do not have the edge API; `displaced`: what is not brought there because of its name."""
         self._world = world
         self._configs = configs
         self._mailbox_of = mailbox_of
@@ -96,6 +100,7 @@ class Undelivered:
         self._recorder = recorder
         self._target_of = target_of
         self._unserved = unserved
+        self._displaced = displaced
         self._monotonic = outside.monotonic
         self._now = now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
@@ -134,7 +139,7 @@ class Undelivered:
             self.controller.queue.add(subject)
         refused = self._refused_at(site) if after else {}
         for subject, verdict in after.items():
-            if _part(subject.key) in refused and is_refusal(verdict):
+            if verdict == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(verdict)):
                 self._world.refuse(subject, site, now)
             if self._told.get(subject) != Trouble(site, verdict):
                 self._told[subject] = Trouble(site, verdict)
@@ -146,9 +151,9 @@ class Undelivered:
 
     def _troubles(self, site: SiteKey) -> dict[Subject, Verdict]:
         refused, unserved = self._refused_at(site), self._unserved(site)
-        found: dict[Subject, Verdict] = {}
+        found: dict[Subject, Verdict] = dict.fromkeys(sorted(self._displaced(site)), NAME_TAKEN)
         for subject in self._world.holders(site) if refused or unserved else ():
-            if subject.kind != POD:
+            if subject.kind != POD or subject in found:
                 continue
             if subject.key.cluster in unserved:
                 found[subject] = NO_EDGE_API
@@ -206,8 +211,8 @@ def _part(key: Key) -> Part:
 
 
 def _message(trouble: Trouble) -> str:
-    if trouble.verdict == NO_EDGE_API:
-        return NO_EDGE_API.message
+    if trouble.verdict in (NO_EDGE_API, NAME_TAKEN):
+        return trouble.verdict.message
     said = trouble.verdict.message
     known = f"Pods are no virtual machines there: {said}" if UNDECLARED in said else said
     return f"its syncer cannot bring it to {trouble.site.name}{f': {known}' if known else ''}"

@@ -40,6 +40,7 @@ class World:
         self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
         self._named: dict[str, set[SiteKey]] = {}  #: sites by name
         self._guests: dict[str, set[Subject]] = {}  #: by the name of the cluster that they were bound to
+        self._ended: dict[SiteKey, set[Subject]] = {}
         self._unwell = Ailments(patience)
         self._refusing = Refusing(patience)
         self._whereabouts = Whereabouts()
@@ -101,9 +102,15 @@ class World:
         self._changes.setdefault(key, before)
         self.touched[key] = None
 
-    def lead(self, site: SiteKey, target: Hashable | None) -> None:
-        """What is bound to a site is brought to this SyncTarget; None: nowhere."""
-        self._whereabouts.lead(site, target)
+    def lead(self, site: SiteKey, target: Hashable | None) -> bool:
+        """What is bound to a site is brought to this SyncTarget; None: nowhere.  Whether that was otherwise before."""
+        is_new = self._whereabouts.lead(site, target)
+        if is_new:
+            self.touched[site] = None
+        return is_new
+
+    def is_led(self, site: SiteKey) -> bool:
+        return self._whereabouts.is_led(site)
 
     # --- who asks and who has ---------------------------------------------------------------------
 
@@ -118,6 +125,14 @@ class World:
 
     def holders(self, key: SiteKey) -> list[Subject]:
         return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
+
+    def machines(self, key: SiteKey) -> list[Subject]:
+        """Those that are bound there, and those that have ended there."""
+        return [*(one for one in self.holders(key) if one.kind == POD), *self._ended.get(key, ())]
+
+    def together(self, subject: Subject, site: SiteKey) -> list[Subject]:
+        """Machines of the same name that are brought to where those of that site are, with itself."""
+        return [Subject(POD, key) for key in self._whereabouts.together(subject.key, site)]
 
     def workspaces(self, key: SiteKey) -> set[str]:
         """Logical clusters of machines that hold something there, or have ended there."""
@@ -148,9 +163,11 @@ class World:
             return
         if before is not None:
             self._whereabouts.go(subject.key, before)
+            leave(self._ended, before, subject)
             self._changed(before, self.engine.site(before))
         if after is not None:
             self._whereabouts.come(subject.key, after)
+            self._ended.setdefault(after, set()).add(subject)
             self.touched[after] = None
 
     def _forget(self, subject: Subject, seen: Seen, now: float) -> None:
@@ -299,8 +316,7 @@ class World:
         """Sites where it cannot be brought to."""
         found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
-            own = (one.site for one in self._held.get(request.uid, ()))
-            found |= dict.fromkeys(self._whereabouts.taken(subject.key, own), NAMESAKE)
+            found |= dict.fromkeys(self._whereabouts.taken(subject.key), NAMESAKE)
         return found
 
     def _overdue(self, request: Request, now: float) -> dict[SiteKey, str]:
@@ -346,7 +362,7 @@ class World:
 
     @property
     def has_unwell(self) -> bool:
-        refused = any(not self._known[self._subjects[uid]].returned for uid, _ in self._refusing)
+        refused = any(not self._known[self._subjects[uid]].returned_from for uid, _ in self._refusing)
         return refused or any(self._holders.get(key) for key in self._unwell)
 
     def leaving(self, now: float) -> list[tuple[Subject, SiteKey]]:
@@ -384,7 +400,7 @@ class World:
     def _refusal_due(self, seen: Seen, site: SiteKey) -> float:
         """When it has to leave because the site does not take it.  Of what is there already only a change is
         refused, and it runs as it is."""
-        return inf if seen.returned else self._refusing.due(seen.uid, site)
+        return inf if seen.returned_from else self._refusing.due(seen.uid, site)
 
     def refuse(self, subject: Subject, site: SiteKey, now: float) -> None:
         """It is bound there, and that site does not take it."""
@@ -399,6 +415,10 @@ class World:
     def is_refused(self, subject: Subject, site: SiteKey) -> bool:
         seen = self._known.get(subject)
         return seen is not None and self._refusal_due(seen, site) < inf
+
+    def is_taken(self, subject: Subject, site: SiteKey) -> bool:
+        """Whether another machine has its name where it would be brought to from there."""
+        return site in self._whereabouts.taken(subject.key)
 
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
