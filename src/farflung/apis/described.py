@@ -79,11 +79,7 @@ class Described:
     @property
     def resource_schema_name(self) -> str:
         """Another name for another content, because an APIResourceSchema cannot be changed."""
-        return f"{self.snapshot or self._digest()}.{self.qualified}"
-
-    def _digest(self) -> str:
-        content = json.dumps(self._snapshot(), sort_keys=True).encode()
-        return f"{self.version}-{hashlib.sha256(content).hexdigest()[:8]}"
+        return f"{self.snapshot or f'{self.version}-{digest(self._snapshot())}'}.{self.qualified}"
 
     def _snapshot(self) -> Obj:
         return {**self._identity(), "versions": [self._version()]}
@@ -117,3 +113,8 @@ class Described:
         if self.columns:
             version["additionalPrinterColumns"] = list(self.columns)
         return version
+
+
+def digest(spec: Obj) -> str:
+    """Of what an APIResourceSchema says, for its name."""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from farflung.apis.described import digest
 from farflung.apis.edge import v1alpha1 as edge
 from farflung.apis.globalscheduler import v1 as globalscheduler
 from farflung.apis.kcp import compute, kinds
@@ -146,12 +147,16 @@ class Bootstrap:
     async def _export(
         self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
     ) -> None:
-        """An export after its schemas.  Schemas are not even made if all are there."""
+        """An export after its schemas."""
         entry, wanted, now = self._store.get(export_key(cluster, name)), counted(export()), self._tenancy.now()
+        offered = {one["metadata"]["name"]: self._apart(cluster, counted(one)) for one in schemas()}
+        wanted["spec"]["latestResourceSchemas"] = [
+            offered[one]["metadata"]["name"] for one in wanted["spec"]["latestResourceSchemas"]
+        ]
         old = {} if entry is None else objects.decode(entry)
         is_new = entry is None or is_older(old, wanted["spec"])
         if is_new or not all(self._store.get(schema_key(cluster, one)) for one in schema_names(old)):
-            await self._put(SCHEMA, cluster, map(counted, schemas()))
+            await self._put(SCHEMA, cluster, offered.values())
         if entry is None:
             await self._exporter.settle(cluster, wanted, None, now)
             await self._put(EXPORT, cluster, [wanted])
@@ -159,6 +164,15 @@ class Bootstrap:
             new = renewed(old, wanted["spec"], now)
             await self._exporter.settle(cluster, new, old, now)
             await self._store.put(entry.key, rewritten(new), expect=entry.revision)
+
+    def _apart(self, cluster: str, schema: Obj) -> Obj:
+        """Under another name if its own is taken by what an earlier hub knew: a schema cannot be changed."""
+        name = schema["metadata"]["name"]
+        entry = self._store.get(schema_key(cluster, name))
+        if entry is None or objects.decode(entry)["spec"] == schema["spec"]:
+            return schema
+        version, _, resource = name.partition(".")
+        return {**schema, "metadata": {**schema["metadata"], "name": f"{version}-{digest(schema['spec'])}.{resource}"}}
 
     async def _workspace(self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NONE) -> str:
         """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
