@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -21,8 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores ^C, and all it starts would
+    signal.signal(signal.SIGTERM, _end)
     if (seed := config.getoption("--shuffle")) is not None:
         asyncio.set_event_loop_policy(ShuffledPolicy(seed))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """As at ^C, so that nothing is left running; once, because `timeout` says it twice."""
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    raise KeyboardInterrupt
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
+def alone(tmp_path: Path) -> Iterator[None]:
+    """The ports are ours, and free again for the next test however this one ends."""
     with well_known_ports():
         yield
+        while left := processes_of(tmp_path):
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
 
 def demo(home: Path, *words: str, path: str = os.environ["PATH"]) -> subprocess.Popen[str]:
@@ -46,16 +52,16 @@ def ended(process: subprocess.Popen[str]) -> str:
     return output
 
 
-def processes_of(home: Path) -> list[str]:
-    """Command lines that name it."""
-    found = []
+def processes_of(home: Path) -> dict[int, str]:
+    """Those that name it, and their command lines."""
+    found = {}
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             words = (directory / "cmdline").read_bytes() + (directory / "environ").read_bytes()
         except OSError:
             continue
         if str(home).encode() in words:
-            found.append(words.replace(b"\0", b" ").decode(errors="replace")[:200])
+            found[int(directory.name)] = words.replace(b"\0", b" ").decode(errors="replace")[:200]
     return found
 
 
