@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from farflung.client.discovery import Resource as Described
@@ -74,6 +74,11 @@ class Kinds:
     def _found(self, side: Served, resource: Resource, version: str) -> Described | None:
         found = side.find(resource.group, resource.plural, version)
         return found if found is not None and _readable(found) else None
+
+
+def found(collections: Mapping[Resource, Collection | None]) -> dict[Resource, Collection]:
+    """Those that there are."""
+    return {resource: collection for resource, collection in collections.items() if collection is not None}
 
 
 def _readable(one: Described) -> bool:

@@ -1,4 +1,4 @@
-"""A syncer at work: what it listens to, what it does about it, what it remembers and what it says."""
+"""A syncer at work: its parts put together, who is told what is heard, and how it starts, goes on and ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
-
-from farflung.client.errors import ClientError, Expired, Forbidden, NotFound, Refused
-from farflung.client.resource import Collection
+from farflung.client.errors import ClientError, Expired, NotFound, Refused
 from farflung.client.rest import Client, Selection
-from farflung.informer.informer import Informer
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
@@ -26,6 +22,7 @@ from farflung.syncer.configuration import REPORTED, Configuration
 from farflung.syncer.copies import Copy
 from farflung.syncer.discovering import Discovering, Side
 from farflung.syncer.downsync import Downsync
+from farflung.syncer.downsync_kinds import DownsyncKinds
 from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.incarnation import Incarnation
@@ -33,25 +30,23 @@ from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
 from farflung.syncer.orphans import Orphans
+from farflung.syncer.remembered_copies import RememberedCopies
 from farflung.syncer.report import BEAT, PAUSE, Reporter
 from farflung.syncer.serving import SUSPICION, Serving
-from farflung.syncer.sides import DEFINITIONS, Edge, Mailbox
+from farflung.syncer.sides import Edge, Mailbox
 from farflung.syncer.summary import Summary
-from farflung.syncer.troubles import Direction, Progress, Troubles, quotable, told
+from farflung.syncer.troubles import Direction, Progress, Troubles, all_of, quotable, told
 from farflung.syncer.upsync import Upsync, whole
+from farflung.syncer.upsync_kinds import UpsyncKinds
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
-from farflung.syncer.wanted import ANY
 
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8
-RUNNING: Final = "running"  #: fact of the journal: whoever wrote it has not ended in good order yet
 FLUSH: Final = 0.5  #: seconds between two looks at what is to be kept on disk
 MISSING: Final = Backoff(first=0.2, longest=60.0, random=lambda: 1.0)  #: until a side is asked again for a kind
-CONFIGURED: Final = "configured"  #: facts of the journal: what was wanted when we last heard of the mailbox
-UPSYNCED: Final = "upsynced"  #: the kinds that we may have put into the mailbox
+RUNNING: Final = "running"  #: facts of the journal: whoever wrote it has not ended in good order yet
 HEARTBEAT: Final = "heartbeat"  #: the last one that we wrote
 BEGAN: Final = "began"  #: when whoever may have written later ones did
-EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
 SERVED: Final = "served"  #: the uid of the cluster in our last report
 
 
@@ -77,22 +72,22 @@ class Syncer:
         self._log = log.bind(syncTargetName=setting.name)
         self._started = setting.now()
         self._kinds = Kinds()
-        self._discovering = Discovering(setting.mailbox, setting.edge, self._kinds, self._log)
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._replan = asyncio.Event()
         self._planning = False
-        self._resumed: set[Resource] = set()
+        self._discovering = Discovering(
+            setting.mailbox, setting.edge, self._kinds, outside, self._log, self._replan.set
+        )
         self._configuration = Configuration(
             setting.mailbox, self._kinds, outside, self._log, counts=self._counts, news=self._replan.set
         )
         self._orphans = Orphans(journal, lambda: self._configuration.the_one)
-        self._brought: frozenset[Resource] = frozenset()  #: kinds that there was something to bring of, as of the plan
         self.troubles = Troubles()
         self.progress = Progress()
         backoff = Backoff(outside.backoff.first, 60.0, outside.backoff.random)
         self._listen()
         self.downsync = Downsync(
-            Mailbox(setting.mailbox, self._kinds, self._copies),
+            Mailbox(setting.mailbox, self._kinds, self._copies.feeds),
             Edge(setting.edge, self._kinds, self._objects),
             journal,
             self.troubles,
@@ -115,6 +110,8 @@ class Syncer:
             setting.now,
             self._log,
         )
+        self._downsync_kinds = DownsyncKinds(self._kinds, journal, self._copies, self._objects, self.downsync)
+        self._upsync_kinds = UpsyncKinds(self._kinds, journal, self._upsynced, self._born, self.troubles, setting.now)
 
         def controller(name: str, reconcile: Callable[[Part, int], Any]) -> Controller[Part]:
             async def reported(part: Part, worker: int) -> float | None:
@@ -190,14 +187,14 @@ class Syncer:
 
     def _listen(self) -> None:
         mailbox, edge, outside = self._setting.mailbox, self._setting.edge, self._outside
-        self._copies: Feeds[Copy] = Feeds(
+        self._copies = RememberedCopies(
             mailbox,
-            copying.read,
-            self._hear_copy,
+            self._journal,
             outside,
-            self._mailbox_troubled,
-            resume=self._resume,
+            self._log,
+            heard=self._hear_copy,
             listed=self._listed_copies,
+            trouble=self._mailbox_troubled,
         )
         self._objects: Feeds[Obj] = Feeds(
             edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
@@ -209,19 +206,13 @@ class Syncer:
             edge, whole, self._hear_born, outside, self._edge_troubled, listed=self._listed_up
         )
 
-        def quiet_edge(what: str, error: Exception) -> None:
-            self._log.info(what, v=2, side="edge", error=str(error))
-
-        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, quiet_edge)
-        self._definitions.subscribe(lambda change: self._ask_again("edge") if change.old != change.new else None)
-
     # --- what is heard ----------------------------------------------------------------------------
 
     def _hear_copy(self, part: Part, cluster: str, copy: Copy | None) -> None:
         if copy is not None and not self._is_ours(cluster):
             return
         self.downsync.hear_copy(part, cluster, copy)
-        if part.resource not in self._brought and self._journal.get(part) is not None:
+        if not self._downsync_kinds.has_brought(part.resource) and self._journal.get(part) is not None:
             self._replan.set()
         self._reporter.look()
 
@@ -236,7 +227,7 @@ class Syncer:
         self.upsync.hear(part, cluster, obj)
 
     def _listed_copies(self, resource: Resource) -> None:
-        self.troubles.clear(_all_of(resource), Direction.DOWN)
+        self.troubles.clear(all_of(resource), Direction.DOWN)
         self.downsync.hear_list(resource)
         self._consider_release()
 
@@ -259,26 +250,12 @@ class Syncer:
                 return False
             self._reporter.recall(config)
             if self._incarnation.meet(cluster):
-                self._list_again([*self._journal.heard(), *self._copies.resources()])
+                self._copies.list_all_again()
         return True
 
     def _learn(self, said: Obj) -> None:
-        """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
-        if self._incarnation.remembered:
-            return
-        kinds = {
-            (one.get("group"), one.get("resource")) for one in said.get("syncedThrough") or () if isinstance(one, dict)
-        }
-        known = sorted(one for one in kinds if all(isinstance(text, str) for text in one))
-        self._journal.set_fact(EARLIER, orjson.dumps(known).decode())
-
-    def _earlier(self) -> list[Resource]:
-        """Of these, those that were not listed yet."""
-        told = [Resource(*one) for one in orjson.loads(self._journal.get_fact(EARLIER) or "[]")]
-        left = [one for one in told if not self._copies.is_known(one)]
-        if left != told:
-            self._journal.set_fact(EARLIER, orjson.dumps(list(map(list, left))).decode())
-        return [one for one in left if self._kinds.in_mailbox(one, "") is not None]
+        if not self._incarnation.remembered:
+            self._copies.learn(said)
 
     # --- which mailbox it is ----------------------------------------------------------------------
 
@@ -295,7 +272,7 @@ class Syncer:
         if self._incarnation.cluster is not None:
             self._log.info("another mailbox is heard", v=2, before=self._incarnation.cluster, now=cluster)
             self._start_anew()
-            self._ask_again("mailbox")
+            self._discovering.doubt("mailbox")
         return False
 
     def _doubt_hub(self, config: Obj) -> None:
@@ -315,7 +292,7 @@ class Syncer:
     def _start_anew(self) -> None:
         """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
         self._doubtful, self._incarnation.cluster = False, None
-        self._list_again([*self._journal.heard(), *self._copies.resources()])
+        self._copies.list_all_again()
         self._upsynced.stop_all()
         self._configuration.start_anew()
 
@@ -325,48 +302,26 @@ class Syncer:
         for feed in (self._objects, self._born):
             feed.stop_all()
         self._nodes.start_anew()
-        self._ask_again("edge")
-
-    def _ask_again(self, *sides: Side) -> None:
-        self._discovering.doubt(sides)
-        self._replan.set()
+        self._discovering.doubt("edge")
 
     def _mailbox_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._ask_again("mailbox")
+            self._discovering.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
-            reason, message = told(_all_of(resource), error)
-            self.troubles.put(_all_of(resource), Direction.DOWN, reason, message, self._setting.now())
+            reason, message = told(all_of(resource), error)
+            self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
             self._reporter.look()
             self._consider_release()
         self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
     def _edge_troubled(self, resource: Resource, error: Exception) -> None:
         if isinstance(error, NotFound):
-            self._ask_again("edge")
+            self._discovering.doubt("edge")
         elif isinstance(error, Refused):
             self.downsync.look_at(resource)
         self._log.info("cannot listen to the edge", v=2, resource=str(resource), error=str(error))
 
     # --- going on from before ---------------------------------------------------------------------
-
-    def _resume(self, resource: Resource, collection: Collection, informer: Informer[Copy]) -> None:
-        heard = self._journal.heard().get(resource)
-        entries = list(self._journal.entries_of(resource))
-        if heard is None or heard.version != collection.version or not heard.revision:
-            return
-        if any(entry.orphaned for entry in entries):
-            return  # perhaps not all was said that there was
-        remembered = list(map(copying.remembered, entries))
-        informer.resume(remembered, int(heard.revision))
-        self._resumed.add(resource)
-
-    def _list_again(self, resources: list[Resource]) -> None:
-        for resource in resources:
-            self._journal.set_revision(resource, "", "")
-            if self._copies.collection(resource) is not None:
-                self._copies.stop(resource)
-        self._resumed.difference_update(resources)
 
     async def _remember(self) -> None:
         """Until cancelled: what is known, on disk."""
@@ -381,15 +336,9 @@ class Syncer:
                 self._log.error(error, "cannot remember")
 
     def note(self) -> None:
-        """How far the mailbox was heard; a version that goes back is a hub that was restored."""
-        for resource, collection, version in self._copies.heard():
-            before = self._journal.revision_of(resource)
-            if before and version < int(before):
-                self._log.warning("the hub went back", before=before, now=version)
-                self._journal.set_fact(SUSPICION, f"WentBack: the hub was at {before} and is at {version} again")
-            if before != str(version):
-                self.troubles.clear(_all_of(resource), Direction.DOWN)
-            self._journal.set_revision(resource, collection.version, str(version))
+        """How far the mailbox was heard, and what it was told."""
+        for resource in self._copies.note():
+            self.troubles.clear(all_of(resource), Direction.DOWN)
         self._journal.set_fact(HEARTBEAT, self._reporter.heartbeat)
         self._journal.set_fact(SERVED, self._reporter.edge)
 
@@ -408,7 +357,7 @@ class Syncer:
             self._journal.flush()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._definitions.run(), name="informer of definitions")
+                group.create_task(self._discovering.run(), name="informer of definitions")
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._remember(), name="journal")
@@ -434,11 +383,10 @@ class Syncer:
                 async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
-                self._discovering.doubt(lacking)
+                self._discovering.doubt(*lacking)
 
     async def _plan(self, group: asyncio.TaskGroup) -> set[Side]:
-        """Listen to what is wanted, as far as both sides have it, and at the edge only to kinds that there is something
-        to bring of.  The sides that lack something."""
+        """Listen to what is wanted, as far as it is known.  The sides that lack something."""
         if self._doubtful:
             self._start_anew()
         before = self._kinds.edge
@@ -450,87 +398,32 @@ class Syncer:
             lacking.add("mailbox")
         self._read_configs()
         self._reconsider()
-        self._brought = frozenset(self._journal.resources())
-        down = {
-            **dict.fromkeys([*self._earlier(), *self._journal.resources()], ""),
-            **self._configuration.wanted.resources,
-        }
-        for resource in self._journal.resources():
-            entry = next(iter(self._journal.entries_of(resource)))
-            down[resource] = down[resource] or entry.version
-        copies = {resource: self._kinds.in_mailbox(resource, version) for resource, version in down.items()}
-        versions = {one: found.version if found else down[one] for one, found in copies.items()}
-        objects = {one: self._kinds.at_edge(one, version) for one, version in versions.items() if one in self._brought}
-        served_before = {one for one in down if self._objects.collection(one) is not None}
-        if self._configuration.is_known:
-            self._copies.want(group, _found(copies))
-            self._lose_kinds([resource for resource, found in copies.items() if found is None])
+        wanted, is_known = self._configuration.wanted, self._configuration.is_known
+        lacking |= self._downsync_kinds.plan(group, wanted, is_known=is_known)
         self._release_orphans()
-        self._objects.want(group, _found(objects))
-        for resource in objects:
-            if objects[resource] is None and resource in served_before:
-                self.downsync.look_at(resource)
-        lacking |= self._plan_upsync(group)
-        self._reporter.look()
-        if None in copies.values() or self._configuration.wanted.unknown:
+        is_met = self._incarnation.cluster is not None
+        if self._upsync_kinds.plan(group, wanted, is_known=is_known, is_met=is_met):
             lacking.add("mailbox")
-        if None in objects.values() or self._configuration.wanted.unknown:
-            lacking.add("edge")
+        self._reporter.look()
         return lacking
 
-    def _lose_kinds(self, resources: list[Resource]) -> None:
-        """With its definition every copy of a kind goes.  If it comes back, it is listed."""
-        for resource in resources:
-            self._journal.set_revision(resource, "", "")
-            self.downsync.hear_list(resource)
-
-    def _plan_upsync(self, group: asyncio.TaskGroup) -> set[Side]:
-        """A kind that the edge does not have is waited for without asking: its definition will be heard of."""
-        wanted: set[Resource] = set()
-        for one in self._configuration.wanted.upsync:
-            for plural in one.resources:
-                wanted |= set(self._kinds.of_group(one.group)) if plural == ANY else {Resource(one.group, plural)}
-        before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
-        kept = {one for one in before - wanted if not self._upsynced.is_known(one) or self._has_upsynced(one)}
-        if self._configuration.is_known:
-            self._journal.set_fact(UPSYNCED, orjson.dumps(list(map(list, sorted(wanted | kept)))).decode())
-        every = wanted | before if not self._configuration.is_known else wanted | kept
-        copies = {one: self._kinds.in_mailbox(one, "") for one in every}
-        born = {one: self._kinds.at_edge(one, found.version) if found else None for one, found in copies.items()}
-        if self._incarnation.cluster is not None and self._configuration.is_known:
-            self._upsynced.want(group, _found(copies))
-        self._born.want(group, _found(born))
-        lacking = {one for one in wanted if copies[one] is None and self._kinds.at_edge(one) is not None}
-        for resource in sorted(wanted):
-            if resource in lacking and self._configuration.is_known:
-                sentence = f"the mailbox does not serve {resource.plural}: what there is of them stays at the edge"
-                self.troubles.put(_all_of(resource), Direction.UP, "NotServed", sentence, self._setting.now())
-            else:
-                self.troubles.clear(_all_of(resource), Direction.UP)
-        return {"mailbox"} if lacking else set()
-
-    def _has_upsynced(self, resource: Resource) -> bool:
-        return any(self.upsync.has_copies(part) for part in self._upsynced.of(resource))
-
     def _read_configs(self) -> None:
-        """What is wanted now.  Who went on from before knows only what was wanted then."""
+        """What is wanted now."""
         if not self._configuration.is_known:
             return
-        configured = self._configuration.digest()
-        if configured != self._journal.get_fact(CONFIGURED):
-            self._list_again(list(self._resumed) if self._copies.resources() else list(self._journal.heard()))
-            self._journal.set_fact(CONFIGURED, configured)
+        self._copies.configure(self._configuration.digest())
         if self._configuration.read():
             self.upsync.look_again()
 
     def _reconsider(self) -> None:
         """Copies that were not wanted before may be now."""
-        for resource in self._copies.resources():
-            for part, copy in list(self._copies.of(resource).items()):
+        copies = self._copies.feeds
+        for resource in copies.resources():
+            for part, copy in list(copies.of(resource).items()):
                 if self._journal.get(part) is None:
                     self.downsync.hear_copy(part, self._incarnation.remembered, copy)
-        known = self._copies.resources()
-        if known and all(map(self._copies.is_known, known)) and not self._orphans.count():
+        known = copies.resources()
+        if known and all(map(copies.is_known, known)) and not self._orphans.count():
             self._journal.set_fact(SUSPICION, "")
 
     def _release_orphans(self) -> None:
@@ -541,11 +434,8 @@ class Syncer:
 
     @property
     def _is_complete(self) -> bool:
-        """There was a list of every kind of which there may be copies, as far as the mailbox has it and lets us."""
-        kinds = {*self._copies.resources(), *self._journal.resources(), *self._configuration.wanted.resources}
-        served = [one for one in kinds if self._kinds.in_mailbox(one, "") is not None]
-        unheard = [one for one in served if not self._copies.is_known(one)]
-        return self._configuration.is_known and all(isinstance(self._copies.error(one), Forbidden) for one in unheard)
+        """All was heard of which there may be copies."""
+        return self._configuration.is_known and self._downsync_kinds.is_complete(self._configuration.wanted)
 
     async def _ask_mailbox(self, group: asyncio.TaskGroup) -> bool:
         """What is wanted, and what it serves, if it is ours.  Whether that is known."""
@@ -577,25 +467,7 @@ class Syncer:
         return self._kinds.edge.groups != () and known and self._serving.allowed.is_set()
 
     def _has_heard_all(self) -> bool:
-        """Of whatever is wanted, as far as the mailbox has it and lets us."""
-        served = {one for one in self._configuration.wanted.resources if self._kinds.in_mailbox(one, "") is not None}
-        unheard = [one for one in served | {*self._copies.resources()} if not self._copies.is_known(one)]
-        return self._configuration.is_known and all(self._copies.error(one) is not None for one in unheard)
-
-
-def _all_of(resource: Resource) -> Part:
-    return Part(resource, "", ANY)
-
-
-def _found(collections: dict[Resource, Collection | None]) -> dict[Resource, Collection]:
-    return {resource: found for resource, found in collections.items() if found is not None}
-
-
-def _settled(document: bytes) -> str:
-    """Of a definition, what changes which kinds are served."""
-    obj = orjson.loads(document)
-    established = [one.get("status") for one in (obj.get("status") or {}).get("conditions") or ()]
-    return f"{(obj.get('metadata') or {}).get('generation')}{established}"
+        return self._configuration.is_known and self._downsync_kinds.has_heard_all(self._configuration.wanted)
 
 
 def is_idle(syncer: Syncer) -> bool:

@@ -12,6 +12,7 @@ from farflung.client.errors import ClientError, Refused
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.syncer.values import Part, Resource
+from farflung.syncer.wanted import ANY
 
 MOST: Final = 50  #: that are told one by one
 LONGEST: Final = 300  #: characters of a message
@@ -83,6 +84,11 @@ class Troubles:
     @property
     def omitted(self) -> int:
         return max(0, len(self._known) - MOST)
+
+
+def all_of(resource: Resource) -> Part:
+    """In the place of an object: a kind as a whole."""
+    return Part(resource, "", ANY)
 
 
 def told(part: Part, error: ClientError) -> tuple[str, str]:

@@ -72,10 +72,6 @@ class Upsync:
                 for part in side.of(resource):
                     self.hear(part, "", None)
 
-    def has_copies(self, part: Part) -> bool:
-        copy = self._copies.get(part)
-        return copy is not None and is_upsynced(copy)
-
     def count(self) -> int:
         """How many copies there are."""
         every = (copy for resource in self._copies.resources() for copy in self._copies.of(resource).values())

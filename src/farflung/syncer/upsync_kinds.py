@@ -1,0 +1,77 @@
+"""Which kinds are listened to, so that what is born at the edge gets into the mailbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import orjson
+
+from farflung.machinery.errors import Obj
+from farflung.syncer.feeds import Feeds
+from farflung.syncer.journal import Journal
+from farflung.syncer.kinds import Kinds, found
+from farflung.syncer.shaping import is_upsynced
+from farflung.syncer.troubles import Direction, Troubles, all_of
+from farflung.syncer.values import Resource
+from farflung.syncer.wanted import ANY, Wanted
+
+UPSYNCED: Final = "upsynced"  #: fact of the journal: the kinds that we may have put into the mailbox
+
+
+class UpsyncKinds:
+    def __init__(
+        self,
+        kinds: Kinds,
+        journal: Journal,
+        copies: Feeds[Obj],
+        objects: Feeds[Obj],
+        troubles: Troubles,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`copies`: in the mailbox; `objects`: at the edge."""
+        self._kinds = kinds
+        self._journal = journal
+        self._copies = copies
+        self._objects = objects
+        self._troubles = troubles
+        self._now = now
+
+    def plan(self, group: asyncio.TaskGroup, wanted: Wanted, *, is_known: bool, is_met: bool) -> bool:
+        """Listen to them.  Whether the mailbox lacks one; a kind that the edge does not have is waited for without
+        asking, because its definition will be heard of.  `is_known`: whether that is wanted now, or only was; `is_met`:
+        whether the mailbox is known to be ours."""
+        named = self._named(wanted)
+        before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
+        kept = {one for one in before - named if not self._copies.is_known(one) or self._has_some(one)}
+        if is_known:
+            self._journal.set_fact(UPSYNCED, orjson.dumps(list(map(list, sorted(named | kept)))).decode())
+        every = named | kept if is_known else named | before
+        copies = {one: self._kinds.in_mailbox(one, "") for one in every}
+        born = {one: self._kinds.at_edge(one, kind.version) if kind else None for one, kind in copies.items()}
+        if is_met and is_known:
+            self._copies.want(group, found(copies))
+        self._objects.want(group, found(born))
+        lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
+        self._tell(named, lacking if is_known else set())
+        return bool(lacking)
+
+    def _named(self, wanted: Wanted) -> set[Resource]:
+        named: set[Resource] = set()
+        for one in wanted.upsync:
+            for plural in one.resources:
+                named |= set(self._kinds.of_group(one.group)) if plural == ANY else {Resource(one.group, plural)}
+        return named
+
+    def _has_some(self, resource: Resource) -> bool:
+        return any(map(is_upsynced, self._copies.of(resource).values()))
+
+    def _tell(self, named: set[Resource], lacking: set[Resource]) -> None:
+        for resource in sorted(named):
+            if resource in lacking:
+                sentence = f"the mailbox does not serve {resource.plural}: what there is of them stays at the edge"
+                self._troubles.put(all_of(resource), Direction.UP, "NotServed", sentence, self._now())
+            else:
+                self._troubles.clear(all_of(resource), Direction.UP)
