@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from prometheus_client.exposition import generate_latest
 from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, Where, settings_of
 from farflung.cli.global_scheduler import Ways
+from farflung.cli.kept_files import Reading
 from farflung.cli.main import main
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, ours
@@ -134,7 +136,7 @@ async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyn
         for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
     ]
     ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
-    files = Reloading(Files(), Configuration(), log)
+    files = Reloading(Files(), Reading(Configuration(), datetime.now(UTC)), log)
     global_scheduler.join(ways, files, name, manager, fleet.outside, log, workers=4)
     return asyncio.create_task(manager.run())
 

@@ -8,29 +8,33 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from farflung.cli import reloading
-from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_files import Configuration, Files
+from farflung.cli.kept_files import KeptFiles
+from farflung.cli.reloading import NOWHERE, Reloading
+from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
 from farflung.lib.klog import Logger
 
 SAMPLES = Path(__file__).parents[2] / "conf"
 POLICY = "edgecloud_policy.yaml"
 FLAVOR_ALONE = "predicates: [{name: Flavor}]\npriorities: []\n"
 PATIENCE = 20.0
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class Watched:
     """A directory that is looked at all the time, and what was made of it."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, kept: KeptFiles) -> None:
         self.log = io.StringIO()
-        self.reloading = Reloading(files, files.read(), Logger(self.log))
+        self.reloading = Reloading(files, kept.read(files, NOON), Logger(self.log), kept)
         self.told: list[Configuration] = []
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
@@ -52,8 +56,8 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(files: Files) -> AsyncIterator[Watched]:
-    one = Watched(files)
+async def watched(files: Files, kept: KeptFiles = NOWHERE) -> AsyncIterator[Watched]:
+    one = Watched(files, kept)
     running = asyncio.create_task(one.reloading.run())
     try:
         with one.reloading.told(one.told.append):
@@ -202,7 +206,62 @@ async def test_another_server_counts_after_a_restart_and_that_is_said(conf: Path
     assert "another kubeconfig or master counts after a restart" in one.log.getvalue()
 
 
+async def test_who_is_started_beside_wrong_files_goes_on_with_those_that_were_good_last(
+    tmp_path: Path, conf: Path
+) -> None:
+    kept = KeptFiles(str(tmp_path / "kept.json"))
+    async with watched(Files(str(conf)), kept) as one:
+        replaced(conf / POLICY, FLAVOR_ALONE)
+        await one.until_filters("Flavor")
+        await one.until(lambda: FLAVOR_ALONE in Path(kept.path).read_text().replace("\\n", "\n"), "copy")
+        assert orjson.loads(one.reloading.told_of())["sites"] == 3
+    replaced(conf / POLICY, "predicates: [{name: Luck}]")
+    for name in ("site_infos.json", "site_resources.json"):
+        (conf / name).unlink()
+    async with watched(Files(str(conf)), kept) as one:
+        assert one.reloading.current.policy.filters == ("Flavor",)
+        said = orjson.loads(one.reloading.told_of())
+        assert "Luck" in said["problem"] and said["sites"] == 3
+        assert said["options"] == ["--conf", str(conf)] and said["when"] <= said["since"]
+        assert len(one.reloading.notes()) == 1
+        replaced(conf / POLICY, FLAVOR_ALONE)
+        await one.until(lambda: not one.reloading.problem, "end of it")
+        assert "problem" not in orjson.loads(one.reloading.told_of())
+    assert one.log.getvalue().count("the files are wrong, and what they said before counts") == 1
+
+
+async def test_files_that_did_not_change_are_not_kept_again(tmp_path: Path, conf: Path) -> None:
+    kept, files = KeptFiles(str(tmp_path / "kept.json")), Files(str(conf))
+    files.read()
+    kept.keep(files, NOON)
+    before = Path(kept.path).stat()
+    async with watched(Files(str(conf)), kept) as one:
+        os.utime(conf / POLICY)
+        await one.until(lambda: "read the files again" in one.log.getvalue(), "look")
+        replaced(conf / POLICY, "")
+        await one.until(lambda: one.reloading.problem, "problem")
+    assert Path(kept.path).stat() == before
+
+
+@pytest.mark.parametrize("copy", [None, "", "[]", '{"when": "2024-05-01T12:00:00Z", "texts": {"/other": ""}}'])
+def test_without_a_copy_of_the_same_files_wrong_ones_are_an_error(tmp_path: Path, conf: Path, copy: str | None) -> None:
+    kept = KeptFiles(str(tmp_path / "kept.json"))
+    if copy is not None:
+        Path(kept.path).write_text(copy)
+    (conf / POLICY).write_text("predicates: [{name: Luck}]")
+    with pytest.raises(ConfigurationError, match="Luck"):
+        kept.read(Files(str(conf)), NOON)
+
+
+async def test_a_copy_that_cannot_be_written_is_told_of_and_harms_nobody(tmp_path: Path, conf: Path) -> None:
+    async with watched(Files(str(conf)), KeptFiles(str(tmp_path / "nowhere" / "kept.json"))) as one:
+        replaced(conf / POLICY, FLAVOR_ALONE)
+        await one.until_filters("Flavor")
+    assert "the files cannot be kept" in one.log.getvalue()
+
+
 async def test_without_files_there_is_nothing_to_look_at() -> None:
-    one = Watched(Files())
+    one = Watched(Files(), NOWHERE)
+    assert one.reloading.told_of() == ""
     await one.reloading.run()
     assert "successful 1" not in one.figures()

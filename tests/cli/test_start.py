@@ -179,7 +179,8 @@ def test_controllers_are_told_the_files_of_the_global_scheduler_but_serve_no_oth
     told = start.options(tmp_path / KUBECONFIG, USUAL, 30.0, files, verbose=False)
     context = main.commands["controllers"].make_context("controllers", told)
     settings = settings_of("farflung controllers", ALL, context.params)
-    assert settings.configured.policy.filters == ("Flavor",)
+    assert settings.reading.configured.policy.filters == ("Flavor",)
+    assert settings.kept.path == str(tmp_path / "scheduler-files.json")
     assert (settings.where.kubeconfig, settings.where.server) == (str(tmp_path / KUBECONFIG), "")
     assert settings.everywhere is not None
     assert settings.everywhere.server == ""

@@ -50,6 +50,7 @@ class Election:
     at_work: dict[int, Process] = field(default_factory=dict)  #: by term
     terms: Iterator[int] = field(default_factory=itertools.count)
     log: io.StringIO = field(default_factory=io.StringIO)
+    said: dict[str, str] = field(default_factory=dict)  #: by each of them who leads
 
     def join(self, name: str) -> Process:
         process = self.world.process(name)
@@ -64,7 +65,10 @@ class Election:
     def enter(self, process: Process) -> None:
         outside = Surroundings(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
         identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
-        candidate = Candidate(Client(process), "default", "work", identity, outside, process.clock, Logger(self.log))
+        client, log = Client(process), Logger(self.log)
+        candidate = Candidate(
+            client, "default", "work", identity, outside, process.clock, log, annotations=lambda: dict(self.said)
+        )
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
     async def _work(self, process: Process, candidate: Candidate) -> None:
@@ -308,6 +312,19 @@ def test_a_lease_that_somebody_gives_to_another_ends_the_work() -> None:
         assert made.leaders == []
         made.pass_time(SETTLED)
         assert made.leaders == ["a"]
+
+
+def test_the_leader_notes_on_the_lease_what_it_says_and_leaves_notes_of_others() -> None:
+    with election("a") as made:
+        made.said = {"example.com/work": "well", "example.com/trouble": ""}
+        made.pass_time(SETTLED)
+        assert made.lease()["metadata"]["annotations"] == {"example.com/work": "well"}
+        lease = made.lease()
+        lease["metadata"]["annotations"]["example.com/other"] = ""
+        assert made.tell("PUT", lease) == 200
+        made.said = {"example.com/work": "", "example.com/trouble": "some"}
+        made.pass_time(SETTLED)
+        assert made.lease()["metadata"]["annotations"] == {"example.com/other": "", "example.com/trouble": "some"}
 
 
 def test_labels_on_the_lease_keep_nobody_from_leaving_it() -> None:

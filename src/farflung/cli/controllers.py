@@ -21,6 +21,7 @@ from farflung.cli import global_scheduler
 from farflung.cli.connection import mending
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.identity import identity
+from farflung.cli.kept_files import KeptFiles, Reading
 from farflung.cli.outside import collect_seldom, surroundings
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
@@ -93,7 +94,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)  #: of what goes at once
     stale_after: float = STALE_AFTER  #: seconds without a word of a syncer
     files: Files = field(default_factory=Files)  #: of the global scheduler
-    configured: Configuration = field(default_factory=Configuration)  #: what they said
+    kept: KeptFiles = field(default_factory=KeptFiles)  #: the copy of them
+    reading: Reading = field(default_factory=lambda: Reading(Configuration(), _now()))  #: what they said
 
     def workers_of(self, controller: str) -> int:
         return self.workers or WORKERS[controller]
@@ -107,7 +109,9 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         return Where(*(options.get(f"{name}_{part}") or "" for part in ("kubeconfig", "context", "user", "cluster")))
 
     files = Files(options.get("conf") or "", options.get("policy_file") or "")
-    configured = files.read()
+    kept = KeptFiles(options.get("kept_files") or "")
+    reading = kept.read(files, _now())
+    configured = reading.configured
     kubeconfig = options["kubeconfig"] or configured.kubeconfig
     server = "" if options.get("with_parent") else configured.master  # a hub's own controllers serve that hub
     told = _said(kubeconfig=kubeconfig, context=options["context"], server=server)
@@ -138,7 +142,8 @@ def settings_of(command: str, what: tuple[str, ...], options: Mapping[str, Any])
         limits=Limits(options["max_withdraw"], options["max_withdraw_number"]) if TRANSLATOR in what else Limits(),
         stale_after=options.get("stale_after", STALE_AFTER),
         files=files,
-        configured=configured,
+        kept=kept,
+        reading=reading,
     )
 
 
@@ -170,7 +175,7 @@ async def _run(settings: Settings) -> None:
     if settings.with_parent:
         await _follow_parent(stopped.set)
     log = Logger(sys.stderr, settings.verbosity)
-    files = Reloading(settings.files, settings.configured, log)
+    files = Reloading(settings.files, settings.reading, log, settings.kept)
     if settings.files:
         loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.ask, stopped.set))
     collect_seldom()

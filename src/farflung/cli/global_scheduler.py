@@ -28,6 +28,7 @@ TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
 COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
 PODS: Final = "kubernetes"
 CLUSTERS: Final = "globalscheduler.com"
+FILES: Final = "globalscheduler.com/files"  #: annotation of the Lease: what files its holder works by
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,9 @@ def join(
 ) -> None:
     """`identity`: nobody else's."""
     compute = ways.root.workspace(COMPUTE)
-    candidate = Candidate(compute, "default", NAME, identity, outside, _now, log, TERMS)
+    candidate = Candidate(
+        compute, "default", NAME, identity, outside, _now, log, TERMS, lambda: {FILES: files.told_of()}
+    )
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:

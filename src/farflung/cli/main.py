@@ -403,6 +403,7 @@ def run_global_scheduler(**options: Any) -> None:
 @CONFIGURING[0]
 @CONFIGURING[1]
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
+@click.option("--kept-files", hidden=True, default="", help="A copy of the files of --conf, for when they are wrong.")
 @click.pass_context
 def controllers(click_context: click.Context, /, **options: Any) -> None:
     """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""

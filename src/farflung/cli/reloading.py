@@ -6,17 +6,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from farflung.cli.kept_files import KeptFiles, Reading
 from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, Versions
 from farflung.lib.klog import Logger
+from farflung.machinery import times
 
 EVERY: Final = 2.0  #: seconds between two looks
 RESTLESS: Final = 5  #: looks that find something else each time, after which files are read although they change
 RESULTS: Final = ("success", "failure")
+LONGEST: Final = 1000  #: letters of what is said to be wrong
+NOWHERE: Final = KeptFiles()
 
 Listener: TypeAlias = Callable[[Configuration], None]
 
@@ -26,18 +32,29 @@ class Reloading(Collector):
     counts.  Files that change are left alone until they rest, because editors and copies write one after the other, and
     the beginning of a file may make sense."""
 
-    def __init__(self, files: Files, configured: Configuration, log: Logger) -> None:
-        """`configured`: what was read of them."""
-        self.current = configured
+    def __init__(
+        self,
+        files: Files,
+        reading: Reading,
+        log: Logger,
+        kept: KeptFiles = NOWHERE,
+    ) -> None:
+        """`reading`: what is known of them; `kept`: where they are kept as often as they make sense."""
+        self.current = reading.configured
         self.problem = ""  #: what is wrong with the files as they are now
+        self._when = reading.when  #: they said what counts
+        self._since = reading.when  #: there is a problem, if there is one
         self._files = files
-        self._first = configured
+        self._first = reading.configured
         self._log = log
+        self._kept = kept
         self._asked = asyncio.Event()
         self._listeners: list[Listener] = []
         self._restless: Versions = {}  #: as they were found last, if that is not what was read
         self._looks = 0  #: since they began to change
         self._results: Counter[str] = Counter()
+        if reading.problem:
+            self._complain(reading.problem)
 
     def ask(self) -> None:
         """To read now."""
@@ -54,6 +71,8 @@ class Reloading(Collector):
 
     async def run(self) -> None:
         """Until cancelled; at once if there are no files."""
+        if self._files and not self.problem:
+            await self._keep()
         while self._files:
             try:
                 async with asyncio.timeout(EVERY):
@@ -65,8 +84,15 @@ class Reloading(Collector):
             match await asyncio.to_thread(self._look, asked=asked):
                 case Configuration() as configured:
                     self._accept(configured)
+                    await self._keep()
                 case str() as problem:
                     self._complain(problem)
+
+    async def _keep(self) -> None:
+        try:
+            await asyncio.to_thread(self._kept.keep, self._files, self._when)
+        except OSError as error:
+            self._log.error(error, "the files cannot be kept for a start while they are wrong", file=self._kept.path)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -101,6 +127,8 @@ class Reloading(Collector):
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
+            if not self.problem:
+                self._since = datetime.now(UTC)
             self.problem = problem
             self._results["failure"] += 1
             self._log.error(None, "the files are wrong, and what they said before counts", reason=problem)
@@ -111,6 +139,7 @@ class Reloading(Collector):
         self._log.info(said, sites=len(configured.sites), flavors=len(flavors))
         self._results["success"] += 1
         self.problem = ""
+        self._when = datetime.now(UTC)
         if configured == self.current:
             return
         if (configured.kubeconfig, configured.master) != (self._first.kubeconfig, self._first.master):
@@ -124,6 +153,17 @@ class Reloading(Collector):
     def notes(self) -> list[str]:
         """What people should know who look whether all is well."""
         return [f"configuration: {self.problem}"] if self.problem else []
+
+    def told_of(self) -> str:
+        """For programs: which files, how many sites they have, when they said what counts, and what is wrong with them.
+        Empty: there are none."""
+        if not self._files:
+            return ""
+        wrong = {"problem": self.problem[:LONGEST], "since": times.format_seconds(self._since)} if self.problem else {}
+        when = times.format_seconds(self._when)
+        return orjson.dumps(
+            {"options": self._files.options(), "sites": len(self.current.sites), "when": when, **wrong}
+        ).decode()
 
     def collect(self) -> Iterable[Metric]:
         good = GaugeMetricFamily(

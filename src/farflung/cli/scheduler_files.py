@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from farflung.scheduling.values import Flavor, Site
 #: what differs as soon as a file is another one, whether it was written anew, replaced, or is behind another link
 Version: TypeAlias = tuple[int, int, int, int, int] | None
 Versions: TypeAlias = Mapping[Path, Version]
+Texts: TypeAlias = Callable[[Path], str | None]  #: what is in a file; None: there is no such file
 
 
 class ConfigurationError(ValueError):
@@ -40,6 +41,7 @@ class Files:
         self._directory = directory
         self._policy_file = policy_file
         self.seen: dict[Path, Version] = {}  #: all that `read` looked at last, also where there was no file
+        self.texts: dict[str, str] = {}  #: what `read` found last, by absolute paths
 
     def __bool__(self) -> bool:
         return bool(self._directory or self._policy_file)
@@ -47,7 +49,7 @@ class Files:
     def options(self) -> list[str]:
         """That tell another command of ours to read the same."""
         named = (("--conf", self._directory), ("--policy-file", self._policy_file))
-        return [word for option, path in named if path for word in (option, path)]
+        return [word for option, path in named if path for word in (option, str(Path(path).absolute()))]
 
     def versions(self) -> Versions:
         """What is now where `read` looked."""
@@ -55,11 +57,18 @@ class Files:
 
     def read(self) -> Configuration:
         """Raises ConfigurationError."""
-        self.seen = {}
+        self.seen, self.texts = {}, {}
+        return self._configuration(self._text)
+
+    def read_from(self, texts: Mapping[str, str]) -> Configuration:
+        """As if the files had these texts, by absolute paths.  Raises ConfigurationError."""
+        return self._configuration(lambda path: texts.get(str(path.absolute())))
+
+    def _configuration(self, text_of: Texts) -> Configuration:
         found, policy_file, spot_fake = Configuration(), self._policy_file, False
         if self._directory:
             directory = Path(self._directory)
-            base = self._base(directory)
+            base = _base(directory, text_of)
             said = base.settings
             policy_file = policy_file or str(directory / said.policy_file)
             kubeconfig = str(directory / _at_home(said.kubeconfig, directory / CONF)) if said.kubeconfig else ""
@@ -67,37 +76,40 @@ class Files:
                 _check_server(said.master, directory / CONF)
             found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
             spot_fake = said.spot_fake
-        policy = self._policy(Path(policy_file)) if policy_file else found.policy
+        policy = _policy(Path(policy_file), text_of) if policy_file else found.policy
         return replace(found, policy=replace(policy, spot_fake=spot_fake))
 
-    def _base(self, directory: Path) -> Base:
-        texts = {name: text for name in FILES if (text := self._text(directory / name)) is not None}
-        if CONF not in texts:
-            raise ConfigurationError(f"there is no {directory / CONF}")
-        try:
-            return read_base(texts)
-        except CatalogueError as error:
-            raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
-
-    def _policy(self, path: Path) -> Policy:
-        text = self._text(path)
-        if text is None:
-            raise ConfigurationError(f"there is no {path}")
-        try:
-            return read_policy(text)
-        except PolicyError as error:
-            raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
-
     def _text(self, path: Path) -> str | None:
-        """None: there is no such file."""
         self.seen[path] = _version(path)
         try:
-            return path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
             why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "is not text"
             raise ConfigurationError(f"cannot read {path}: {why}") from None
+        self.texts[str(path.absolute())] = text
+        return text
+
+
+def _base(directory: Path, text_of: Texts) -> Base:
+    texts = {name: text for name in FILES if (text := text_of(directory / name)) is not None}
+    if CONF not in texts:
+        raise ConfigurationError(f"there is no {directory / CONF}")
+    try:
+        return read_base(texts)
+    except CatalogueError as error:
+        raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
+
+
+def _policy(path: Path, text_of: Texts) -> Policy:
+    text = text_of(path)
+    if text is None:
+        raise ConfigurationError(f"there is no {path}")
+    try:
+        return read_policy(text)
+    except PolicyError as error:
+        raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
 
 
 def ours(directory: str) -> str:

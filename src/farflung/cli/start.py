@@ -32,6 +32,7 @@ from farflung.store.base import Store
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
 IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are
+KEPT: Final = "scheduler-files.json"  #: the files of the global scheduler, as they last made sense
 VERBOSE: Final = "3"  #: how much controllers log if the hub logs more than usual
 OPERATOR: Final = Administrator("kcp-admin", (OPERATORS, AUTHENTICATED), has_uid=True)
 SHARD_ADMINISTRATOR: Final = Administrator("shard-admin", (ADMINISTRATORS, AUTHENTICATED))
@@ -70,7 +71,8 @@ def options(kubeconfig: Path, limits: Limits, stale_after: float, files: Files, 
     identity = ["--identity-file", str(kubeconfig.with_name(IDENTITY))]
     guard = ["--max-withdraw", f"{limits.share}%", "--max-withdraw-number", str(limits.number)]
     logging = ["--verbosity", VERBOSE] if verbose else []
-    return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *logging]
+    kept = ["--kept-files", str(kubeconfig.with_name(KEPT))] if files else []
+    return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *kept, *logging]
 
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")

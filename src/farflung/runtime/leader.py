@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -76,8 +76,10 @@ class Candidate:
         now: Callable[[], datetime],
         log: Logger,
         terms: Terms = USUAL,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`identity`: nobody else's; `now` is only written down, for people to read."""
+        """`identity`: nobody else's; `now` is only written down, for people to read, and so are `annotations`, with
+        each renewal: one without a value is taken away."""
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -86,6 +88,7 @@ class Candidate:
         self._now = now
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
+        self._annotations = annotations
         self._seen = Lease()  #: as it was last seen
         self._since = 0.0  #: when it was first seen at that version
         self._written = datetime.min  #: what was written last
@@ -213,7 +216,7 @@ class Candidate:
             "renewTime": now,
             "leaseTransitions": 0,
         }
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata = self._annotated({"name": self._name, "namespace": self._namespace})
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
     def _mine(self, found: Obj) -> Obj:
@@ -226,8 +229,15 @@ class Candidate:
                 kept |= {"acquireTime": before.acquire_time}
         else:
             kept = {"leaseTransitions": transitions + 1}
-        metadata = {**(found.get("metadata") or {}), **fresh["metadata"]}
-        return {**found, **fresh, "metadata": metadata, "spec": {**fresh["spec"], **kept}}
+        metadata = {**(found.get("metadata") or {}), "name": self._name, "namespace": self._namespace}
+        return {**found, **fresh, "metadata": self._annotated(metadata), "spec": {**fresh["spec"], **kept}}
+
+    def _annotated(self, metadata: Obj) -> Obj:
+        """With ours beside those of others."""
+        ours = self._annotations()
+        others = {name: value for name, value in (metadata.get("annotations") or {}).items() if name not in ours}
+        found = others | {name: value for name, value in ours.items() if value}
+        return metadata | {"annotations": found} if found != (metadata.get("annotations") or {}) else metadata
 
     async def _release(self) -> None:
         """So that others need not wait until it is over.  They will anyway if this fails."""
