@@ -220,6 +220,17 @@ async def test_a_scorer_that_gives_the_same_to_each_has_a_line_and_no_column() -
     assert same not in lines and any("StackAffinity *1" in line for line in lines)
 
 
+async def test_who_asks_without_the_files_of_the_scheduler_is_told_so() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    await hub.lease("somebody", '{"options": ["--conf", "/etc/conf"], "sites": 1, "when": "noon"}')
+    assert (await said(hub))[-1] == "remark: the global scheduler works by --conf /etc/conf, which was not said here"
+    site = Site(SiteKey("", "", "file"), region="region3", capacity=Capacity({FLAVOR: 100}))
+    lines = await said(hub, configured=replace(USUAL, sites=(site,)))
+    assert "from files, and no Clusters of the API: file" in lines
+    assert not any(line.startswith("remark:") for line in lines)
+
+
 async def test_of_many_clusters_the_rest_is_counted() -> None:
     hub = await MachineHub.started()
     await hub.make(machine("demovm", "region1"))

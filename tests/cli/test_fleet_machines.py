@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+import pytest
 from asked_machines import MachineHub, allocation, machine
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,35 @@ async def test_a_fleet_without_clusters_is_asked_about_them_once() -> None:
     answer = await status(hub.hub.asked, NOW)
     assert answer["machines"] is None
     assert not [one for one in hub.hub.transport.requests if "/pods" in one.target or "/allocations" in one.target]
+
+
+async def test_files_of_the_scheduler_are_counted_by_their_sites_and_told_of_when_they_are_wrong() -> None:
+    hub = await MachineHub.started()
+    for name in ("az1", "az2"):
+        await hub.client.delete(CLUSTERS, name, "default")
+    await hub.make(machine())
+    said = {"options": ["--conf", "/etc/conf"], "sites": 2, "when": "2024-05-01T11:00:00Z"}
+    wrong = {"problem": "/etc/conf/policy.yaml: there is no plugin 'Luck'", "since": "2024-05-01T11:30:00Z"}
+    await hub.lease("somebody", orjson.dumps(said | wrong).decode())
+    answer = await status(hub.hub.asked, NOW)
+    assert not answer["well"]
+    assert answer["machines"]["files"] == said | wrong
+    assert printed(answer, "table", NOW).splitlines()[-3:] == [
+        "2 sites from files (--conf /etc/conf)",
+        "The files of the global scheduler are wrong since 2024-05-01T11:30:00Z: /etc/conf/policy.yaml: there is no "
+        "plugin 'Luck'; what they said at 2024-05-01T11:00:00Z counts",
+        "1 virtual machine or stack: 1 waiting",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("holder", "said"), [("", '{"sites": 2}'), ("somebody", ""), ("somebody", "[]"), ("somebody", "{")]
+)
+async def test_files_that_nobody_works_by_or_that_make_no_sense_are_not_told_of(holder: str, said: str) -> None:
+    hub = await MachineHub.started()
+    await hub.lease(holder, said)
+    answer = await status(hub.hub.asked, NOW)
+    assert answer["well"] and answer["machines"]["files"] is None
 
 
 def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() -> None:

@@ -3,6 +3,7 @@ end, once."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -138,6 +139,43 @@ def test_controllers_that_are_killed_in_the_middle_come_back_and_finish(run: Cal
     assert hub.stop() == "farflung hub is stopping\n"
     (trouble,) = hub.trouble()
     assert "farflung controllers ended with exit code -9; it is started again in" in trouble
+
+
+def test_controllers_that_are_killed_beside_wrong_files_go_on_with_those_that_were_good(
+    run: Callable[..., HubProcess], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("predicates: [{name: Flavor}]")
+    hub = run("--policy-file", str(policy))
+
+    def said() -> Json:
+        lease = listed(client, LEASES).get(LEASE, {"metadata": {}})
+        text = lease["metadata"].get("annotations", {}).get("globalscheduler.com/files", "{}")
+        return dict(json.loads(text))
+
+    with hub.client() as client:
+        furnish(client)
+        eventually(lambda: said().get("options") == ["--policy-file", str(policy)], "word of the file")
+        (controllers,) = controllers_of(hub)
+        policy.write_text("predicates: [{name: Luck}]")
+        os.kill(controllers, signal.SIGKILL)
+        place(client, 0, COUNT)
+        eventually(lambda: done(client), "all of the work")
+        eventually(lambda: "Luck" in said().get("problem", ""), "what is wrong")
+        ended = subprocess.run(
+            [FARFLUNG, "status", "--kubeconfig", hub.kubeconfig, "--context", "base", "--check"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert f"{policy}: there is no plugin 'Luck' here" in ended.stdout
+        policy.write_text("predicates: [{name: Volume}]")
+        eventually(lambda: "problem" not in said(), "the end of it")
+        (controllers,) = controllers_of(hub)
+    assert hub.stop() == "farflung hub is stopping\n"
+    assert "the files are wrong, and what they said before counts" in hub.log()
 
 
 def test_a_hub_that_is_killed_in_the_middle_comes_back_with_its_controllers(run: Callable[..., HubProcess]) -> None:

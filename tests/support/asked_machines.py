@@ -8,6 +8,7 @@ from asked_hub import BINDINGS, AskedHub, custom
 from hub_harness import ADMIN_TOKEN
 from local_transport import LocalTransport
 
+from farflung.cli.global_scheduler import FILES
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
@@ -17,6 +18,7 @@ from farflung.controllers.global_scheduler.statuses import bound_allocation, pod
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Subject
 from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.leader import LEASES
 from farflung.scheduling.values import Chosen, Claim, Decision, Request, SiteKey
 
 FLAVOR = "c6.large.2"
@@ -58,6 +60,13 @@ class MachineHub:
         made = await hub.client.create(CLUSTERS, _cluster("az1", "region1", 2), "default")
         await hub.client.create(CLUSTERS, _cluster("az2", "region2", 4), "default")
         return cls(hub, made["metadata"]["annotations"]["kcp.io/cluster"])
+
+    async def lease(self, holder: str, files: str) -> None:
+        """That of the global scheduler, with what it says of its files."""
+        metadata = {"name": "global-scheduler", "namespace": "default", "annotations": {FILES: files}}
+        body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+        compute = self.client.workspace("root:compute")
+        await compute.create(LEASES, {**body, "spec": {"holderIdentity": holder}}, "default")
 
     async def make(self, obj: Obj) -> Obj:
         collection = PODS if obj["kind"] == POD else ALLOCATIONS

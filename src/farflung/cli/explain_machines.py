@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 import orjson
 
+from farflung.cli import scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.machine_values import asked, found_of, placement_of, site_of
@@ -48,9 +49,12 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     excluded = {} if request is None else known.world.excluded(request, 0.0)
     known.world.hear(subject, None, 0.0)  # it would not stand in its own way
     unwell = {"unwell": _unwell(known, seen, held)}
+    files = await scheduler_lease.files_of(hub.root)
+    named = configured != Configuration()
+    remarks = [] if files is None else list(scheduler_lease.remarks(files, named=named))
     if request is None:
         now = _now(document, kind, seen, held, None) | unwell
-        return {"object": head, "problem": problem, "clusters": [], "now": now}
+        return {"object": head, "problem": problem, "clusters": [], "now": now, "remarks": remarks}
     explanation = known.world.engine.explain(request, excluded=excluded)
     return {
         "object": head,
@@ -61,6 +65,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
         "clusters": [_cluster(known, explanation, verdict) for verdict in explanation.verdicts],
         "decision": found_of(explanation.decision),
         "now": _now(document, kind, seen, held, explanation.decision) | unwell,
+        "remarks": remarks,
     }
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from farflung.cli import fields
+from farflung.cli import fields, scheduler_lease
 from farflung.cli.printing import NONE, table
 from farflung.controllers.global_scheduler.failover import AILMENTS
 from farflung.controllers.global_scheduler.inventory import TARGET
@@ -27,12 +27,15 @@ NAMED: Final = 5  #: Clusters that are not well
 REASONS: Final = 3  #: why machines are not well
 
 
-def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj]) -> Obj | None:
-    """None: there are none, and no Clusters.  Everything is listed, without the names of workspaces."""
+def machines(
+    clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj], files: Obj | None = None
+) -> Obj | None:
+    """None: there are none, and neither Clusters nor files.  Everything is listed, without the names of workspaces.
+    `files`: those of the global scheduler."""
     there = sorted(map(_cluster, clusters), key=_order)
     found = [_machine(one, "Pod", *_pod(one)) for one in pods if _is_machine(one)]
     found += [_machine(one, "Allocation", *_allocation(one)) for one in allocations]
-    if not there and not found:
+    if not there and not found and files is None:
         return None
     states = Counter(one["state"] for one in found)
     return {
@@ -48,6 +51,7 @@ def machines(clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable
             "listed": sorted(found, key=lambda one: (one["state"] not in WRONG, *_order(one))),
         },
         "reasons": _reasons(found),
+        "files": files,
     }
 
 
@@ -108,6 +112,8 @@ def _machine(obj: Obj, kind: str, state: str, why: str) -> Obj:
 
 
 def is_well(found: Obj) -> bool:
+    if found["files"] is not None and found["files"]["problem"]:
+        return False
     return not found["clusters"]["unwell"] and not any(found["machines"]["states"][state] for state in WRONG)
 
 
@@ -146,6 +152,8 @@ def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
         phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
         yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
         yield from _cluster_table(clusters["listed"]) if everything else _troubles(clusters["listed"])
+    if found["files"] is not None:
+        yield from scheduler_lease.lines(found["files"])
     if number := machines["all"]:
         what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
         states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)

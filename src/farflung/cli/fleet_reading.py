@@ -11,7 +11,7 @@ from typing import Final
 import click
 import orjson
 
-from farflung.cli import fields
+from farflung.cli import fields, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.global_scheduler import PODS as POD_EXPORT
@@ -47,6 +47,7 @@ class Fleet:
     clusters: list[Obj] = field(default_factory=list)  #: for virtual machines
     pods: list[Obj] = field(default_factory=list)  #: outside of mailboxes, if there are Clusters
     allocations: list[Obj] = field(default_factory=list)  #: if there are Clusters
+    files: Obj | None = None  #: that the global scheduler works by
     remarks: list[str] = field(default_factory=list)  #: what could not be seen, and why
 
     @property
@@ -88,10 +89,12 @@ class _Reading:
         return fleet
 
     async def _read_machines(self, fleet: Fleet) -> None:
-        """Most fleets have none, and then it is asked once.  Who may not see them is told nothing of them."""
+        """Most fleets have neither Clusters nor files with sites, and then nothing else is asked for.  Who may not see
+        them is told nothing of them."""
         compute = self._hub.root.workspace(COMPUTE)
         fleet.clusters = await self._seen(compute, CLUSTERS)
-        if self._only or fleet.clusters:
+        fleet.files = None if self._only else await scheduler_lease.files_of(self._hub.root)
+        if self._only or fleet.clusters or fleet.files:
             fleet.allocations = await self._seen(compute, ALLOCATIONS)
             copies = set((fleet.mailboxes or {}).values())
             pods = await self._seen(compute, PODS, export=POD_EXPORT)

@@ -60,7 +60,7 @@ def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
         "summaries": [one for one in summaries or () if fleet_placements.has_problems(one)],
     }
     every = {"edges": edges, "placements": placements, "summaries": summaries}
-    machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations)
+    machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations, fleet.files)
     if machines is not None and not everything:
         machines = fleet_machines.without_the_well(machines)
     return {

@@ -26,20 +26,21 @@ def printed(answer: Obj, output: str, *, limit: int) -> str:
     head = answer["object"]
     title = f"{head['kind']} {head['namespace']}/{head['name']} in {head['workspace']}"
     if problem := answer.get("problem"):
-        return f"{title} cannot be understood: {problem}\n{_now(answer, {})}"
+        return "\n".join([f"{title} cannot be understood: {problem}", _now(answer, {}), *_remarks(answer)])
     names = names_of([*answer["clusters"], *answer["now"]["bound"]])
     asked = table([f"  {name}:", text] for name, text in _asked(answer["asks"]))
     parts = [f"{title} asks for\n{asked}"]
     shown = answer["clusters"][: limit or None]
     if shown:
-        parts.append(table(_rows(shown, names)))
+        parts.append("\n".join([table(_rows(shown, names)), *_from_files(shown)]))
     if left := answer["clusters"][len(shown) :]:
         parts.append(f"{count(len(left), 'Cluster')} more: {_counted(left)}. `--limit 0` lists all.")
     if scores := [one for one in shown if one["fits"]]:
         indifferent = answer["indifferent"]
         weights = {name: weight for name, weight in answer["weights"].items() if name not in indifferent}
         parts.append("\n".join([table(_scores(scores, weights, names)), *_indifferent(indifferent)]))
-    parts.append("\n".join([*_unsized(answer), *decided(answer["decision"], names), _now(answer, names)]))
+    end = [*_unsized(answer), *decided(answer["decision"], names), _now(answer, names), *_remarks(answer)]
+    parts.append("\n".join(end))
     return "\n\n".join(parts)
 
 
@@ -146,6 +147,13 @@ def _rows(clusters: Sequence[Obj], names: Mapping[tuple[str, str, str], str]) ->
             yield [*head, "0", "-", "no", _reason(one)]
 
 
+def _from_files(clusters: Iterable[Obj]) -> Iterator[str]:
+    names = [one["name"] for one in clusters if not one["workspace"]]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    if names:
+        yield f"from files, and no Clusters of the API: {', '.join(names[:NAMED])}{more}"
+
+
 def _reason(one: Obj) -> str:
     short = one.get("shortage")
     return f"{one['reason']} (needs {short['needed']}, has {short['left']} left)" if short else str(one["reason"])
@@ -177,6 +185,10 @@ def _counted(clusters: Iterable[Obj]) -> str:
 def _unsized(answer: Obj) -> Iterator[str]:
     if unknown := answer.get("unknownSizes"):
         yield f"nobody knows the size of {' and '.join(unknown)}, {UNSIZED}"
+
+
+def _remarks(answer: Obj) -> Iterator[str]:
+    yield from (f"remark: {one}" for one in answer["remarks"])
 
 
 # --- what is decided ------------------------------------------------------------------------------
