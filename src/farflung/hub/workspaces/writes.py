@@ -8,7 +8,7 @@ from typing import Final
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
 from farflung.hub.verbs.call import Call
-from farflung.hub.workspaces import bindings, guards, initializing, machines, schemas
+from farflung.hub.workspaces import bindings, deliveries, guards, initializing, machines, priorities, schemas
 from farflung.hub.workspaces.binder import Binder
 from farflung.hub.workspaces.exporter import Exporter
 from farflung.hub.workspaces.home import NAME as HOME
@@ -75,10 +75,17 @@ class WorkspaceWrites:
         cluster = call.target.cluster
         if call.target.view and old is None:
             check_seen(call, new)
+        view, user = call.target.view, call.user
+
+        def may(asked: Attributes) -> bool:
+            return self._may(cluster, view, user, asked)
+
+        if priorities.concerns(call.resource):
+            priorities.check_priority(user, call.resource, new, old, may)
         if machines.concerns(call.resource):
-            view, user = call.target.view, call.user
-            machines.check_placing(user, new, old, lambda asked: self._may(cluster, view, user, asked))
-            return
+            machines.check_placing(user, new, old, may)
+        if deliveries.concerns(call.resource):
+            deliveries.check_leading(user, new, old, lambda asked: self._may(cluster, "", user, asked))
         match place_of(call):
             case ("tenancy.kcp.io", "workspaces") if old is None:
                 self._tenancy.check_new(cluster, call.user, new, may_use(call))
