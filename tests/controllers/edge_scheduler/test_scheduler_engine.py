@@ -24,7 +24,7 @@ from farflung.controllers.edge_scheduler.values import (
     Target,
     Toleration,
 )
-from farflung.controllers.edge_scheduler.where import compiled
+from farflung.controllers.edge_scheduler.where import compiled, most_cost
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
 
 CLUSTERS = st.sampled_from(["imw-1", "imw-1", "imw-1", "imw-2"])
@@ -389,11 +389,18 @@ def test_an_expression_that_fails_refuses_the_pair_and_says_why() -> None:
     assert len(made.resolve(PLACE).destinations) == 1
 
 
+def test_expressions_may_cost_as_much_as_there_are_pairs_within_bounds() -> None:
+    assert [most_cost(pairs) for pairs in (0, 10_000, 20_000, 10**6)] == [10**6, 10**6, 2 * 10**6, 10**7]
+
+
 def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> None:
     numbers = "[0,1,2,3,4,5,6,7,8,9]"
     where = compiled(f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))")
     made = engine(at("l"), Placement(PLACE, selectors=(EVERYTHING,), where=where))
-    for number in range(400):
+    for number in range(3):
+        made.put_target(run(f"t{number}"))
+    assert not made.resolve(PLACE).problem
+    for number in range(3, 40):
         made.put_target(run(f"t{number}"))
     assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)
     assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)

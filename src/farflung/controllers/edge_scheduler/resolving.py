@@ -23,7 +23,7 @@ from farflung.controllers.edge_scheduler.values import (
     Resolution,
     Target,
 )
-from farflung.controllers.edge_scheduler.where import MOST_COST_OF_ALL, Answer, Where
+from farflung.controllers.edge_scheduler.where import Answer, Where, most_cost
 
 TOO_DEAR: Final = "spec.where: costs too much with all Locations and SyncTargets together"
 
@@ -72,6 +72,7 @@ class Resolver:
         self._previous = previous
         self._before = known
         self._cost = 0
+        self._most_cost = 0
         self.known: dict[tuple[Key, str], _Asked] = {}
 
     def resolve(self, matched: Sequence[Pairs]) -> Resolution:
@@ -79,7 +80,7 @@ class Resolver:
         if self._placement.number is None and self._placement.where is None:
             return self._all(matched)
         try:
-            found = [one for one in map(self._usable, matched) if one.destinations]
+            found = [one for one in self._all_usable(matched) if one.destinations]
         except _TooDearError:
             return Resolution(problem=TOO_DEAR)
         chosen = self._chosen(found)
@@ -101,7 +102,7 @@ class Resolver:
 
     def explain(self, matched: Sequence[Pairs]) -> Iterator[Explanation]:
         try:
-            found = [self._usable(pairs) for pairs in matched]
+            found = self._all_usable(matched)
         except _TooDearError:
             yield from (Explanation(pairs.location.key, reason=TOO_DEAR) for pairs in matched)
             return
@@ -135,6 +136,10 @@ class Resolver:
         location = found.pairs.location
         group = tuple(map(location.labels.get, self._placement.spread_by))
         return Candidate(location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant)
+
+    def _all_usable(self, matched: Sequence[Pairs]) -> list[_Found]:
+        self._most_cost = most_cost(sum(len(pairs.targets) for pairs in matched))
+        return [self._usable(pairs) for pairs in matched]
 
     def _usable(self, pairs: Pairs) -> _Found:
         where = self._placement.where
@@ -173,7 +178,7 @@ class Resolver:
             asked = _Asked(location.document, target.document, answer)
         self.known[key] = asked
         self._cost += asked.answer.cost
-        if self._cost > MOST_COST_OF_ALL:
+        if self._cost > self._most_cost:
             raise _TooDearError
         return asked.answer.refusal
 

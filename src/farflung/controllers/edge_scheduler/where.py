@@ -18,7 +18,8 @@ from farflung.machinery.cel.values import EvaluationError
 
 LONGEST: Final = 10_240  #: characters of an expression
 MOST_COST: Final = 100_000  #: of asking about one pair
-MOST_COST_OF_ALL: Final = 10_000_000  #: of asking about all pairs of a placement
+COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of asking about all pairs of a placement: of few, and at most
+COST_OF_EACH: Final = 100  #: that is allowed for each of very many pairs
 PAIR_WORK: Final = 1 << 20  #: bytes that one answer may make on its way
 
 _GIVEN: Final = {"location": DYN, "target": DYN}
@@ -27,6 +28,12 @@ _ENVIRONMENT: Final = Environment(_GIVEN, KUBERNETES)
 
 class InvalidWhereError(ValueError):
     pass
+
+
+def most_cost(pairs: int) -> int:
+    """Of asking about so many.  Who asks does nothing else meanwhile, so few pairs may not cost as much as many."""
+    least, most = COST_OF_ALL
+    return min(most, max(least, COST_OF_EACH * pairs))
 
 
 class Answer(NamedTuple):
