@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from well_known_ports import well_known_ports
+from own_ports import own_ports
 
 PATIENCE = 150.0  #: seconds
 FARFLUNG = Path(sys.executable).with_name("farflung")
@@ -23,21 +23,21 @@ FARFLUNG = Path(sys.executable).with_name("farflung")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path) -> Iterator[None]:
-    """The ports are ours, and free again for the next test however this one ends."""
-    with well_known_ports():
-        yield
+@pytest.fixture
+def first_port(tmp_path: Path) -> Iterator[int]:
+    """It and the next two are ours, and nothing of the demo is left however the test ends."""
+    with own_ports() as ports:
+        yield int(ports["8081"])
         while left := processes_of(tmp_path):
             for process in left:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
 
-def demo(home: Path, *words: str, path: str = os.environ["PATH"]) -> subprocess.Popen[str]:
+def demo(home: Path, first_port: int, *words: str, path: str = os.environ["PATH"]) -> subprocess.Popen[str]:
     environment = {"PATH": path, "HOME": str(home), "FARFLUNG_HOME": str(home / "farflung")}
     return subprocess.Popen(
-        [FARFLUNG, "demo", *words],
+        [FARFLUNG, "demo", "--first-port", str(first_port), *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -75,13 +75,13 @@ def page(port: int) -> str:
         return text
 
 
-def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process = demo(tmp_path)
+def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
+    process = demo(tmp_path, first_port)
     output = ended(process)
     assert process.returncode == 0, output
     assert output.count("This is a common web site.") == 2
     assert output.count("This is a special web site.") == 1
-    for port in (8081, 8082, 8083):
+    for port in range(first_port, first_port + 3):
         assert f"$ curl http://localhost:{port}" in output
     assert re.search(r"Deployment +commond +2 +2 +0 ", output), output
     assert re.search(r"Deployment +speciald +1 +1 +0 ", output), output
@@ -90,41 +90,44 @@ def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tm
     assert nothing_of(tmp_path)
 
 
-def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_or_another_one_is_to_take_its_place(tmp_path: Path) -> None:
-    first = demo(tmp_path, "--keep")
+def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_or_another_one_is_to_take_its_place(
+    tmp_path: Path, first_port: int
+) -> None:
+    first = demo(tmp_path, first_port, "--keep")
     output = ended(first)
     assert first.returncode == 0, output
     assert "farflung demo --stop" in output
-    assert "This is a special web site." in page(8082)
-    refused = demo(tmp_path)
+    assert "This is a special web site." in page(first_port + 1)
+    refused = demo(tmp_path, first_port)
     assert "farflung demo --stop` ends and removes it, and `" in ended(refused)
     assert refused.returncode == 1
-    assert "This is a special web site." in page(8082)
-    second = demo(tmp_path, "--keep", "--replace")
+    assert "This is a special web site." in page(first_port + 1)
+    second = demo(tmp_path, first_port, "--keep", "--replace")
     output = ended(second)
     assert second.returncode == 0, output
     assert "The earlier demo is stopped and gone." in output
-    assert "This is a common web site." in page(8083)
-    stopped = demo(tmp_path, "--stop")
+    assert "This is a common web site." in page(first_port + 2)
+    stopped = demo(tmp_path, first_port, "--stop")
     assert ended(stopped) == "The demo is stopped and gone.\n"
     assert nothing_of(tmp_path)
-    again = demo(tmp_path, "--stop")
+    again = demo(tmp_path, first_port, "--stop")
     assert ended(again) == "No demo is running.\n"
 
 
-def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 8082)):
-        process = demo(tmp_path)
+def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_path: Path, first_port: int) -> None:
+    with socket.create_server(("127.0.0.1", first_port + 1)):
+        process = demo(tmp_path, first_port)
         output = ended(process)
     assert process.returncode == 1
-    assert f"port 8082 of 127.0.0.1 is in use by process {os.getpid()}" in output
+    assert f"port {first_port + 1} of 127.0.0.1 is in use by process {os.getpid()}" in output
+    assert "; --first-port takes other ports\n" in output
     assert nothing_of(tmp_path)
 
 
-def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
     (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "podman").chmod(0o755)
-    process = demo(tmp_path, "--runtime", "podman", path=f"{tmp_path}:{os.environ['PATH']}")
+    process = demo(tmp_path, first_port, "--runtime", "podman", path=f"{tmp_path}:{os.environ['PATH']}")
     output = ended(process)
     assert process.returncode == 1
     assert "Error: the cluster" in output
@@ -142,8 +145,8 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
         "Connect",
     ],
 )
-def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, after: str) -> None:
-    process = demo(tmp_path)
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, first_port: int, after: str) -> None:
+    process = demo(tmp_path, first_port)
     assert process.stdout is not None
     deadline = time.monotonic() + PATIENCE
     for line in process.stdout:

@@ -24,7 +24,7 @@ from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.edge.ports_taken import check
+from farflung.edge.ports_taken import PortTaken, check
 from farflung.lib.files import write_private
 from farflung.syncer.manifest import Server, kubeconfig
 
@@ -41,12 +41,19 @@ INVENTORY: Final = "root:imw-1"
 ORGANIZATION: Final = "root:my-org"
 
 
-def run(*, keep: bool, replace: bool, runtime: str) -> None:
+def run(*, keep: bool, replace: bool, runtime: str, first_port: int) -> None:
     """Shows everything, and leaves nothing behind unless it is to be kept.  Raises click.ClickException."""
-    demo_stage.run(lambda where: _play(where, runtime), "demo", keep=keep, replace=replace, advice=_advice)
+
+    async def play(where: Place) -> None:
+        await _play(where, runtime, first_port)
+
+    def advice(where: Place) -> str:
+        return _advice(where, first_port)
+
+    demo_stage.run(play, "demo", keep=keep, replace=replace, advice=advice)
 
 
-def _advice(where: Place) -> str:
+def _advice(where: Place, first_port: int) -> str:
     return f"""
 It goes on running. To look around:
 
@@ -60,7 +67,7 @@ It goes on running. To look around:
   farflung status
   kubectl get --context kind-florin deployments,pods -A
   kubectl get --context kind-guilder deployments,pods -A
-  curl http://localhost:8081
+  curl http://localhost:{first_port}
 
 `{called()} demo --stop` ends it and removes {where.directory}."""
 
@@ -68,14 +75,17 @@ It goes on running. To look around:
 # --- the story ------------------------------------------------------------------------------------
 
 
-async def _play(where: Place, runtime: str) -> None:
-    check(("127.0.0.1", port) for port, _, _ in PAGES)
+async def _play(where: Place, runtime: str, first_port: int) -> None:
+    try:
+        check(("127.0.0.1", first_port + number) for number in range(len(PAGES)))
+    except PortTaken as error:
+        raise DemoError(f"{error}; --first-port takes other ports") from None
     began = time.monotonic()
     with shown(sys.stderr) as steps:
-        async with Story(where, steps, runtime=runtime).opened() as story:
+        async with Story(where, steps, runtime=runtime, first_port=first_port).opened() as story:
             await story.tell()
     click.echo(f"\n{len(PAGES)} pages from 2 clusters, {time.monotonic() - began:.1f} s after the start.\n")
-    for port, cluster, workload in PAGES:
+    for port, (cluster, workload) in enumerate(PAGES, first_port):
         click.secho(f"$ curl http://localhost:{port}    # {workload.name} on {cluster}", bold=True)
         click.echo(story.pages[port])
     story.show()
@@ -84,6 +94,7 @@ async def _play(where: Place, runtime: str) -> None:
 @dataclass(slots=True)
 class Story(Stage):
     runtime: str = "process"
+    first_port: int = 8081
     pages: dict[int, str] = field(default_factory=dict)
 
     async def tell(self) -> None:
@@ -97,7 +108,7 @@ class Story(Stage):
             await asyncio.gather(*edges)
             await asyncio.gather(*(self._connect(cluster) for cluster in CLUSTERS))
             await asyncio.gather(*(self._see_running(name) for name in ("florin", "guilder")))
-        for port, cluster, workload in PAGES:
+        for port, (cluster, workload) in enumerate(PAGES, self.first_port):
             with self.steps.step(f"Fetch http://localhost:{port}: {workload.name} on {cluster}"):
                 self.pages[port] = await self._page(port, workload)
         for workload in (COMMON, SPECIAL):
@@ -109,7 +120,7 @@ class Story(Stage):
     async def _make_edge(self, cluster: Cluster) -> None:
         with self.steps.step(f"Make the cluster {cluster.name}"):
             config = self.where.directory / f"{cluster.name}-config.yaml"
-            config.write_text(yaml.safe_dump(cluster.kind_config(), sort_keys=False))
+            config.write_text(yaml.safe_dump(cluster.kind_config(self.first_port), sort_keys=False))
             words = ["edge", "create", cluster.name, "--config", str(config), "--runtime", self.runtime]
             words += ["--kubeconfig", str(self.where.edges)]
             process = await asyncio.create_subprocess_exec(
@@ -212,7 +223,7 @@ class Story(Stage):
         return await self.until(fetched, f"the page at port {port}")
 
     async def _see_summary(self, workload: Workload) -> None:
-        path, wanted = f"{ORGANIZATION}:{workload.workspace}", sum(one is workload for _, _, one in PAGES)
+        path, wanted = f"{ORGANIZATION}:{workload.workspace}", sum(one is workload for _, one in PAGES)
         with self.steps.step(f"Summarize {workload.deployment}: {wanted} of {wanted} report"):
             client = self.hub.workspace(path)
 

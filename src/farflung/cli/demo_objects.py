@@ -15,14 +15,14 @@ class Cluster:
     """An embedded edge, and how it is known in the inventory."""
 
     name: str
-    ports: dict[int, int]  #: of the node → of this machine
+    ports: dict[int, int]  #: of the node → which of PAGES is there
     target: str
     location: str
     target_labels: dict[str, str]
     location_labels: dict[str, str]
 
-    def kind_config(self) -> Obj:
-        mappings = [{"containerPort": inner, "hostPort": outer} for inner, outer in self.ports.items()]
+    def kind_config(self, first_port: int) -> Obj:
+        mappings = [{"containerPort": inner, "hostPort": first_port + page} for inner, page in self.ports.items()]
         node = {"role": "control-plane", "extraPortMappings": mappings}
         return {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [node]}
 
@@ -122,7 +122,7 @@ class Workload:
 CLUSTERS: Final = (
     Cluster(
         "florin",
-        {8081: 8081},
+        {8081: 0},
         "sync-target-f",
         "location-f",
         {"example": "si", "extended": "non"},
@@ -130,7 +130,7 @@ CLUSTERS: Final = (
     ),
     Cluster(
         "guilder",
-        {8081: 8083, 8082: 8082},
+        {8081: 2, 8082: 1},
         "sync-target-g",
         "location-g",
         {"example": "si", "extended": "si"},
@@ -157,9 +157,5 @@ SPECIAL: Final = Workload(
     "edge-placement-s",
     {"env": "prod", "extended": "si"},
 )
-#: where each page is to be seen, and what it should be
-PAGES: Final = (
-    (8081, "florin", COMMON),
-    (8082, "guilder", SPECIAL),
-    (8083, "guilder", COMMON),
-)
+#: from which cluster each page is, and what it should be; their ports follow each other
+PAGES: Final = (("florin", COMMON), ("guilder", SPECIAL), ("guilder", COMMON))

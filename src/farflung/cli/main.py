@@ -1043,11 +1043,18 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
     show_default=True,
     help="What runs the pods: real images by podman, or stand-ins for them that are local processes.",
 )
-def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str) -> None:
+@click.option(
+    "--first-port",
+    type=click.IntRange(1, 65533),
+    default=8081,
+    show_default=True,
+    help="Where this machine shows the first page; the others are at the next two ports.",
+)
+def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str, first_port: int) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
-    The pages are at the ports 8081, 8082 and 8083 of this machine, which have to be free.  Nothing else has to be
-    installed, and nothing is left behind.
+    The pages are at three ports of this machine, which have to be free.  Nothing else has to be installed, and nothing
+    is left behind.
 
     `farflung demo global` shows instead how virtual machines find their way to a dozen Clusters.
     """
@@ -1058,4 +1065,4 @@ def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str) -> Non
     elif story == "global":
         demo_global.run(keep=keep, replace=replace)
     else:
-        demo.run(keep=keep, replace=replace, runtime=runtime)
+        demo.run(keep=keep, replace=replace, runtime=runtime, first_port=first_port)
