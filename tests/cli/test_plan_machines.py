@@ -36,6 +36,13 @@ async def test_what_one_takes_the_next_one_has_not() -> None:
     assert await hub.client.list(PODS) == []
 
 
+async def test_who_plans_without_the_files_of_the_scheduler_is_told_so() -> None:
+    hub = await MachineHub.started()
+    await hub.lease("somebody", '{"options": ["--conf", "/etc/conf"], "sites": 1, "when": "noon"}')
+    answer = await planned(hub, machine("a"))
+    assert lines(answer)[-1] == "remark: the global scheduler works by --conf /etc/conf, which was not said here"
+
+
 async def test_who_has_a_higher_priority_comes_first_wherever_it_is_in_the_file() -> None:
     hub = await MachineHub.started()
     low, high = allocation("low", 4), allocation("high", 6, priority=10)

@@ -49,9 +49,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
     excluded = {} if request is None else known.world.excluded(request, 0.0)
     known.world.hear(subject, None, 0.0)  # it would not stand in its own way
     unwell = {"unwell": _unwell(known, seen, held)}
-    files = await scheduler_lease.files_of(hub.root)
-    named = configured != Configuration()
-    remarks = [] if files is None else list(scheduler_lease.remarks(files, named=named))
+    remarks = await scheduler_lease.remarks(hub.root, configured)
     if request is None:
         now = _now(document, kind, seen, held, None) | unwell
         return {"object": head, "problem": problem, "clusters": [], "now": now, "remarks": remarks}

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from farflung.cli import imagining, plan_machines, telling
+from farflung.cli import imagining, plan_machines, scheduler_lease, telling
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
@@ -56,8 +56,7 @@ async def plan(
     new = {one.obj["metadata"]["name"] for one in others if one.obj["kind"] == "Namespace"}
     if _needs_no_placements(served, wanted):
         about_objects = [await _about(hub, served, None, one, new, delete=delete) for one in others]
-        await _place_machines(hub, cluster, about_objects, configured)
-        return _answer(hub, [], about_objects, [], [])
+        return _answer(hub, [], about_objects, [], await _place_machines(hub, cluster, about_objects, configured))
     await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
     known = await inventory.read(hub.root)
     copies = Plan(imagining.locations_of(known.locations), hub.root, hub.provider, cluster)
@@ -65,9 +64,9 @@ async def plan(
     engine = known.engine()
     about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]
     about_objects = [await _about(hub, served, copies, one, new, delete=delete) for one in others]
-    await _place_machines(hub, cluster, about_objects, configured)
+    remarks = await _place_machines(hub, cluster, about_objects, configured)
     destinations = await _destinations(copies, about_objects)
-    return _answer(hub, about_placements, about_objects, destinations, sorted(set(copies.remarks)))
+    return _answer(hub, about_placements, about_objects, destinations, [*sorted(set(copies.remarks)), *remarks])
 
 
 def _needs_no_placements(served: Served, wanted: Sequence[Manifest]) -> bool:
@@ -90,13 +89,15 @@ def _answer(
     }
 
 
-async def _place_machines(hub: Hub, cluster: str, objects: Iterable[Obj], configured: Configuration) -> None:
-    """Say of virtual machines and Allocations where they go, and of Clusters what leaves them."""
+async def _place_machines(hub: Hub, cluster: str, objects: Iterable[Obj], configured: Configuration) -> list[str]:
+    """Say of virtual machines and Allocations where they go, and of Clusters what leaves them; and return remarks."""
     machines = [one for one in objects if "becoming" in one]
-    if machines:
-        found = await plan_machines.decisions(hub, cluster, [one.pop("becoming") for one in machines], configured)
-        for one, decision in zip(machines, found, strict=True):
-            one["decision"] = decision
+    if not machines:
+        return []
+    found = await plan_machines.decisions(hub, cluster, [one.pop("becoming") for one in machines], configured)
+    for one, decision in zip(machines, found, strict=True):
+        one["decision"] = decision
+    return await scheduler_lease.remarks(hub.root, configured)
 
 
 async def _destinations(copies: Plan, about_objects: Iterable[Obj]) -> list[Obj]:

@@ -9,6 +9,7 @@ import orjson
 
 from farflung.cli import fields
 from farflung.cli.global_scheduler import COMPUTE, FILES
+from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME
@@ -53,8 +54,13 @@ def lines(files: Obj) -> Iterator[str]:
         yield f"The files of the global scheduler are wrong since {fields.line(files['since'])}: {_wrong(files)}"
 
 
-def remarks(files: Obj, *, named: bool) -> Iterator[str]:
-    """For people who ask what it decides.  `named`: whether they named files, too."""
+async def remarks(root: Client, configured: Configuration) -> list[str]:
+    """For people who ask what it decides.  `configured`: what the files say that they named."""
+    files = await files_of(root)
+    return [] if files is None else list(_remarks(files, named=configured != Configuration()))
+
+
+def _remarks(files: Obj, *, named: bool) -> Iterator[str]:
     if not named:
         yield f"the global scheduler works by {fields.line(' '.join(files['options']))}, which was not said here"
     if files["problem"]:
