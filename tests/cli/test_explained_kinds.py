@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from farflung.cli.explained_kinds import Kinds
+from farflung.cli.explained_kinds import SPELLINGS, Kinds
+from farflung.cli.main import main
 
 
 @click.group(cls=Kinds)
@@ -25,6 +26,11 @@ def pod(name: str, namespace: str) -> None:
 def test_a_kind_is_called_as_kubectl_calls_it(words: list[str]) -> None:
     assert CliRunner().invoke(explain, words).output == "default/third\n"
     assert CliRunner().invoke(explain, [*words, "-n", "shop"]).output == "shop/third\n"
+
+
+@pytest.mark.parametrize("name", sorted(SPELLINGS))
+def test_every_spelling_leads_to_a_command(name: str) -> None:
+    assert CliRunner().invoke(main, ["explain", name, "--help"]).exit_code == 0
 
 
 @pytest.mark.parametrize("words", [["pod/a", "b"], ["pod"], ["sprocket/a"], ["sprockets", "a"]])

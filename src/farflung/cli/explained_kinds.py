@@ -9,8 +9,10 @@ import click
 SPELLINGS: Final = {
     "po": "pod",
     "pods": "pod",
+    "alloc": "allocation",
     "allocations": "allocation",
     "allocations.globalscheduler.com": "allocation",
+    "epl": "placement",
     "placements": "placement",
     "edgeplacement": "placement",
     "edgeplacements": "placement",
