@@ -106,6 +106,68 @@ async def test_time_passes_for_a_worker_that_waits() -> None:
         assert key == "a"
 
 
+async def test_one_key_wakes_one_of_the_workers_that_wait() -> None:
+    looks = 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        return 100.0
+
+    queue: WorkQueue[str] = WorkQueue(clock)
+
+    async def work() -> None:
+        async with queue.next():
+            pass
+
+    workers = [asyncio.create_task(work()) for _ in range(8)]
+    await asyncio.sleep(0)
+    looks = 0
+    queue.add("a")
+    await next(asyncio.as_completed(workers))
+    assert looks == 1
+    for number in range(7):
+        queue.add(str(number))
+    await asyncio.gather(*workers)
+    assert queue.idle
+
+
+async def test_a_key_has_its_time_although_the_worker_that_waited_for_it_has_something_else_to_do() -> None:
+    queue: WorkQueue[str] = WorkQueue(asyncio.get_running_loop().time)
+    found: list[str] = []
+    both = asyncio.Event()
+
+    async def work() -> None:
+        async with queue.next() as key:
+            found.append(key)
+            if len(found) == 2:
+                both.set()
+            await both.wait()
+
+    workers = [asyncio.create_task(work()) for _ in range(2)]
+    await asyncio.sleep(0)
+    queue.add_after("later", 0.01)
+    await asyncio.sleep(0)
+    queue.add("now")
+    await asyncio.gather(*workers)
+    assert found == ["now", "later"]
+
+
+async def test_what_a_worker_was_woken_for_is_left_to_others_when_it_is_ended() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock())
+
+    async def work() -> str:
+        async with queue.next() as key:
+            return key
+
+    first, second = [asyncio.create_task(work()) for _ in range(2)]
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await second == "a"
+    assert first.cancelled()
+
+
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 4))
 async def test_no_two_workers_ever_have_the_same_key_and_none_is_forgotten(keys: list[str], workers: int) -> None:
     queue: WorkQueue[str] = WorkQueue(Clock())

@@ -24,7 +24,7 @@ class WorkQueue(Generic[K]):
         self._later: list[tuple[float, int, K]] = []  #: a heap by time
         self._due: dict[K, float] = {}  #: when; what the heap says beside it does not count
         self._order = 0
-        self._news = asyncio.Event()
+        self._sleeping: dict[asyncio.Future[None], None] = {}  #: workers that have nothing to do, the first one first
 
     def __len__(self) -> int:
         """How many are waiting, for a worker or for their time."""
@@ -42,7 +42,7 @@ class WorkQueue(Generic[K]):
         self._wanted.add(key)
         if key not in self._held:
             self._waiting.append(key)
-            self._news.set()
+            self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Not before so many seconds, unless it is added otherwise."""
@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
         self._due[key] = when
         self._order += 1
         heapq.heappush(self._later, (when, self._order, key))
-        self._news.set()
+        self._wake()
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[K]:
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
             self._held.discard(key)
             if key in self._wanted:
                 self._waiting.append(key)
-                self._news.set()
+                self._wake()
 
     async def _take(self) -> K:
         while True:
@@ -73,13 +73,32 @@ class WorkQueue(Generic[K]):
                 key = self._waiting.popleft()
                 self._wanted.discard(key)
                 self._held.add(key)
+                if self._later:
+                    self._wake()  # whoever looks at the clock in our place
                 return key
-            self._news.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._news.wait()
-            except TimeoutError:
-                pass
+            await self._sleep(pause)
+
+    async def _sleep(self, pause: float | None) -> None:
+        """Until somebody wakes us, or so many seconds have passed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleeping[waiter] = None
+        try:
+            async with asyncio.timeout(pause):
+                await waiter
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            self._wake()  # what we were woken for is left to others
+            raise
+        finally:
+            del self._sleeping[waiter]
+
+    def _wake(self) -> None:
+        """One worker, for one key: the others would look and find nothing."""
+        for waiter in self._sleeping:
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     def _ripen(self) -> float | None:
         """Hand out what is due; seconds until the next one is."""
