@@ -99,6 +99,19 @@ def test_everything_survives_a_restart(path: Path) -> None:
     assert again.damage == ""
 
 
+def test_how_far_a_kind_was_heard_is_written_with_something_else_and_at_the_end(path: Path) -> None:
+    with closing(Journal.open(path)) as journal:
+        journal.set_revision(CONFIGMAPS, "v1", "12")
+        assert not journal.is_dirty
+        journal.set_fact("heartbeat", "now")
+        assert journal.is_dirty
+        journal.flush()
+        assert not journal.is_dirty
+        journal.set_revision(CONFIGMAPS, "v1", "13")
+    with closing(Journal.open(path)) as journal:
+        assert journal.revision_of(CONFIGMAPS) == "13"
+
+
 def test_what_is_dropped_stays_away(path: Path) -> None:
     with closing(Journal.open(path)) as journal:
         journal.put(entry())

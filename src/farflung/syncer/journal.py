@@ -214,8 +214,9 @@ class Journal:
 
     @property
     def is_dirty(self) -> bool:
-        """Something is not in the file yet."""
-        return bool(self._changes)
+        """Something is not in the file yet that cannot wait.  That a kind was heard further can: whoever goes on from
+        an earlier version hears the same once more."""
+        return bool(self._changes.entries or self._changes.facts)
 
     def flush(self) -> None:
         """Everything that changed before is in the file when this returns.  Raises JournalError, and then the next one

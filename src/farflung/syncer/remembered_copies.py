@@ -81,13 +81,14 @@ class RememberedCopies:
         something was heard since the last time."""
         news = []
         for resource, collection, version in self.feeds.heard():
-            before = self._journal.revision_of(resource)
+            before, now = self._journal.revision_of(resource), str(version)
+            if before == now:
+                continue
             if before and version < int(before):
                 self._log.warning("the hub went back", before=before, now=version)
                 self._journal.set_fact(SUSPICION, f"WentBack: the hub was at {before} and is at {version} again")
-            if before != str(version):
-                news.append(resource)
-            self._journal.set_revision(resource, collection.version, str(version))
+            news.append(resource)
+            self._journal.set_revision(resource, collection.version, now)
         return news
 
     def learn(self, said: Obj) -> None:
