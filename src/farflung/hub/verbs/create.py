@@ -21,7 +21,7 @@ from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.origin import forget_origin, set_origin
 from farflung.hub.verbs.ownership import manager_of, own
 from farflung.machinery.errors import ApiError, Obj, already_exists, bad_request
-from farflung.store.base import ABSENT, Conflict, Entry, Store
+from farflung.store.base import ABSENT, Conflict, Entry, Revision, Store
 
 GENERATED_BASE_LIMIT: Final = 58
 GENERATED_ATTEMPTS: Final = 8
@@ -71,6 +71,11 @@ async def create_object(
     arrival.sign(call, obj)
     if extension is not None:
         extension.admit(call, obj, None)
+
+    async def write() -> Entry:
+        check_still_open(call, metadata["name"], seen)
+        return await insert(call, obj, options, generated=generated)
+
     taken = arrival.reserve(call, obj, None)
     try:
         errors = validate_metadata(obj, rules, namespaced=call.resource.namespaced)
@@ -85,13 +90,11 @@ async def create_object(
         warnings += rules.warnings(obj, None)
         if not options.dry_run:
             arrival.settle(call, obj)
-        if call.store.revision != seen:
-            call.check_current()
-            check_open(call, metadata["name"])  # it may have closed while something was awaited
         if extension is not None and not options.dry_run:
-            entry = await extended(call, obj, lambda: insert(call, obj, options, generated=generated))
+            check_still_open(call, metadata["name"], seen)
+            entry = await extended(call, obj, write)
         else:
-            entry = await insert(call, obj, options, generated=generated)
+            entry = await write()
     except BaseException:
         taken.give_back()
         raise
@@ -100,6 +103,13 @@ async def create_object(
     else:
         taken.keep()
     return entry
+
+
+def check_still_open(call: Call, name: str, seen: Revision) -> None:
+    """It may have closed while something was awaited."""
+    if call.store.revision != seen:
+        call.check_current()
+        check_open(call, name)
 
 
 async def extended(call: Call, obj: Obj, write: Callable[[], Awaitable[Entry]], old: Obj | None = None) -> Entry:
@@ -115,14 +125,14 @@ async def extended(call: Call, obj: Obj, write: Callable[[], Awaitable[Entry]], 
 
 
 async def preceded(store: Store, before: Iterable[tuple[str, bytes]], write: Callable[[], Awaitable[Entry]]) -> Entry:
-    """Write an object after others, in one commit.  When it returns or raises, nothing is under way."""
+    """Write an object when others are there that it needs, and not if one of them cannot be written.  These are
+    committed together or one after the other, so some of them may stay.  When it returns or raises, nothing is under
+    way."""
     puts = [store.put(key, value, expect=ABSENT) for key, value in before]
-    *_, entry = outcomes = await asyncio.gather(*puts, write(), return_exceptions=True)
-    for outcome in outcomes:
+    for outcome in await asyncio.gather(*puts, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
-    assert isinstance(entry, Entry), "what is written last is the object"
-    return entry
+    return await write()
 
 
 def note_name(call: Call, metadata: Obj) -> None:
