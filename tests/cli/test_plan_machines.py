@@ -43,6 +43,23 @@ async def test_who_plans_without_the_files_of_the_scheduler_is_told_so() -> None
     assert lines(answer)[-1] == "remark: the global scheduler works by --conf /etc/conf, which was not said here"
 
 
+async def test_a_cluster_whose_sync_target_is_in_no_workspace_is_not_ready_and_in_nobodys_way() -> None:
+    hub = await MachineHub.started()
+    lost = {"workspace": "root:inventry", "name": "florin"}
+    flavors = [{"flavorid": FLAVOR, "totalcapacity": 9}]
+    region = {"region": "region9", "availabilityzone": "az9"}
+    await hub.client.create(
+        CLUSTERS, named(CLUSTERS, "az9", region=region, flavors=flavors, synctarget=lost), "default"
+    )
+    answer = await planned(hub, machine("a", "region1"), machine("b", "region9"))
+    assert lines(answer) == [
+        "Pod default/a (new)",
+        "goes to az1 with c6.large.2",
+        "Pod default/b (new)",
+        "goes nowhere: 0/3 clusters fit: 2 wrong region, 1 not ready",
+    ]
+
+
 async def test_who_has_a_higher_priority_comes_first_wherever_it_is_in_the_file() -> None:
     hub = await MachineHub.started()
     low, high = allocation("low", 4), allocation("high", 6, priority=10)

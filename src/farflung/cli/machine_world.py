@@ -159,8 +159,8 @@ async def _targets(
 async def _logical_cluster(workspace: Client) -> str:
     try:
         obj = await workspace.get(LOGICAL_CLUSTERS, "cluster")
-    except NotFound:
-        return ""
+    except (NotFound, Forbidden):
+        return ""  # there is no such workspace
     return str((obj["metadata"].get("annotations") or {}).get(CLUSTER, ""))
 
 
