@@ -254,5 +254,6 @@ async def test_who_may_not_see_clusters_is_told_what_is_missing() -> None:
     await hub.make(machine())
     await hub.hub.grant("root:web", "reader", {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})
     await hub.hub.grant("root:web", "visitor", {"nonResourceURLs": ["/"], "verbs": ["access"]})
-    with pytest.raises(HiddenError, match="you may not see the Clusters of all workspaces"):
+    hint = "you may not see the Clusters of all workspaces.*; `farflung trace pod/demovm -n default` says what the Pod"
+    with pytest.raises(HiddenError, match=hint):
         await explain(hub.hub.asked_by_somebody, "Pod", "demovm", "default", USUAL)

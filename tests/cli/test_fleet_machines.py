@@ -14,6 +14,7 @@ from farflung.cli.fleet_machines import is_well, lines, machines
 from farflung.cli.fleet_status import printed, status
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times
+from farflung.runtime.leader import LEASES
 
 NOW = times.parse("2024-05-01T12:00:00Z")
 SCALARS = st.one_of(st.none(), st.integers(), st.text(), st.just("False"), st.just("Delivered"))
@@ -60,7 +61,7 @@ async def test_files_of_the_scheduler_are_counted_by_their_sites_and_told_of_whe
     await hub.lease("somebody", orjson.dumps(said | wrong).decode())
     answer = await status(hub.hub.asked, NOW)
     assert not answer["well"]
-    assert answer["machines"]["files"] == said | wrong
+    assert answer["machines"]["scheduler"]["files"] == said | wrong
     assert printed(answer, "table", NOW).splitlines()[-3:] == [
         "2 sites from files (--conf /etc/conf)",
         "The files of the global scheduler are wrong since 2024-05-01T11:30:00Z: /etc/conf/policy.yaml: there is no "
@@ -69,14 +70,26 @@ async def test_files_of_the_scheduler_are_counted_by_their_sites_and_told_of_whe
     ]
 
 
-@pytest.mark.parametrize(
-    ("holder", "said"), [("", '{"sites": 2}'), ("somebody", ""), ("somebody", "[]"), ("somebody", "{")]
-)
-async def test_files_that_nobody_works_by_or_that_make_no_sense_are_not_told_of(holder: str, said: str) -> None:
+@pytest.mark.parametrize("said", ["", "[]", "{"])
+async def test_what_is_said_of_files_and_makes_no_sense_is_not_told(said: str) -> None:
     hub = await MachineHub.started()
-    await hub.lease(holder, said)
+    await hub.lease("somebody", said)
     answer = await status(hub.hub.asked, NOW)
-    assert answer["well"] and answer["machines"]["files"] is None
+    assert answer["well"] and answer["machines"]["scheduler"]["files"] is None
+
+
+@pytest.mark.parametrize(("holder", "renewed"), [("", "2024-05-01T11:59:59Z"), ("somebody", "2024-05-01T11:58:00Z")])
+async def test_without_a_scheduler_at_work_a_fleet_with_clusters_is_not_well(holder: str, renewed: str) -> None:
+    hub = await MachineHub.started()
+    await hub.lease(holder, "", renewed.replace("Z", ".000000Z"))
+    answer = await status(hub.hub.asked, NOW)
+    assert not answer["well"]
+    assert printed(answer, "table", NOW).splitlines()[-1] == (
+        f"No global scheduler works; the last one was heard at {renewed}"
+    )
+    await hub.compute.delete(LEASES, "global-scheduler", "default")
+    answer = await status(hub.hub.asked, NOW)
+    assert printed(answer, "table", NOW).splitlines()[-1] == "No global scheduler works"
 
 
 def test_a_cluster_that_does_not_have_its_synctarget_is_not_well_and_says_why() -> None:
@@ -135,10 +148,19 @@ async def test_every_cluster_and_machine_is_listed_if_somebody_wants_it() -> Non
         ["default/az1", "root:web", "Unknown", "0", "<none>"],
         ["default/az2", "root:web", "Unknown", "0", "<none>"],
         ["2", "virtual", "machines", "and", "stacks: 1 bound, 1 waiting"],
-        ["KIND", "NAME", "WORKSPACE", "STATE", "REASON"],
-        ["Pod", "default/two", "root:web", "waiting", WHY],
-        ["Pod", "default/one", "root:web", "bound", "<none>"],
+        ["KIND", "NAME", "WORKSPACE", "STATE", "BOUND TO   REASON"],
+        ["Pod", "default/two", "root:web", "waiting", f"<none>     {WHY}"],
+        ["Pod", "default/one", "root:web", "bound", "az1        <none>"],
     ]
+
+
+def test_a_stack_that_is_bound_is_listed_with_its_clusters() -> None:
+    placements = [{"cluster": {"name": name}} for name in ("az2", "az1", "az2", "b", "c", "d", "e")]
+    found = machines([], [], [{"metadata": {"name": "shop"}, "status": {"placements": placements}}])
+    assert found is not None
+    assert found["machines"]["listed"][0]["boundTo"] == ["az2", "az1", "az2", "b", "c", "d", "e"]
+    found["machines"]["listed"][0]["workspace"] = "root:web"
+    assert "az2 (2 times), az1, b, c, d and 1 more" in list(lines(found, everything=True))[-1]
 
 
 def test_reasons_that_differ_by_the_name_of_a_machine_are_alike() -> None:

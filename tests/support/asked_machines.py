@@ -59,14 +59,24 @@ class MachineHub:
             await hub.client.create(BINDINGS, custom(BINDINGS, export, reference=reference))
         made = await hub.client.create(CLUSTERS, _cluster("az1", "region1", 2), "default")
         await hub.client.create(CLUSTERS, _cluster("az2", "region2", 4), "default")
-        return cls(hub, made["metadata"]["annotations"]["kcp.io/cluster"])
-
-    async def lease(self, holder: str, files: str) -> None:
-        """That of the global scheduler, with what it says of its files."""
-        metadata = {"name": "global-scheduler", "namespace": "default", "annotations": {FILES: files}}
+        one = cls(hub, made["metadata"]["annotations"]["kcp.io/cluster"])
+        metadata = {"name": "global-scheduler", "namespace": "default"}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
-        compute = self.client.workspace("root:compute")
-        await compute.create(LEASES, {**body, "spec": {"holderIdentity": holder}}, "default")
+        await one.compute.create(LEASES, body, "default")
+        await one.lease("somebody", "")
+        return one
+
+    @property
+    def compute(self) -> Client:
+        return self.client.workspace("root:compute")
+
+    async def lease(self, holder: str, files: str, renewed: str = "2024-05-01T11:59:50.000000Z") -> None:
+        """That of the global scheduler, with what it says of its files."""
+        patch = {
+            "metadata": {"annotations": {FILES: files}},
+            "spec": {"holderIdentity": holder, "renewTime": renewed},
+        }
+        await self.compute.patch(LEASES, "global-scheduler", patch, "default")
 
     async def make(self, obj: Obj) -> Obj:
         collection = PODS if obj["kind"] == POD else ALLOCATIONS

@@ -16,6 +16,7 @@ from farflung.cli.machine_values import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_files import Configuration
 from farflung.client.errors import NotFound
+from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.inventory import condition_of
 from farflung.controllers.global_scheduler.reading import ENDED
 from farflung.controllers.global_scheduler.refusing import with_reason
@@ -38,7 +39,11 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
         raise click.ClickException(
             f"the Pod {namespace}/{name} has no spec.virtualMachine: the global scheduler leaves it alone"
         )
-    known = await read(hub, configured)
+    try:
+        known = await read(hub, configured)
+    except HiddenError as error:
+        command = f"farflung trace {kind.lower()}/{name} -n {namespace}"
+        raise HiddenError(f"{error.sentence}; `{command}` says what the {kind} itself knows") from None
     cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER, ""))
     subject = Subject(kind, Key(cluster, namespace, name))
     seen = known.seen(kind, orjson.dumps(document))

@@ -28,14 +28,14 @@ REASONS: Final = 3  #: why machines are not well
 
 
 def machines(
-    clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj], files: Obj | None = None
+    clusters: Iterable[Obj], pods: Iterable[Obj], allocations: Iterable[Obj], scheduler: Obj | None = None
 ) -> Obj | None:
     """None: there are none, and neither Clusters nor files.  Everything is listed, without the names of workspaces.
-    `files`: those of the global scheduler."""
+    `scheduler`: what its Lease tells; None: one may not know."""
     there = sorted(map(_cluster, clusters), key=_order)
     found = [_machine(one, "Pod", *_pod(one)) for one in pods if _is_machine(one)]
     found += [_machine(one, "Allocation", *_allocation(one)) for one in allocations]
-    if not there and not found and files is None:
+    if not there and not found and not (scheduler and scheduler["files"]):
         return None
     states = Counter(one["state"] for one in found)
     return {
@@ -51,7 +51,7 @@ def machines(
             "listed": sorted(found, key=lambda one: (one["state"] not in WRONG, *_order(one))),
         },
         "reasons": _reasons(found),
-        "files": files,
+        "scheduler": scheduler,
     }
 
 
@@ -108,11 +108,18 @@ def _is_machine(pod: Obj) -> bool:
 
 
 def _machine(obj: Obj, kind: str, state: str, why: str) -> Obj:
-    return {"kind": kind, **_head(obj), "state": state, "why": why}
+    return {"kind": kind, **_head(obj), "state": state, "boundTo": _places(obj), "why": why}
+
+
+def _places(obj: Obj) -> list[str]:
+    """The names of the Clusters and sites that it is bound to, one for each replica."""
+    at = fields.text(obj, "spec", "nodeName") or fields.text(obj, "spec", "clusterName")
+    placements = fields.objects(obj, "status", "placements")
+    return [at] if at else [name for one in placements if (name := fields.text(one, "cluster", "name"))]
 
 
 def is_well(found: Obj) -> bool:
-    if found["files"] is not None and found["files"]["problem"]:
+    if found["scheduler"] is not None and not scheduler_lease.is_well(found["scheduler"]):
         return False
     return not found["clusters"]["unwell"] and not any(found["machines"]["states"][state] for state in WRONG)
 
@@ -152,8 +159,8 @@ def lines(found: Obj, *, everything: bool = False) -> Iterator[str]:
         phases = ", ".join(f"{number} {fields.line(phase)}" for phase, number in clusters["phases"].items())
         yield f"{count(clusters['all'], 'Cluster')}: {phases}{_named(clusters['unwell'])}"
         yield from _cluster_table(clusters["listed"]) if everything else _troubles(clusters["listed"])
-    if found["files"] is not None:
-        yield from scheduler_lease.lines(found["files"])
+    if found["scheduler"] is not None:
+        yield from scheduler_lease.lines(found["scheduler"])
     if number := machines["all"]:
         what = "virtual machine or stack" if number == 1 else "virtual machines and stacks"
         states = ", ".join(f"{number} {state}" for state, number in machines["states"].items() if number)
@@ -183,8 +190,15 @@ def _cluster_table(clusters: list[Obj]) -> Iterator[str]:
 
 
 def _machine_table(machines: list[Obj]) -> Iterator[str]:
-    rows = [[one["kind"], *_names(one), one["state"], one["why"] or NONE] for one in machines]
-    return _table(["KIND", "NAME", "WORKSPACE", "STATE", "REASON"], rows)
+    rows = [[one["kind"], *_names(one), one["state"], _bound(one["boundTo"]), one["why"] or NONE] for one in machines]
+    return _table(["KIND", "NAME", "WORKSPACE", "STATE", "BOUND TO", "REASON"], rows)
+
+
+def _bound(places: list[str]) -> str:
+    numbers = Counter(map(fields.line, places)).items()
+    said = [name if number == 1 else f"{name} ({number} times)" for name, number in numbers]
+    more = f" and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    return f"{', '.join(said[:NAMED])}{more}" or NONE
 
 
 def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:

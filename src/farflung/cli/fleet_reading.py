@@ -47,7 +47,7 @@ class Fleet:
     clusters: list[Obj] = field(default_factory=list)  #: for virtual machines
     pods: list[Obj] = field(default_factory=list)  #: outside of mailboxes, if there are Clusters
     allocations: list[Obj] = field(default_factory=list)  #: if there are Clusters
-    files: Obj | None = None  #: that the global scheduler works by
+    lease: Obj | None = None  #: of the global scheduler; empty: there is none
     remarks: list[str] = field(default_factory=list)  #: what could not be seen, and why
 
     @property
@@ -93,8 +93,8 @@ class _Reading:
         them is told nothing of them."""
         compute = self._hub.root.workspace(COMPUTE)
         fleet.clusters = await self._seen(compute, CLUSTERS)
-        fleet.files = None if self._only else await scheduler_lease.files_of(self._hub.root)
-        if self._only or fleet.clusters or fleet.files:
+        fleet.lease = None if self._only else await scheduler_lease.lease_of(self._hub.root)
+        if self._only or fleet.clusters or scheduler_lease.has_sites(fleet.lease):
             fleet.allocations = await self._seen(compute, ALLOCATIONS)
             copies = set((fleet.mailboxes or {}).values())
             pods = await self._seen(compute, PODS, export=POD_EXPORT)

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements
+from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
 from farflung.cli.fleet_reading import Fleet, paths_of, read
@@ -60,7 +60,8 @@ def answer_of(fleet: Fleet, now: datetime, *, everything: bool = False) -> Obj:
         "summaries": [one for one in summaries or () if fleet_placements.has_problems(one)],
     }
     every = {"edges": edges, "placements": placements, "summaries": summaries}
-    machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations, fleet.files)
+    scheduler = None if fleet.lease is None else scheduler_lease.told_by(fleet.lease, now)
+    machines = fleet_machines.machines(fleet.clusters, fleet.pods, fleet.allocations, scheduler)
     if machines is not None and not everything:
         machines = fleet_machines.without_the_well(machines)
     return {

@@ -1,8 +1,9 @@
-"""What the global scheduler says of the files that it works by: in its Lease, which it writes anyway."""
+"""What the Lease of the global scheduler says: whether somebody works, and by which files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
 import orjson
@@ -14,24 +15,38 @@ from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME
 from farflung.lib.words import count
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.runtime.leader import LEASES
 
 LONGEST: Final = 1000  #: letters of what is wrong with them
+SILENT: Final = timedelta(minutes=1)  #: after which nobody works who does not renew; clocks may differ a little
 
 
-async def files_of(root: Client) -> Obj | None:
-    """Which they are (`options`), how many `sites` they have, `when` they said what counts, and the `problem` with them
-    and `since` when there is one.  None: there are none, nobody works, or one may not know."""
+async def lease_of(root: Client) -> Obj | None:
+    """Empty: there is none; None: one may not know."""
     try:
-        lease = await root.workspace(COMPUTE).get(LEASES, NAME, "default")
-    except (NotFound, Forbidden):
+        return await root.workspace(COMPUTE).get(LEASES, NAME, "default")
+    except NotFound:
+        return {}
+    except Forbidden:
+        return None
+
+
+def told_by(lease: Obj, now: datetime) -> Obj:
+    """Whether somebody `works`, when it was `heard` last, and of its `files` which they are (`options`), how many
+    `sites` they have, `when` they said what counts, and the `problem` with them and `since` when there is one."""
+    heard = fields.moment(lease, "spec", "renewTime")
+    is_held = bool(fields.text(lease, "spec", "holderIdentity"))
+    works = is_held and (heard is None or now - heard < SILENT)
+    return {"works": works, "heard": "" if heard is None else times.format_seconds(heard), "files": _files(lease)}
+
+
+def _files(lease: Obj) -> Obj | None:
+    """None: there are none, or nobody works by them."""
+    if not fields.text(lease, "spec", "holderIdentity"):
         return None
     said = fields.texts(lease, "metadata", "annotations").get(FILES, "")
-    return _read(said) if fields.text(lease, "spec", "holderIdentity") else None
-
-
-def _read(said: str) -> Obj | None:
     try:
         found = orjson.loads(said)
     except orjson.JSONDecodeError:
@@ -46,17 +61,32 @@ def _read(said: str) -> Obj | None:
     }
 
 
-def lines(files: Obj) -> Iterator[str]:
+def is_well(told: Obj) -> bool:
+    return told["works"] and not (told["files"] or {}).get("problem")
+
+
+def lines(told: Obj) -> Iterator[str]:
     """For people who look whether all is well."""
+    if not told["works"]:
+        last = f"; the last one was heard at {told['heard']}" if told["heard"] else ""
+        yield f"No global scheduler works{last}"
+    if (files := told["files"]) is None:
+        return
     if number := files["sites"]:
         yield f"{count(number, 'site')} from files ({fields.line(' '.join(files['options']))})"
     if files["problem"]:
         yield f"The files of the global scheduler are wrong since {fields.line(files['since'])}: {_wrong(files)}"
 
 
+def has_sites(lease: Obj | None) -> bool:
+    """Whether somebody may be bound although there are no Clusters."""
+    files = _files(lease or {})
+    return files is not None and files["sites"] > 0
+
+
 async def remarks(root: Client, configured: Configuration) -> list[str]:
     """For people who ask what it decides.  `configured`: what the files say that they named."""
-    files = await files_of(root)
+    files = _files(await lease_of(root) or {})
     return [] if files is None else list(_remarks(files, named=configured != Configuration()))
 
 
