@@ -54,6 +54,10 @@ def why(text: str) -> str:
         ("!mine 1", "1"),
         ("18446744073709551615", 2**64 - 1),
         ("18446744073709551616", float(2**64)),
+        pytest.param("9" * 308, float(10**308), id="a number of 308 digits"),
+        pytest.param("9" * 309, "9" * 309, id="a number of 309 digits"),
+        pytest.param("-" + "9" * 399, "-" + "9" * 399, id="a number of 399 digits"),
+        pytest.param("0x" + "f" * 300, "0x" + "f" * 300, id="a number of 300 hexadecimal digits"),
         ("|\n  a\n  b", "a\nb\n"),
     ],
 )

@@ -233,14 +233,20 @@ def resolved(text: str) -> Any:
         base = match.lastgroup
         assert base is not None
         number = int(match[base], BASES[base])
-        return _in_64_bits(-number if match["sign"] == "-" else number)
+        return _represented(-number if match["sign"] == "-" else number, text)
     if FLOAT.fullmatch(plain) and not math.isinf(float(plain)):
         return float(plain)
     return text
 
 
-def _in_64_bits(number: int) -> int | float:
-    return number if -(2**63) <= number < 2**64 else float(number)
+def _represented(number: int, text: str) -> int | float | str:
+    """In 64 bits, or at least nearly so; what is too large even for that is text."""
+    if -(2**63) <= number < 2**64:
+        return number
+    try:
+        return float(number)
+    except OverflowError:
+        return text
 
 
 def _json_of(value: Any) -> Any:
