@@ -11,6 +11,7 @@ from hub_harness import MERGE_PATCH
 from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, report
 from platform_harness import MASTER
 
+from farflung.client.transport import Request
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.machinery.errors import Obj
 
@@ -175,3 +176,32 @@ async def test_what_has_ended_is_not_run_again_by_another_synctarget(others: tup
         await one.restart()
         await one.at_rest()
         assert await here.led(one.shop) == {"a": "", "b": others[-1] or ""}
+
+
+async def test_nobody_waits_for_a_workspace_whose_machine_cannot_be_unmarked() -> None:
+    async with stage() as here:
+        one = here.one
+        await one.cluster("az1", {"small": 9}, synctarget=here.reference("edge1"))
+        await one.machine("a")
+        await one.bound("a")
+        await one.of_home("POST", PODS, machine("b"))
+        await one.fleet.eventually(here.are_led(one.home, b="edge1"), "the way of a neighbour")
+        notes = {"metadata": {"annotations": {RETURNED: "edge1"}}}
+        await one.of_shop("PATCH", f"{PODS}/a", notes, content_type=MERGE_PATCH)
+        ended = {"status": {"phase": "Failed"}}
+        await one.of_shop("PATCH", f"{PODS}/a/status", ended, content_type=MERGE_PATCH)
+        writes = 0
+
+        async def write_first(request: Request) -> None:
+            nonlocal writes
+            if request.method == "PATCH" and f"{PODS}/a" in request.target:
+                writes += 1
+                word = {"metadata": {"annotations": {"writes": str(writes)}}}
+                await one.of_shop("PATCH", f"{PODS}/a", word, content_type=MERGE_PATCH)
+
+        one.fleet.masters.gate = write_first
+        await here.stands_for("az1", "edge2")
+        await one.fleet.eventually(here.are_led(one.home, b="edge2"), "the way of the neighbour")
+        assert writes and await here.led(one.shop) == {"a": "edge1"}
+        one.fleet.masters.gate = None
+        await one.fleet.eventually(here.are_led(one.shop, a=""), "that it goes nowhere")

@@ -104,7 +104,7 @@ class Delivering:
         is_found: Callable[[SiteKey], bool],
         mailbox_of: Callable[[SiteKey], str],
         furnishing: Furnishing,
-        is_clearing: Callable[[SiteKey], bool],
+        is_clearing: Callable[[Delivery], bool],
         tell: Callable[[SiteKey], None],
         outside: Surroundings,
         log: Logger,
@@ -113,8 +113,8 @@ class Delivering:
     ) -> None:
         """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site; `is_found`: whether
         it is known where that would be; `mailbox_of`: the logical cluster of its mailbox, empty if there is none yet;
-        `is_clearing`: whether something is still marked that is not to be brought there; `tell`: who should know that a
-        workspace is served, or is not."""
+        `is_clearing`: whether something of the workspace is still marked that is not to be brought there; `tell`: who
+        should know that a workspace is served, or is not."""
         self._world = world
         self._placements = placements
         self._view = view
@@ -170,7 +170,7 @@ class Delivering:
         if there is not None and not ours:
             self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
             return UNSERVED
-        if self._is_clearing(delivery.site):
+        if self._is_clearing(delivery):
             return None  # we are told when it is done
         again = await self._lead(delivery, placement(delivery.site, target), there)
         mailbox = self._mailbox_of(delivery.site)

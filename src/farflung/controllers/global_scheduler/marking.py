@@ -15,6 +15,7 @@ from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import Binder
 from farflung.controllers.global_scheduler.clusters import Clusters
+from farflung.controllers.global_scheduler.delivering import Delivery
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World, leave
 from farflung.informer.reflector import Surroundings
@@ -52,16 +53,17 @@ class Marking:
         self._binder = binder
         self._tell = tell
         self._states: dict[Subject, _State] = {}
-        self._clearing: dict[SiteKey, set[Subject]] = {}
+        self._clearing: dict[Delivery, set[Subject]] = {}
         self._displaced: dict[SiteKey, set[Subject]] = {}
         self._waiting: dict[tuple[str, str], set[Subject]] = {}  #: for a name, by namespace and name
         self.controller: Controller[Subject] = Controller(
             NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
         )
 
-    def is_clearing(self, site: SiteKey) -> bool:
-        """Whether something there is marked that is not to be brought there."""
-        return site in self._clearing
+    def is_clearing(self, delivery: Delivery) -> bool:
+        """Whether something of a workspace is marked that is not to be brought there.  What others have there is led by
+        EdgePlacements of their own, and does not wait for it."""
+        return delivery in self._clearing
 
     def displaced(self, site: SiteKey) -> set[Subject]:
         """What is bound there, and is not brought there, because another one has its name."""
@@ -108,13 +110,13 @@ class Marking:
             return
         if before is not None:
             del self._states[subject]
-            leave(self._clearing, before.site, subject)
+            leave(self._clearing, Delivery(subject.key.cluster, before.site), subject)
             leave(self._displaced, before.site, subject)
             leave(self._waiting, name, subject)
         if state is not None:
             self._states[subject] = state
             if state.is_clearing:
-                self._clearing.setdefault(state.site, set()).add(subject)
+                self._clearing.setdefault(Delivery(subject.key.cluster, state.site), set()).add(subject)
             if state.is_displaced:
                 self._displaced.setdefault(state.site, set()).add(subject)
                 self._waiting.setdefault(name, set()).add(subject)
