@@ -61,6 +61,8 @@ def test_a_policy_may_have_nothing_to_say() -> None:
     ("text", "why"),
     [
         ("predicates: [{name: Luck}]", "there is no plugin 'Luck'"),
+        ("predicates: 2024-13-45", "it is not YAML: month must be in 1..12"),
+        (f"predicates: {'9' * 5000}", "it is not YAML: Exceeds the limit"),
         ("predicates: [{name: Price}]", "there is no plugin 'Price'"),
         ("priorities: [{name: ExclusiveSite}]", "there is no plugin 'ExclusiveSite'"),
         ("predicates: [{name: Flavor}, {name: Flavor}]", "predicates names Flavor twice"),

@@ -92,7 +92,7 @@ def read_policy(text: str) -> Policy:
     """
     try:
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # there is no month 13, for instance
         raise PolicyError(f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, Mapping):
         raise PolicyError("it has neither predicates nor priorities")
