@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from machines import CLUSTERS, PODS, cluster_spec, machine
 
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.controllers.mailbox.controller import CONFIGS
+from farflung.machinery import times
 
 pytestmark = pytest.mark.slow
 
@@ -55,22 +58,46 @@ class Shop:
             path = f"{SHOP}{CLUSTERS}/az1"
             assert client.request("PATCH", path, {"spec": {"synctarget": wanted}}, MERGE).status == 200
 
-    def copies(self) -> dict[str, list[str]]:
-        """Machines that are in the mailboxes and stay there, by SyncTarget."""
+    def mailboxes(self) -> dict[str, str]:
+        """The logical clusters of mailboxes that are ready, by SyncTarget."""
         with self.hub.client() as client:
             targets = {
                 one["metadata"]["uid"]: one["metadata"]["name"]
                 for one in client.get(IMW + SYNC_TARGETS.path())["items"]
             }
-            found: dict[str, list[str]] = {}
+            found = {}
             for workspace in client.get(ESPW + WORKSPACES.path())["items"]:
                 cluster, name = workspace["spec"].get("cluster", ""), workspace["metadata"]["name"]
-                answer = client.request("GET", f"/clusters/{cluster}{PODS}")
-                pods = answer.json["items"] if cluster and answer.status == 200 else []
                 target = next((target for uid, target in targets.items() if uid in name), "")
-                if alive := [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]:
-                    found[target] = sorted(pod["metadata"]["name"] for pod in alive)
+                if cluster and target and client.request("GET", f"/clusters/{cluster}{PODS}").status == 200:
+                    found[target] = cluster
             return found
+
+    def copies(self) -> dict[str, list[str]]:
+        """Machines that are in the mailboxes and stay there, by SyncTarget."""
+        found = {}
+        for target, cluster in self.mailboxes().items():
+            with self.hub.client() as client:
+                pods = client.get(f"/clusters/{cluster}{PODS}")["items"]
+            if alive := [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]:
+                found[target] = sorted(pod["metadata"]["name"] for pod in alive)
+        return found
+
+    def refuse(self, target: str, *names: str) -> None:
+        """As a syncer would report it."""
+        head = {"group": "", "resource": "pods", "namespace": "default", "direction": "down", "tries": 1}
+        problems = [{**head, "name": name, "reason": "Forbidden", "message": "no room"} for name in names]
+        path = f"/clusters/{self.mailboxes()[target]}{CONFIGS.path(name='the-one', subresource='status')}"
+        beat = times.format_seconds(datetime.now(UTC))
+        with self.hub.client() as client:
+            status = {"problems": problems, "lastSyncerHeartbeatTime": beat}
+            answer = client.request("PATCH", path, {"status": status}, MERGE)
+        assert answer.status == 200, answer.body
+
+    def condition(self, path: str, type: str) -> Any:
+        with self.hub.client() as client:
+            conditions = client.get(path).get("status", {}).get("conditions", ())
+        return next((one for one in conditions if one["type"] == type), {})
 
 
 @pytest.fixture
@@ -88,16 +115,37 @@ def is_bound(client: Client, name: str) -> bool:
     return bool(pod["spec"].get("nodeName") == "az1")
 
 
-def test_machines_follow_their_cluster_to_the_mailboxes_whatever_is_killed(shop: Shop) -> None:
+def make(shop: Shop, *names: str, **spec: Any) -> None:
+    """A Cluster, and machines that are bound to it."""
     with shop.hub.client() as client:
         made = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "metadata": {"name": "az1"}}
-        client.create(SHOP + CLUSTERS, {**made, "spec": cluster_spec({"small": 9})})
-        for name in ("a", "b"):
+        client.create(SHOP + CLUSTERS, {**made, "spec": cluster_spec({"small": 9}, **spec)})
+        for name in names:
             client.create(SHOP + PODS, machine(name))
+        for name in names:
             eventually(lambda name=name: is_bound(client, name), f"{name} bound")
+
+
+def test_machines_follow_their_cluster_to_the_mailboxes_whatever_is_killed(shop: Shop) -> None:
+    make(shop, "a", "b")
     assert shop.copies() == {}
     for target in ("edge1", "edge2", None, "edge1"):
         shop.names(target)
         shop.crash()
         wanted = {} if target is None else {target: ["a", "b"]}
         eventually(lambda wanted=wanted: shop.copies() == wanted, f"the machines at {target}")
+
+
+def test_a_cluster_that_takes_no_machines_is_avoided_also_when_everything_was_killed(shop: Shop) -> None:
+    make(shop, "a", "b", "c", synctarget={"workspace": "root:imw", "name": "edge1"})
+    eventually(lambda: shop.copies() == {"edge1": ["a", "b", "c"]}, "the machines on their way")
+    shop.refuse("edge1", "a", "b", "c")
+    path = f"{SHOP}{CLUSTERS}/az1"
+    eventually(lambda: shop.condition(path, "TakesMachines").get("reason") == "Refused", "that it takes none")
+    shop.crash()
+    shop.refuse("edge1")
+    with shop.hub.client() as client:
+        client.create(SHOP + PODS, machine("d"))
+    why = "0/1 clusters fit: 1 took none of the last machines"
+    d = f"{SHOP}{PODS}/d"
+    eventually(lambda: shop.condition(d, "PodScheduled").get("message") == why, "that d is kept away")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
 from farflung.controllers.global_scheduler.inventory import (
     SeenCluster,
     SeenTarget,
+    age_of,
     seen_cluster,
     seen_target,
     site_with,
@@ -90,10 +92,9 @@ async def read(
 
     `otherwise`: Clusters that are imagined to be so, or not to be (None), whatever there is."""
     compute = hub.root.workspace(COMPUTE)
+    now = await time_at(hub)
     known = Known(
-        World(Engine(configured.policy, configured.flavors), PATIENCE),
-        Seeing(configured.flavors),
-        Departures(await time_at(hub)),
+        World(Engine(configured.policy, configured.flavors), PATIENCE), Seeing(configured.flavors), Departures(now)
     )
     there = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
     imagined = {one.site.key: one for one in there if one is not None} | dict(otherwise or {})
@@ -108,12 +109,15 @@ async def read(
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
                 known.world.hear(Subject(kind, key), seen, 0.0)
-    _put_sites(known, [one for one in clusters if one is not None], targets)
+    _put_sites(known, [one for one in clusters if one is not None], targets, now)
     return known
 
 
 def _put_sites(
-    known: Known, clusters: Sequence[SeenCluster], targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]
+    known: Known,
+    clusters: Sequence[SeenCluster],
+    targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]],
+    now: datetime,
 ) -> None:
     """When it is known who holds what."""
     sharing = Sharing()
@@ -127,6 +131,7 @@ def _put_sites(
         known.world.put_site(site, 0.0)
         known.departures.put(one, site, target)
         known.world.lead(one.site.key, key)
+        known.world.remember_refusals(one.site.key, one.refusals, age_of(one.refusals, now), 0.0)
 
 
 async def _mailboxes(hub: Hub) -> set[str]:

@@ -13,12 +13,13 @@ from typing import Any
 from fleet import EDGE, Fleet, fleet
 from house import House
 from hub_harness import MERGE_PATCH
-from machines import PODS, Machines, bind_edge, machines, report
+from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, report
 from platform_harness import MASTER, OPERATOR
 from syncing import Link, mailbox_path
 
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.hub.http.messages import Request
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
 WHY = "its syncer cannot bring it to az1: Pods are no virtual machines there: .*field not declared in schema.*"
@@ -72,8 +73,8 @@ async def machine_room() -> AsyncIterator[MachineRoom]:
 
 
 @asynccontextmanager
-async def linked_machines(directory: Path, edge: Any) -> AsyncIterator[tuple[Machines, Link]]:
-    """With a Cluster az1 that a SyncTarget stands for, and a syncer there."""
+async def linked_machines(directory: Path, edge: Any, room: int = 1) -> AsyncIterator[tuple[Machines, Link]]:
+    """With a Cluster az1 that a SyncTarget stands for, and a syncer there.  `room`: for how many machines."""
     async with machines(start=False, patience=SOON) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
@@ -82,7 +83,7 @@ async def linked_machines(directory: Path, edge: Any) -> AsyncIterator[tuple[Mac
         await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
         link = Link(one.fleet, edge, await mailbox_path(one.fleet), directory / "journal" / "syncer.sqlite")
         await one.cluster(
-            "az1", {"small": 1}, cpucapacity=9, memcapacity=9999, synctarget={"workspace": imw, "name": "edge1"}
+            "az1", {"small": room}, cpucapacity=9, memcapacity=9999, synctarget={"workspace": imw, "name": "edge1"}
         )
         await link.start()
         try:
@@ -194,6 +195,90 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
 
         await one.fleet.eventually(is_clean, "nothing wrong any more")
         assert of_type(await one.pod("a"), "PodScheduled")["status"] == "True"
+
+
+async def taking(one: Machines) -> Obj:
+    """What its Cluster says of whether it takes machines."""
+    return of_type((await one.clusters())[0], "TakesMachines")
+
+
+async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with House() as edge, linked_machines(tmp_path, edge, room=9) as (one, _):
+        for name in ("a", "b", "c"):
+            await one.machine(name)
+
+            async def is_refused(name: str = name) -> bool:
+                return "1 refused it (" in of_type(await one.pod(name), "PodScheduled").get("message", "")
+
+            await one.fleet.eventually(is_refused, f"that {name} is not taken")
+
+        async def is_told() -> bool:
+            return (await taking(one)).get("reason") == "Refused"
+
+        await one.fleet.eventually(is_told, "that it takes none")
+        told = "the last 3 machines, all of one workspace, were not taken, so no other of that workspace goes there"
+        said = (await taking(one))["message"]
+        assert re.fullmatch(f"{told} before 20..-..-..T..:..:..Z, and then one at a time", said)
+        often = {"status": {"refusals": {"times": 20}}}  # so that no other is tried as long as we look
+        await one.of_home("PATCH", f"{CLUSTERS}/az1/status", often, content_type=MERGE_PATCH)
+
+        async def is_avoided(name: str) -> bool:
+            said = of_type(await one.pod(name), "PodScheduled").get("message", "")
+            return bool(said == "0/1 clusters fit: 1 took none of the last machines")
+
+        await one.machine("d")
+        await one.fleet.eventually(lambda: is_avoided("d"), "that d is kept away")
+        await one.fleet.crash()
+        await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+        await one.machine("e")
+        await one.fleet.eventually(lambda: is_avoided("e"), "that e is kept away")
+        await bind_edge(one.fleet, one.home)
+        await one.of_home("POST", PODS, machine("of-another-workspace"))
+
+        async def concerns_all() -> bool:
+            return (await taking(one)).get("message", "").startswith("the last 3 machines were not taken, so no other ")
+
+        await one.fleet.eventually(concerns_all, "that another workspace has found out by itself")
+        patch = {"spec": {"serverprice": 7}}  # whoever changes the Cluster may have mended it
+        await one.of_home("PATCH", f"{CLUSTERS}/az1", patch, content_type=MERGE_PATCH)
+
+        async def is_tried() -> bool:
+            return "globalscheduler.com/refused-by" in (await one.pod("d"))["metadata"].get("annotations", {})
+
+        await one.fleet.eventually(is_tried, "that d is tried there")
+
+
+async def test_a_cluster_that_takes_a_machine_is_not_avoided_any_more(tmp_path: Path) -> None:
+    async with machine_room() as edge, linked_machines(tmp_path, edge, room=9) as (one, link):
+        await one.at_rest()
+        [cluster] = await one.clusters()
+        refusals = {
+            "machines": ["shop/1", "shop/2", "bank/3"],
+            "times": 1,
+            "lastTime": times.format_seconds(one.fleet.hub.now - timedelta(hours=1)),
+            "observedGeneration": cluster["metadata"]["generation"],
+        }
+        patch = {"status": {"refusals": refusals}}
+        await one.of_home("PATCH", f"{CLUSTERS}/az1/status", patch, content_type=MERGE_PATCH)
+
+        async def is_told() -> bool:
+            return (await taking(one)).get("status") == "False"
+
+        await one.fleet.eventually(is_told, "that it takes none")
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await one.machine("b")
+        await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
+        await edge.says("a", "Running")
+        assert await one.bound("b") == "az1"
+
+        async def is_forgotten() -> bool:
+            status = (await one.clusters())[0]["status"]
+            return "refusals" not in status and not await taking(one)
+
+        await one.fleet.eventually(is_forgotten, "that nothing is wrong any more")
 
 
 async def test_a_machine_whose_workspace_has_no_edge_api_says_so_and_stays() -> None:

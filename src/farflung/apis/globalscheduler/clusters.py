@@ -11,6 +11,7 @@ from farflung.apis.globalscheduler.selection import GEO_LOCATION, OPERATOR, name
 
 MOST_OFFERED: Final = 1024  #: flavors of one Cluster
 MOST_TENANTS: Final = 1024
+MOST_NOTED: Final = 16  #: machines that a Cluster did not take
 
 _TAINTS = listing(
     "Marks that keep stacks away which do not tolerate them, like those of Nodes.",
@@ -38,6 +39,18 @@ _USED = record(
         "memory": whole("Memory, in MiB.", **INT64),
         "storage": mapping("Types of storage, and GiB of each.", whole("GiB.", **INT64), maxProperties=64),
         "eips": whole("Public addresses.", **INT64),
+    },
+)
+
+_REFUSALS = record(
+    "Of the last virtual machines that were bound to it, if its SyncTarget took none of them.",
+    {
+        "machines": texts("The last of them.", "A logical cluster, a slash and a uid.", maxItems=MOST_NOTED),
+        "times": whole(
+            "How often it was seen that it takes none; the more often, the later it is tried again.", **INT64
+        ),
+        "lastTime": moment("When one of them was refused last."),
+        "observedGeneration": whole("The generation of the spec at that time: another one forgives all.", **INT64),
     },
 )
 
@@ -123,6 +136,7 @@ CLUSTER: Final = Described(
                 "conditions": conditions("What was observed of it."),
                 "stacks": whole("How many stacks are bound to it.", **INT64),
                 "used": _USED,
+                "refusals": _REFUSALS,
                 "observedGeneration": whole("The generation of the spec that this is about.", **INT64),
             },
         ),

@@ -9,11 +9,13 @@ from typing import Final
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.avoiding import Machine, Refusals, with_refusal
 from farflung.controllers.global_scheduler.delivering import Target
 from farflung.controllers.global_scheduler.inventory import (
     SeenCluster,
     SeenTarget,
     TargetWord,
+    age_of,
     ages_of,
     site_with,
     status_of,
@@ -26,7 +28,7 @@ from farflung.informer.informer import Informer
 from farflung.informer.reflector import CLUSTER, Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
-from farflung.scheduling.values import SiteKey
+from farflung.scheduling.values import Site, SiteKey
 
 NAME: Final = "global-scheduler-clusters"
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
@@ -167,6 +169,7 @@ class Clusters:
         if cluster is None:
             self._world.remove_site(site_key, now)
             self._world.lead(site_key, None)
+            self._world.remember_refusals(site_key, None, 0.0, now)
             self._led(site_key)
             self._written.pop(site_key, None)
             self._late.pop(site_key, None)
@@ -181,6 +184,7 @@ class Clusters:
         self._world.put_site(site, now, ages=ages)
         if is_led_elsewhere:
             self._led(site_key)
+        self._world.remember_refusals(site_key, cluster.refusals, age_of(cluster.refusals, self._now()), now)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:
@@ -202,18 +206,33 @@ class Clusters:
         if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
             return PAUSE
         self._late.pop(key, None)
-        status = status_of(cluster, site, self._world.usage(key), self._now(), self._word(Key(*key), cluster))
+        refusals = None if self._world.is_forgiven(key) else cluster.refusals
+        try:
+            await self._write(key, cluster, site, refusals)
+        except NotFound:
+            return None
+        return again
+
+    async def _write(self, key: SiteKey, cluster: SeenCluster, site: Site, refusals: Refusals | None) -> None:
+        """What there is to say of it, if it does not say so already."""
+        word = self._word(Key(*key), cluster)
+        status = status_of(cluster, site, self._world.usage(key), self._now(), word, refusals)
         if not status:
-            return again
+            return
         self._written[key] = self._monotonic()
         identity = {"uid": site.uid, "resourceVersion": cluster.version}
         patch = {"metadata": identity, "status": status}
         client = self._client_of(key.cluster)
-        try:
-            self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
-        except NotFound:
-            return None
-        return again
+        self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
+
+    async def refuse(self, key: SiteKey, machine: Machine) -> None:
+        """It did not take a machine: this is noted before the machine leaves.  Raises ClientError."""
+        cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
+        if cluster is None or site is None:
+            return
+        known = None if self._world.is_forgiven(key) else cluster.refusals
+        pausing = self._world.is_pausing(key, self._monotonic())
+        await self._write(key, cluster, site, with_refusal(known, machine, self._now(), pausing=pausing))
 
     def _word(self, key: Key, cluster: SeenCluster) -> TargetWord | None:
         if cluster.target is None:

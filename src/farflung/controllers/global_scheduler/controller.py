@@ -126,7 +126,9 @@ class GlobalScheduler:
             log,
         )
         self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
-        self.moving = Moving(self.world, self._binder, self._telling, self._news.set, outside, log)
+        self.moving = Moving(
+            self.world, self._binder, self._telling, self._news.set, self.clusters.refuse, outside, log
+        )
         self._marking = Marking(self.world, self.clusters, self._binder, self._bring, outside, log, workers=TELLING)
         self._delivering = Delivering(
             self.world,

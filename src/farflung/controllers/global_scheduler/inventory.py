@@ -10,6 +10,7 @@ import msgspec
 import orjson
 
 from farflung.controllers.global_scheduler.ailments import HEALTH, Cause, causes
+from farflung.controllers.global_scheduler.avoiding import Refusals, in_words, note, noted
 from farflung.controllers.global_scheduler.reading import site_of
 from farflung.controllers.global_scheduler.sharing import Share
 from farflung.controllers.global_scheduler.subjects import Usage
@@ -20,6 +21,7 @@ from farflung.scheduling.values import Health, Site
 CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
 TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it has it
+TAKING: Final = "TakesMachines"  #: the condition of a Cluster that took none of the last machines
 ALONE: Final = Share()
 MEBIBYTE: Final = 1 << 20
 WELL: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
@@ -38,6 +40,11 @@ class SeenCluster:
     generation: int
     target: TargetRef | None  #: the SyncTarget that stands for it
     status: Obj
+
+    @property
+    def refusals(self) -> Refusals | None:
+        """What is noted of machines that it did not take."""
+        return noted(self.status, self.generation)
 
 
 def seen_cluster(document: bytes) -> SeenCluster:
@@ -158,6 +165,11 @@ def condition_of(status: Obj, type: str) -> Obj:
     return next((one for one in found if one.get("type") == type), {})
 
 
+def age_of(refusals: Refusals | None, now: datetime) -> float:
+    """Seconds since that is known."""
+    return 0.0 if refusals is None else _age(refusals.last, now) or 0.0
+
+
 def ages_of(cluster: SeenCluster, site: Site, target: SeenTarget | None, now: datetime) -> dict[Cause, float]:
     """Seconds for which each thing that is wrong with it is known to be so already.  Its SyncTarget may have been well
     for a while when nobody looked, so its health is not counted for longer than that says."""
@@ -200,8 +212,16 @@ def word_of(target: TargetRef, *, found: bool, reached: bool = True, share: Shar
     return TargetWord("False", "Taken", f"{said}{where}, so nothing new goes here")
 
 
-def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, word: TargetWord | None) -> Obj:
-    """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one.
+def status_of(
+    cluster: SeenCluster,
+    site: Site,
+    usage: Usage,
+    now: datetime,
+    word: TargetWord | None,
+    refusals: Refusals | None = None,
+) -> Obj:
+    """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one;
+    `refusals`: of the last machines.
 
     Without one, its phase is what somebody else says, and Ready until then; but not what one said that stands for it no
     more."""
@@ -221,7 +241,14 @@ def status_of(cluster: SeenCluster, site: Site, usage: Usage, now: datetime, wor
     if word is not None:
         conditions = _with(conditions, TARGET, *word, now=now)
     elif _is_of_target(cluster):
-        conditions = [one for one in conditions if one.get("type") != TARGET]
+        conditions = _without(conditions, TARGET)
+    if refusals is not None and refusals.several:
+        conditions = _with(conditions, TAKING, "False", "Refused", in_words(refusals), now=now)
+    elif condition_of(before, TAKING):
+        conditions = _without(conditions, TAKING)
+    noted_now = None if refusals is None else note(refusals, cluster.generation)
+    if before.get("refusals") != noted_now:
+        changed["refusals"] = noted_now
     if conditions != before.get("conditions"):
         changed["conditions"] = conditions
     return changed
@@ -244,6 +271,10 @@ def _replacing(before: object, wanted: Obj) -> Obj:
         old = before.get(name) if isinstance(before, dict) else None
         found[name] = {**dict.fromkeys(old if isinstance(old, dict) else {}, None), **wanted[name]}
     return found
+
+
+def _without(conditions: list[Obj], type: str) -> list[Obj]:
+    return [one for one in conditions if one.get("type") != type]
 
 
 def _with(said: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from farflung.client.errors import ClientError, Refused
+from farflung.controllers.global_scheduler.avoiding import Machine
 from farflung.controllers.global_scheduler.binding import Binder
 from farflung.controllers.global_scheduler.reading import InvalidRequestError, pod_request, reservation_of_pod
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, Seen, Subject
@@ -19,7 +20,7 @@ TICK: Final = 1.0  #: seconds between two looks at what has to leave
 
 
 class Moving:
-    """`tell`: who decides, that something changed."""
+    """`tell`: who decides, that something changed; `refuse`: note that a site did not take a machine."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class Moving:
         binder: Binder,
         telling: Telling,
         tell: Callable[[], None],
+        refuse: Callable[[SiteKey, Machine], Awaitable[None]],
         outside: Surroundings,
         log: Logger,
     ) -> None:
@@ -34,6 +36,7 @@ class Moving:
         self._binder = binder
         self._telling = telling
         self._tell = tell
+        self._refuse = refuse
         self._outside = outside
         self._log = log
 
@@ -79,6 +82,8 @@ class Moving:
         refused, gone = self._world.is_refused(subject, site), self._world.engine.site(site) is None
         if refused or gone or self._world.finds_another(request, site, now):
             by_name = self._world.is_taken(subject, site)
+            if refused and not by_name:
+                await self._refuse(site, Machine(subject.key.cluster, seen.uid))
             await self._binder.unbind(subject, found, site if refused and not by_name else None)
             self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
             why = "does not take it" if refused else "is no more" if gone else "is not well"

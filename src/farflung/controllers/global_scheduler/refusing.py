@@ -48,7 +48,7 @@ def with_refusal(text: str, site: SiteKey) -> str:
 
 def in_words(note: str, site: SiteKey, why: str, now: datetime) -> str:
     """Why the Cluster that is noted last did not take it, and when it may be tried again."""
-    again = now + timedelta(seconds=_pause(noted(note).get(site, 1)))
+    again = now + timedelta(seconds=pause(noted(note).get(site, 1)))
     said = " ".join(why.split()) or f"{site} does not take it"
     bounded = said if len(said) <= LONGEST_REASON else f"{said[: LONGEST_REASON - 1]}…"
     return f"{bounded}; not tried there again before {times.format_seconds(again)}"
@@ -101,7 +101,7 @@ class Refusing:
         if not before and not times:
             return False
         self._avoided[uid] = {
-            site: before[site] if before.get(site, (0, 0.0))[0] == number else (number, now + _pause(number))
+            site: before[site] if before.get(site, (0, 0.0))[0] == number else (number, now + pause(number))
             for site, number in times.items()
         }
         if not times:
@@ -117,5 +117,5 @@ class Refusing:
         self._avoided.pop(uid, None)
 
 
-def _pause(times: int) -> float:
+def pause(times: int) -> float:
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1))

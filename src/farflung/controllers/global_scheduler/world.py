@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from farflung.controllers.global_scheduler import failover
 from farflung.controllers.global_scheduler.ailments import Ailments, Cause
+from farflung.controllers.global_scheduler.avoiding import AVOIDED, Avoiding, Refusals
 from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.controllers.global_scheduler.refusing import REFUSED, Refusing
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject, Usage, usage_of
@@ -43,6 +44,7 @@ class World:
         self._ended: dict[SiteKey, set[Subject]] = {}
         self._unwell = Ailments(patience)
         self._refusing = Refusing(patience)
+        self._avoiding = Avoiding()
         self._whereabouts = Whereabouts()
         self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
         self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
@@ -150,11 +152,19 @@ class World:
         self._subjects[seen.uid] = subject
         if seen.guest_of:
             self._guests.setdefault(seen.guest_of, set()).add(subject)
-        self._note_end(subject, before if before is not None and before.uid == seen.uid else None, seen)
+        known = before if before is not None and before.uid == seen.uid else None
+        self._note_end(subject, known, seen)
+        if seen.returned_from and known is not None and not known.returned_from and seen.site is not None:
+            self._take(seen.site)
         forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
         if forgiven and seen.uid not in self._under_way:
             self.queue.remove(seen.uid)  # to be tried at once
         self._look_at(subject, seen, now)
+
+    def _take(self, site: SiteKey) -> None:
+        """It has got a machine."""
+        if self._avoiding.take(site):
+            self._changed(site, self.engine.site(site))
 
     def _note_end(self, subject: Subject, old: Seen | None, new: Seen | None) -> None:
         before = None if old is None else old.ended_at
@@ -295,6 +305,8 @@ class World:
         self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
         self.engine.reserve(self._held[request.uid])
         self._under_way[request.uid] = inf
+        if subject.kind == POD:
+            self._avoiding.send(decision.chosen[0].site, now)
         return Placed(subject, seen, request, decision, self.queue.asked(request.uid))
 
     def _decided(self, request: Request, now: float) -> Decision:
@@ -316,6 +328,7 @@ class World:
         """Sites where it cannot be brought to."""
         found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
+            found = dict.fromkeys(self._avoiding.avoided(request.tenant, now), AVOIDED) | found
             found |= dict.fromkeys(self._whereabouts.taken(subject.key), NAMESAKE)
         return found
 
@@ -415,6 +428,19 @@ class World:
     def is_refused(self, subject: Subject, site: SiteKey) -> bool:
         seen = self._known.get(subject)
         return seen is not None and self._refusal_due(seen, site) < inf
+
+    def remember_refusals(self, site: SiteKey, refusals: Refusals | None, age: float, now: float) -> None:
+        """What is noted of the last machines that a site did not take, `age` seconds ago."""
+        if self._avoiding.remember(site, refusals, age, now):
+            self._changed(site, self.engine.site(site))
+
+    def is_forgiven(self, site: SiteKey) -> bool:
+        """Whether it has taken a machine since it took none of the last ones."""
+        return self._avoiding.is_over(site)
+
+    def is_pausing(self, site: SiteKey, now: float) -> bool:
+        """Whether no machine is sent there, because it took none of the last ones."""
+        return self._avoiding.is_pausing(site, now)
 
     def is_taken(self, subject: Subject, site: SiteKey) -> bool:
         """Whether another machine has its name where it would be brought to from there."""
