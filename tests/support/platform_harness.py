@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from farflung.hub.http.certificates import Certificates, ensure_certificates
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
+from farflung.hub.served import Kinds
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
 from farflung.hub.workspaces.access import OPERATORS, WorkspaceAuthorizer
@@ -60,6 +62,9 @@ USERS = {
     BOB: User("bob", (AUTHENTICATED,)),
     ADMIN_TOKEN: User("system:kube-controller-manager", (ADMINISTRATORS,)),
 }
+
+#: what the last hubs serve: the next ones have the same schemas, and need not compile them
+RECENT: deque[Kinds] = deque(maxlen=4)
 
 
 @cache
@@ -94,6 +99,7 @@ class PlatformHub(LocalHub):
             return hashlib.sha256(self.new_uid().encode()).digest()[:size]
 
         kinds = self.kinds = kinds_in(store, in_every_workspace())
+        RECENT.append(kinds)
         authorizer = self.authorizer = WorkspaceAuthorizer(store)
         clock, pem = (lambda: self.now), certificates().ca_pem.decode()
         self.platform = platform(

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Final
+from weakref import WeakValueDictionary
+
+import orjson
 
 from farflung.apis import custom, definitions
 from farflung.apis.resource import Resource
@@ -39,6 +43,27 @@ def is_established(definition: Obj) -> bool:
     return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
+class Compiled:
+    """What a schema comes to."""
+
+    def __init__(self, schema: Obj) -> None:
+        tree, _ = compile_validations(schema, "")
+        self.structural: Final = compile_structural(schema, OBJECT_META)
+        self.validations: Final = None if tree is None else Validations(tree)
+
+
+#: By the digest of the schema, as long as a definition has it: clusters have many definitions, and few different ones.
+COMPILED: Final[WeakValueDictionary[bytes, Compiled]] = WeakValueDictionary()
+
+
+def compiled(schema: Obj) -> Compiled:
+    digest = sha256(orjson.dumps(schema)).digest()
+    found = COMPILED.get(digest)
+    if found is None:
+        found = COMPILED[digest] = Compiled(schema)
+    return found
+
+
 class Version:
     """One version, compiled when first used."""
 
@@ -47,13 +72,16 @@ class Version:
         self.schema: Obj = described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
 
     @cached_property
-    def structural(self) -> Structural:
-        return compile_structural(self.schema, OBJECT_META)
+    def _compiled(self) -> Compiled:
+        return compiled(self.schema)
 
-    @cached_property
+    @property
+    def structural(self) -> Structural:
+        return self._compiled.structural
+
+    @property
     def validations(self) -> Validations | None:
-        tree, _ = compile_validations(self.schema, "")
-        return None if tree is None else Validations(tree)
+        return self._compiled.validations
 
 
 class Definition:
