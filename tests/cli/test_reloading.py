@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -228,6 +228,22 @@ async def test_who_is_started_beside_wrong_files_goes_on_with_those_that_were_go
         await one.until(lambda: not one.reloading.problem, "end of it")
         assert "problem" not in orjson.loads(one.reloading.told_of())
     assert one.log.getvalue().count("the files are wrong, and what they said before counts") == 1
+
+
+async def test_files_are_wrong_since_they_were_written_and_not_since_somebody_was_started(
+    tmp_path: Path, conf: Path
+) -> None:
+    kept, files = KeptFiles(str(tmp_path / "kept.json")), Files(str(conf))
+    for file in conf.iterdir():
+        os.utime(file, times=(0, 0))
+    files.read()
+    kept.keep(files, NOON)
+    (conf / POLICY).write_text("predicates: [{name: Luck}]")
+    later = NOON + timedelta(minutes=30)
+    os.utime(conf / POLICY, times=(later.timestamp(), later.timestamp()))
+    async with watched(Files(str(conf)), kept) as one:
+        said = orjson.loads(one.reloading.told_of())
+    assert (said["when"], said["since"]) == ("2024-05-01T12:00:00Z", "2024-05-01T12:30:00Z")
 
 
 async def test_files_that_did_not_change_are_not_kept_again(tmp_path: Path, conf: Path) -> None:

@@ -128,7 +128,8 @@ class Reloading(Collector):
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
             if not self.problem:
-                self._since = datetime.now(UTC)
+                now = datetime.now(UTC)
+                self._since = self._files.changed_between(self._when, now) or now
             self.problem = problem
             self._results["failure"] += 1
             self._log.error(None, "the files are wrong, and what they said before counts", reason=problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
@@ -54,6 +55,12 @@ class Files:
     def versions(self) -> Versions:
         """What is now where `read` looked."""
         return {path: _version(path) for path in self.seen}
+
+    def changed_between(self, first: datetime, last: datetime) -> datetime | None:
+        """When the one was written that was written last, of those that `read` looked at, if that was between them."""
+        written = max((version[3] for version in self.seen.values() if version), default=0)
+        moment = datetime.fromtimestamp(written / 1e9, UTC)
+        return moment if first < moment <= last else None
 
     def read(self) -> Configuration:
         """Raises ConfigurationError."""
