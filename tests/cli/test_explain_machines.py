@@ -10,12 +10,14 @@ import pytest
 from asked_hub import custom
 from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
+from farflung.cli.connection import time_at
 from farflung.cli.explain_machines import explain
 from farflung.cli.machine_text import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_files import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
+from farflung.machinery import times
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.values import Capacity, Flavor, Site, SiteKey
 
@@ -115,6 +117,18 @@ async def test_one_whose_cluster_is_not_well_is_told_since_when_and_when_it_leav
     assert (await said(hub, name="patient"))[-1].endswith(f"; az1 is Down since {NOW}, and that is tolerated")
     await hub.client.patch(CLUSTERS, "az2", down, "default", "status")
     assert (await said(hub))[-1].endswith("and nothing leaves while more than half of all Clusters are not well")
+
+
+async def test_a_cluster_that_took_none_of_the_last_machines_is_avoided() -> None:
+    hub = await MachineHub.started()
+    await hub.make(machine())
+    found = await hub.client.get(CLUSTERS, "az2", "default")
+    last = times.format_seconds(await time_at(hub.hub.asked))
+    refusals = {"machines": ["a/1", "b/2", "c/3"], "times": 1, "lastTime": last}
+    refusals |= {"observedGeneration": found["metadata"]["generation"]}
+    await hub.client.patch(CLUSTERS, "az2", {"status": {"refusals": refusals}}, "default", "status")
+    lines = await said(hub)
+    assert any(line.startswith("az2 ") and line.endswith("no       took none of the last machines") for line in lines)
 
 
 async def test_one_that_its_cluster_refuses_is_told_so_and_would_go_elsewhere() -> None:

@@ -41,6 +41,18 @@ async def test_clusters_are_counted_by_phase_and_machines_by_what_became_of_them
     ]
 
 
+async def test_a_cluster_that_took_none_of_the_last_machines_is_told_of() -> None:
+    hub = await MachineHub.started()
+    why = "the last 3 machines were not taken, so no other goes there before 2024-05-01T12:01:00Z"
+    taking = {"type": "TakesMachines", "status": "False", "reason": "Refused", "message": why}
+    ready = {"status": {"phase": "Ready", "conditions": [taking]}}
+    await hub.client.patch(CLUSTERS, "az2", ready, "default", "status")
+    answer = await status(hub.hub.asked, NOW)
+    assert not answer["well"]
+    assert answer["machines"]["clusters"]["unwell"] == ["az2"]
+    assert f"  az2: {why}" in printed(answer, "table", NOW).splitlines()
+
+
 async def test_a_fleet_without_clusters_is_asked_about_them_once() -> None:
     hub = await MachineHub.started()
     for name in ("az1", "az2"):

@@ -9,7 +9,7 @@ from typing import Final
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.printing import NONE, table
 from farflung.controllers.global_scheduler.failover import AILMENTS
-from farflung.controllers.global_scheduler.inventory import TARGET
+from farflung.controllers.global_scheduler.inventory import TAKING, TARGET
 from farflung.controllers.global_scheduler.refusing import without_reason
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.lib.words import count
@@ -96,7 +96,8 @@ def _head(obj: Obj) -> Obj:
 def _cluster(obj: Obj) -> Obj:
     phase = fields.text(obj, "status", "phase") or UNKNOWN
     stacks = fields.number(obj, "status", "stacks")
-    return {**_head(obj), "phase": phase, "stacks": stacks, "why": _message(obj, TARGET)}
+    why = _message(obj, TARGET) or _message(obj, TAKING)
+    return {**_head(obj), "phase": phase, "stacks": stacks, "why": why}
 
 
 def _is_well(cluster: Obj) -> bool:
