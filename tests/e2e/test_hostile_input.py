@@ -120,6 +120,7 @@ YAML = {
     "two documents": "metadata: {name: evil}\n---\nmetadata: {name: eviler}\n",
     "an unknown anchor": "metadata: *nothing\n",
     "a key that is none": "? [a, b]\n: c\n",
+    "a number that no type has room for": "kind: " + "9" * 400 + "\nmetadata: {name: evil}\n",
 }
 
 
