@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hub_process import HubProcess, eventually
+from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 
 FULL = 64 << 10  #: bytes that a pipe holds
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -95,3 +96,21 @@ def test_controllers_whose_log_nobody_reads_still_work(tmp_path: Path, pipe: Pip
         hub.stop()
     finally:
         hub.kill()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("controllers", "--kubeconfig", "/nowhere"),
+        (
+            "syncer",
+            "--sync-target-name=a",
+            "--sync-target-uid=b",
+            "--from-kubeconfig=/nowhere",
+            "--to-kubeconfig=/nowhere",
+        ),
+    ],
+    ids=["controllers", "syncer"],
+)
+def test_who_cannot_start_and_finds_nobody_to_tell_ends_all_the_same(pipe: Pipe, arguments: tuple[str, ...]) -> None:
+    assert subprocess.run([*pipe.wrapper, FARFLUNG, *arguments], timeout=PATIENCE).returncode == 1
