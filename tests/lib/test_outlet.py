@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +105,16 @@ def test_nobody_waits_for_ever_for_a_reader_that_never_reads(
     assert read_until(reading, b"\n") == ["x" * PIPE]
 
 
+def test_a_pipe_that_somebody_made_one_that_does_not_wait_is_waited_for(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    stream = Outlet(writing, lost)
+    expected = [f"line {number}" for number in range(50_000)]
+    for line in expected:
+        stream.write(f"{line}\n".encode())
+    assert read_until(reading, b"line 49999\n") == expected
+
+
 def test_no_line_of_two_processes_is_cut_in_two() -> None:
     reading, writing = os.pipe()
     script = "from farflung.lib import outlet; outlet.unblock(str)\nfor i in range(3000): print(f'{word} {i:050}')"
@@ -151,6 +163,15 @@ def test_a_process_whose_output_nobody_reads_still_ends(end: str) -> None:
     os.close(writing)
     assert process.wait(60) == (1 if end else 0)
     os.close(reading)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_process_that_was_started_without_output_works(closed: str, tmp_path: Path) -> None:
+    script = "from farflung.lib import outlet; import sys; outlet.unblock(str); kept = open(sys.argv[1], 'w')"
+    script += "\nprint(1); print(2, file=sys.stderr); outlet.drain(); kept.write('3')"
+    command = f"exec {shlex.join([sys.executable, '-c', script, str(tmp_path / 'kept')])} {closed}"
+    assert subprocess.run(command, shell=True, capture_output=True, timeout=60).returncode == 0
+    assert (tmp_path / "kept").read_text() == "3"
 
 
 def test_a_stream_in_memory_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

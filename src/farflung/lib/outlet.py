@@ -113,14 +113,23 @@ class Outlet(io.BufferedIOBase):
         left = memoryview(lines)
         try:
             while left:
-                left = left[os.write(self.name, left) :]
+                left = left[self._take(left) :]
         except OSError:  # the disk is full, or nobody reads it any more
             return False
         return True
 
+    def _take(self, lines: memoryview) -> int:
+        """How many bytes were written.  Whoever else has the file may have made it one that does not wait."""
+        while True:
+            try:
+                return os.write(self.name, lines)
+            except BlockingIOError:
+                select.select((), (self.name,), ())
+
 
 def unblock(notice: Notice) -> None:
     """From now on, until the process ends, which waits for what is not written.  Two names of one file are one."""
+    sys.stdout, sys.stderr = _present(sys.stdout), _present(sys.stderr)
     sys.stdout.flush()
     together = _are_one(sys.stdout, sys.stderr)
     sys.stderr = _unblocked(sys.stderr, notice)
@@ -132,6 +141,13 @@ def drain() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(outlet := getattr(stream, "buffer", None), Outlet):
             outlet.drain()
+
+
+def _present(stream: TextIO | None) -> TextIO:
+    """None if it was closed before the process began: then something else would get its number, and our lines."""
+    if stream is not None:
+        return stream
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
 
 
 def _unblocked(stream: TextIO, notice: Notice) -> TextIO:
