@@ -317,6 +317,13 @@ async def test_a_machine_is_bound_without_placements_and_without_their_api() -> 
     assert (await asked_of(hub.hub, "pod/demovm"))[1] == "It is bound to no Cluster."
 
 
+def test_a_machine_of_another_namespace_is_asked_about_there() -> None:
+    elsewhere = {"metadata": {"name": "demovm", "namespace": "shop"}}
+    concluded = conclusion({**machine(), **elsewhere})
+    assert concluded is not None
+    assert concluded[-1] == "`farflung explain pod demovm -n shop` says why"
+
+
 @given(ANYTHING)
 def test_a_machine_of_any_shape_is_concluded_about(status: Any) -> None:
     assert conclusion({**machine(), "status": status}) is not None

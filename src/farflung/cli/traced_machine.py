@@ -15,7 +15,9 @@ def conclusion(obj: Obj) -> tuple[State, str, str] | None:
     kind = kind_of(obj)
     if not kind:
         return None
-    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}` says why"
+    namespace = fields.text(obj, "metadata", "namespace")
+    where = f" -n {namespace}" if namespace not in ("", "default") else ""
+    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` says why"
     bound, why = _bound(obj), _refusal(obj, SCHEDULED if kind == POD else PLACED)
     if not bound:
         return State.STUCK, f"It is bound to no Cluster{f': {why}' if why else '.'}", advice
