@@ -141,7 +141,7 @@ class Story(Stage):
             await self._bound("render1")
             await self._create(PODS, _machine("render2", RARE))
             why = await self.until(self._refusal, "a reason")
-            self.told.append((f"{MESSAGE}    # in {WORKSPACE}", why))
+            self.told.append((f"{MESSAGE}    # in {WORKSPACE}, while render1 was there", why))
         with self.steps.step("Delete the first one, and bind the second"):
             await self._home.delete(PODS, "render1", "default")
             await self._bound("render2")

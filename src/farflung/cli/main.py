@@ -482,7 +482,7 @@ def status(
     everything: bool, check: bool, workspace: str, output: str, kubeconfig: str, context: str, provider: str
 ) -> None:
     """Show the whole fleet: which edges are ready and which are not, placements with problems, withdrawals that are
-    held, and objects whose copies are broken.
+    held, objects whose copies are broken, and Clusters and virtual machines.
 
     Only what is not well is listed.
     """
