@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from farflung.client.errors import ClientError
@@ -61,12 +62,12 @@ class Incarnation:
         await self._serving.begin()
         return cluster
 
-    def meet(self, cluster: str) -> bool:
-        """What is heard from now on is from this one.  Whether what is known is from another."""
+    def meet(self, cluster: str, forget: Callable[[], None]) -> None:
+        """What is heard from now on is from this one.  `forget`: how far another was heard, and that before it is known
+        to be another, because the journal may be written at any moment."""
         before = self.remembered
-        replaced = bool(before) and before != cluster
-        if replaced:
+        if before and before != cluster:
             self._log.warning("the mailbox was made anew", before=before, now=cluster)
             self._journal.set_fact(SUSPICION, f"MailboxReplaced: the mailbox was {before} and is {cluster} now")
+            forget()
         self._journal.set_fact(INCARNATION, cluster)
-        return replaced

@@ -249,8 +249,7 @@ class Syncer:
             if not self._serving.may(config):
                 return False
             self._reporter.recall(config)
-            if self._incarnation.meet(cluster):
-                self._copies.list_all_again()
+            self._incarnation.meet(cluster, self._copies.list_all_again)
         return True
 
     def _learn(self, said: Obj) -> None:
