@@ -89,6 +89,7 @@ def replay(hub: HubProcess, path: Path, *, verbose: bool = False) -> Outcome:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "KUBECONFIG": str(kubeconfig),
             "HOME": str(directory),
+            "GOGC": "off",  # kubectl ends soon anyway
         }
         for step in steps(path):
             if step.where in LEFT_OUT:

@@ -89,7 +89,7 @@ class Directory:
             command.with_name(plugin.name).symlink_to(plugin)
         self._state = path / ".exported"
         self._state.write_text("")
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(path)}
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(path), "GOGC": "off"}  # kubectl ends soon anyway
         self._left: list[int] = []  #: process groups that are in the background
 
     def here(self, text: str) -> str:
@@ -190,12 +190,14 @@ class Terminal:
         self._reader.join(timeout=PATIENCE)
 
 
-def run(document: Path, directory: Directory) -> None:
-    """Run a document from its first block to its last.  Raises Differs."""
+def run(document: Path, directory: Directory, before_stop: str = "") -> None:
+    """Run a document from its first block to its last.  `before_stop`: what is run before a hub is stopped.  Raises
+    Differs."""
     terminal: Terminal | None = None
     try:
         for step in steps_of(directory.here(document.read_text())):
             if terminal is not None and step.words in (["^C"], ["terminal"]):
+                directory.run(before_stop)
                 terminal.interrupt()
                 terminal = None
             if step.words == ["terminal"]:
@@ -207,6 +209,7 @@ def run(document: Path, directory: Directory) -> None:
                     raise Differs(f"{place(document, step)} ends with {code}:\n{output}")
                 compare(document, step, output)
         if terminal is not None:
+            directory.run(before_stop)
             terminal.interrupt()
             terminal = None
     finally:

@@ -145,6 +145,7 @@ class Link:
         """What it comes to.  It may be a coroutine function, and raise that something is not there yet."""
         deadline = time.monotonic() + PATIENCE
         while True:
+            began = time.process_time()
             try:
                 found = condition()
                 if asyncio.iscoroutine(found):
@@ -156,7 +157,7 @@ class Link:
             assert time.monotonic() < deadline, f"{what} did not come true\n{self.log.getvalue()[-6000:]}"
             if self._task is not None and self._task.done():
                 self._task.result()
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(max(0.002, time.process_time() - began))
 
     async def at_edge(self, collection: Collection, name: str, namespace: str = "") -> Obj:
         found: Obj = await self.eventually(lambda: self.cluster.get(collection, name, namespace), f"{name} at the edge")

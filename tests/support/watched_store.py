@@ -61,11 +61,8 @@ class WatchedStore(MemoryStore):
 
     def held(self, cluster: str) -> dict[Part, Obj]:
         """All that a cluster has."""
-        return {
-            part_of(entry.key): self._read(entry)
-            for home in self.homes()
-            for entry in self.list(f"{home}{cluster}/").entries
-        }
+        keys = sorted(key for key in self._entries if cluster_of(key) == cluster)
+        return {part_of(key): self._read(self._entries[key]) for key in keys}
 
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         before = self.get(key)
@@ -88,7 +85,11 @@ class WatchedStore(MemoryStore):
 
     def _tell(self, key: str, before: Entry | None, after: Entry | None) -> None:
         old, new = (None if entry is None else self._read(entry) for entry in (before, after))
-        self.told(Write(WRITER.get(), key.split("/")[3], part_of(key), old, new))
+        self.told(Write(WRITER.get(), cluster_of(key), part_of(key), old, new))
+
+
+def cluster_of(key: str) -> str:
+    return key.split("/", 4)[3]
 
 
 def part_of(key: str) -> Part:
