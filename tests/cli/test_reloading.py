@@ -276,6 +276,19 @@ async def test_a_copy_that_cannot_be_written_is_told_of_and_harms_nobody(tmp_pat
     assert "the files cannot be kept" in one.log.getvalue()
 
 
+async def test_a_path_that_is_no_text_is_read_and_told_of_although_it_cannot_be_kept(
+    tmp_path: Path, conf: Path
+) -> None:
+    odd = conf.rename(tmp_path / os.fsdecode(b"\xff"))
+    async with watched(Files(str(odd)), KeptFiles(str(tmp_path / "copy"))) as one:
+        await one.until(lambda: "the files cannot be kept" in one.log.getvalue(), "error")
+        replaced(odd / POLICY, "")
+        await one.until(lambda: one.reloading.problem, "problem")
+        told = orjson.loads(one.reloading.told_of())
+        assert told["options"] == ["--conf", f"{tmp_path}/\\udcff"]
+        assert told["problem"] == f"{tmp_path}/\\udcff/{POLICY}: it has neither predicates nor priorities"
+
+
 async def test_without_files_there_is_nothing_to_look_at() -> None:
     one = Watched(Files(), NOWHERE)
     assert one.reloading.told_of() == ""

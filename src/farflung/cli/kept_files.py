@@ -35,7 +35,7 @@ class KeptFiles:
     path: str = ""  #: of the copy; empty: nothing is kept
 
     def keep(self, files: Files, now: datetime) -> None:
-        """As they were read last.  Raises OSError."""
+        """As they were read last.  Raises OSError, and UnicodeEncodeError if a path is no text."""
         if self.path and not ((kept := self._copy()) and kept.texts == files.texts):
             write_private(Path(self.path), msgspec.json.encode(_Copy(now, files.texts)))
 

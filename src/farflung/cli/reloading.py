@@ -91,7 +91,7 @@ class Reloading(Collector):
     async def _keep(self) -> None:
         try:
             await asyncio.to_thread(self._kept.keep, self._files, self._when)
-        except OSError as error:
+        except (OSError, UnicodeEncodeError) as error:
             self._log.error(error, "the files cannot be kept for a start while they are wrong", file=self._kept.path)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -160,11 +160,10 @@ class Reloading(Collector):
         Empty: there are none."""
         if not self._files:
             return ""
-        wrong = {"problem": self.problem[:LONGEST], "since": times.format_seconds(self._since)} if self.problem else {}
+        options, problem = list(map(_text, self._files.options())), _text(self.problem)[:LONGEST]
+        wrong = {"problem": problem, "since": times.format_seconds(self._since)} if problem else {}
         when = times.format_seconds(self._when)
-        return orjson.dumps(
-            {"options": self._files.options(), "sites": len(self.current.sites), "when": when, **wrong}
-        ).decode()
+        return orjson.dumps({"options": options, "sites": len(self.current.sites), "when": when, **wrong}).decode()
 
     def collect(self) -> Iterable[Metric]:
         good = GaugeMetricFamily(
@@ -178,3 +177,8 @@ class Reloading(Collector):
             for result in RESULTS:
                 reloads.add_metric([result], self._results[result])
         return [good, reloads]
+
+
+def _text(said: str) -> str:
+    """Paths need not be text."""
+    return said.encode(errors="backslashreplace").decode()
