@@ -73,9 +73,11 @@ async def machine_room() -> AsyncIterator[MachineRoom]:
 
 
 @asynccontextmanager
-async def linked_machines(directory: Path, edge: Any, room: int = 1) -> AsyncIterator[tuple[Machines, Link]]:
+async def linked_machines(
+    directory: Path, edge: Any, room: int = 1, patience: Patience = SOON
+) -> AsyncIterator[tuple[Machines, Link]]:
     """With a Cluster az1 that a SyncTarget stands for, and a syncer there.  `room`: for how many machines."""
-    async with machines(start=False, patience=SOON) as one:
+    async with machines(start=False, patience=patience) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
         await one.fleet.target(imw, "edge1", {})
@@ -180,9 +182,8 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
         assert "field not declared in schema" in messages["FailedDelivery"]
         assert messages["LeftCluster"] == "Left default/az1, which does not take it"
         noted = (await one.pod("a"))["metadata"]["annotations"]["globalscheduler.com/refused-by"]
-        assert noted == f"{one.home}|default/az1=1"
-        await one.fleet.crash()
-        await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+        assert noted.rpartition("=")[0] == f"{one.home}|default/az1"  # once, or more often where this takes long
+        await start_again(one)
         await one.cluster("az2", {"small": 1}, zone="az2")
 
         async def is_elsewhere() -> bool:
@@ -195,6 +196,49 @@ async def test_a_machine_that_its_edge_refuses_says_so_and_goes_elsewhere_and_do
 
         await one.fleet.eventually(is_clean, "nothing wrong any more")
         assert of_type(await one.pod("a"), "PodScheduled")["status"] == "True"
+
+
+async def start_again(one: Machines) -> None:
+    await one.fleet.crash()
+    await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+
+
+async def deleted_while_its_edge_is_away(one: Machines, link: Link, edge: MachineRoom) -> None:
+    """A machine, with another one that asks for its room."""
+    await one.machine("a")
+    assert await one.bound("a") == "az1"
+    await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
+    await edge.says("a", "Running")
+    await one.fleet.eventually(phase_is(one, "a", "Running"), "the phase")
+    await link.stop()
+    await one.of_shop("DELETE", f"{PODS}/a")
+    await one.machine("b")
+
+
+async def test_a_machine_that_was_deleted_keeps_its_room_until_its_edge_has_stopped_it(tmp_path: Path) -> None:
+    forever = Patience(refused=0.0, vanished=0.0, tolerated=1e9)
+    async with machine_room() as edge, linked_machines(tmp_path, edge, patience=forever) as (one, link):
+        await deleted_while_its_edge_is_away(one, link, edge)
+        assert await one.refused("b") == "0/1 clusters fit: 1 out of small"
+        await start_again(one)
+        await one.machine("c")
+        assert await one.refused("c") == "0/1 clusters fit: 1 out of small"
+        assert await edge.ask("GET", f"{PODS}/a") is not None
+        await link.start()
+        await link.eventually(lambda: is_gone(edge, "a"), "the end of the machine")
+
+        async def is_one_bound() -> bool:
+            return len([pod for pod in await one.pods() if pod["spec"].get("nodeName")]) == 1
+
+        await one.fleet.eventually(is_one_bound, "that one of them has its room")
+
+
+async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_was_deleted(tmp_path: Path) -> None:
+    soon = Patience(refused=0.0, vanished=0.0, tolerated=20.0)
+    async with machine_room() as edge, linked_machines(tmp_path, edge, patience=soon) as (one, link):
+        await deleted_while_its_edge_is_away(one, link, edge)
+        assert await one.bound("b") == "az1"
+        assert await edge.ask("GET", f"{PODS}/a") is not None
 
 
 async def taking(one: Machines) -> Obj:
@@ -230,8 +274,7 @@ async def test_a_cluster_that_took_none_of_several_machines_is_avoided_by_all_al
 
         await one.machine("d")
         await one.fleet.eventually(lambda: is_avoided("d"), "that d is kept away")
-        await one.fleet.crash()
-        await one.fleet.start(scheduler=True, mailboxes=True, translator=True, summarizer=True, globals=True)
+        await start_again(one)
         await one.machine("e")
         await one.fleet.eventually(lambda: is_avoided("e"), "that e is kept away")
         await bind_edge(one.fleet, one.home)

@@ -9,7 +9,7 @@ import pytest
 from farflung.controllers.global_scheduler import world as worlds
 from farflung.controllers.global_scheduler.ailments import HEALTH
 from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject
+from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
 from farflung.informer.cache import Key
 from farflung.scheduling.engine import Engine
@@ -200,3 +200,14 @@ def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
     assert one.usage(key("az1")).stacks == 0
     one.hear(subject("a"), None, 2.0)
     assert one.workspaces(key("az1")) == set()
+
+
+def test_a_copy_of_what_was_deleted_holds_its_room_and_is_not_moved() -> None:
+    one, copy = world("az1"), Subject(COPY, Key("mailbox", "default", "a"))
+    one.hear(copy, bound("copy", "az1"), 0.0)
+    assert one.usage(key("az1")).stacks == 1
+    assert (one.machines(key("az1")), one.workspaces(key("az1"))) == ([], set())
+    one.remove_site(key("az1"), 1.0)
+    assert one.leaving(1000.0) == []
+    one.hear(copy, None, 1001.0)
+    assert one.usage(key("az1")).stacks == 0

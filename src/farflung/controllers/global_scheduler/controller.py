@@ -20,6 +20,7 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.figures import Figures
 from farflung.controllers.global_scheduler.furnishing import Furnishing
 from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
+from farflung.controllers.global_scheduler.lingering import Lingering
 from farflung.controllers.global_scheduler.marking import Marking
 from farflung.controllers.global_scheduler.moving import Moving
 from farflung.controllers.global_scheduler.refusing import with_reason
@@ -109,7 +110,7 @@ class GlobalScheduler:
             setting.everywhere.workspace,
             lambda: len(self.world.queue) > FEW,
             self._news.set,
-            lambda site: self._marking.look_at(site),
+            self._lead,
             outside,
             setting.now,
             log,
@@ -159,6 +160,16 @@ class GlobalScheduler:
             log,
             workers=TELLING,
         )
+        self._lingering = Lingering(
+            self.world,
+            self.pods,
+            lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
+            lambda site: self._cluster_of(self._mailbox_of(site)),
+            self._news.set,
+            outside,
+            log,
+            longest=setting.patience.tolerated,
+        )
         self._mailboxes = Mailboxes()
         self._subscribe()
         for site in setting.sites:
@@ -203,7 +214,7 @@ class GlobalScheduler:
 
     @property
     def controllers(self) -> Sequence[Controller[Any]]:
-        several = (self._telling, self.clusters, self._marking, self._delivering, self._undelivered)
+        several = (self._telling, self.clusters, self._marking, self._delivering, self._undelivered, self._lingering)
         return [one.controller for one in several]
 
     @property
@@ -243,6 +254,7 @@ class GlobalScheduler:
                 if informer is self._workspaces:
                     await informer.synced.wait()
             await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
+            self._lingering.look_at_all()
             for controller in self.controllers:
                 group.create_task(controller.run(), name=controller.name)
             for number in range(self._workers):
@@ -290,10 +302,15 @@ class GlobalScheduler:
             self._delivering.hear_of_api(change.key.cluster)
 
     def _on_subject(self, subject: Subject, change: Change[Seen]) -> None:
-        if self._mailboxes.of_cluster(subject.key.cluster) is not None:
-            return
         seen = change.new if change.new is not None and change.new.uid else None
+        if self._mailboxes.of_cluster(subject.key.cluster) is not None:
+            self._lingering.hear(subject.key, seen)
+            return
+        before = self.world.seen(subject)
+        left = None if before is None or subject.kind != POD else before.site
         self.world.hear(subject, seen, self._outside.monotonic())
+        if left is not None and self.world.is_led(left) and (seen is None or seen.site != left):
+            self._lingering.leave(subject.key, left)
         if seen is None or not seen.asks:
             self._telling.forget(subject)
         elif seen.problem:
@@ -349,6 +366,11 @@ class GlobalScheduler:
             self.world.wake(now)
             spent = self._outside.monotonic() - now
             self._wakes_at = now + max(WAKING, spent / SHARE)
+
+    def _lead(self, site: SiteKey) -> None:
+        """What is bound there goes elsewhere, or it is known by now where to."""
+        self._marking.look_at(site)
+        self._lingering.look_at(site)
 
     def _bring(self, site: SiteKey) -> None:
         """Other machines, there or away from there."""

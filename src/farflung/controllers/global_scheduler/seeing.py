@@ -135,6 +135,7 @@ class Seeing:
             tolerations=_tolerations(pod.spec),
             refused_by=_refused_by(metadata),
             unsettled=not guest_of and not _is_settled(metadata, bytes(pod.status)),
+            ending=metadata.deletion_timestamp is not None,
             returned_from=_noted(metadata, RETURNED),
             mark=_mark(metadata),
             created=metadata.creation_timestamp,

@@ -12,10 +12,11 @@ from farflung.scheduling.values import Claim, Decision, Request, Reservation, Si
 
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
+COPY: Final = "copy"  #: in a mailbox, of a machine that is not there any more
 
 
 class Subject(NamedTuple):
-    """A Pod or an Allocation."""
+    """A Pod or an Allocation; or a copy of a Pod that outlasts it."""
 
     kind: str
     key: Key
@@ -40,6 +41,7 @@ class Seen:
     returned_from: str = ""  #: the name of the SyncTarget that its status came back from, so it is there
     mark: str = ""  #: the label by which it is brought to where it is bound to
     created: str = ""
+    ending: bool = False  #: it is being deleted
     tolerations: tuple[Toleration, ...] = ()
     status: bytes = b"{}"  #: as JSON, if it asks
 

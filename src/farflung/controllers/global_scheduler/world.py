@@ -11,7 +11,7 @@ from farflung.controllers.global_scheduler.ailments import Ailments, Cause
 from farflung.controllers.global_scheduler.avoiding import AVOIDED, Avoiding, Refusals
 from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.controllers.global_scheduler.refusing import REFUSED, Refusing
-from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject, Usage, usage_of
+from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject, Usage, usage_of
 from farflung.controllers.global_scheduler.whereabouts import Whereabouts
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy
@@ -387,6 +387,8 @@ class World:
         for key in [one for one in self._unwell if one not in there] if held else self._unwell:
             for uid in self._holders.get(key, ()):
                 subject = self._subjects[uid]
+                if subject.kind == COPY:
+                    continue
                 when = self._unwell.due(key, self._known[subject].tolerations)
                 if when <= now and self._may_leave(uid, self._known[subject], now):
                     due.append((when, subject, key))
