@@ -304,6 +304,30 @@ async def test_what_is_withdrawn_for_the_second_time_goes_although_only_the_firs
         assert A not in world.objects()
 
 
+async def test_what_was_brought_just_before_a_crash_is_an_orphan_of_a_mailbox_that_is_gone_when_the_edge_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await world.withdraw(A)
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        await agreed(world)
+        monkeypatch.setattr(syncer, "FLUSH", math.inf)
+        await world.restart()
+        await world.put(A)
+        await agreed(world)
+        await world.link.stop(forgetting=True)
+        world.line("edge").go_down()
+        await world.link.start()
+        again = world.link.syncer
+        assert again is not None
+        await world.link.eventually(lambda: again.progress.pending, "the copy")
+        await world.renew_mailbox()
+        await world.link.eventually(lambda: again.summary.counts()["orphaned"], "orphans")
+        await world.heal()
+        await agreed(world)
+        assert A in world.objects() and A not in world.copies()
+
+
 @pytest.mark.parametrize("journal", ["lost", "damaged"])
 async def test_a_syncer_that_remembers_nothing_knows_its_own_again(tmp_path: Path, journal: str) -> None:
     async with at_rest(tmp_path) as world:

@@ -107,10 +107,11 @@ class Downsync:
         return copy.guarded or (not copy.withdrawn and self._covers(part))
 
     def _lose(self, part: Part, entry: Entry | None) -> None:
-        """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays."""
+        """It is not there any more, and nobody told us before: absence means nothing, so what is at the edge stays.
+        One that was guarded may have been brought, whatever we remember."""
         if entry is None:
             return
-        if not entry.applied and (entry.withdrawn or not entry.guarded):
+        if not entry.applied and (entry.owned == GONE or not entry.guarded):
             self._journal.drop(part)
         elif not entry.orphaned:
             self._journal.put(replace(entry, orphaned=True, withdrawn=False))
@@ -217,7 +218,7 @@ class Downsync:
     async def _take(self, step: Step, part: Part, entry: Entry, collection: Collection) -> float | None:
         match step:
             case Apply():
-                if entry.orphaned and not entry.applied:
+                if entry.orphaned and not entry.applied and not step.uid:
                     self._journal.drop(part)  # it never was there, and nobody wants it any more
                     self._settle(part)
                     return None
