@@ -23,12 +23,12 @@ PORTION = "portion"  #: a flavor: half of the processors of the cluster
 
 
 async def shown(link: Link) -> Obj:
-    """What the SyncTarget shows, as soon as that is what its syncer reports."""
-    report = await link.told(lambda report: report["allocatable"])
+    """What the SyncTarget shows, as soon as that is what its syncer reports at that time, and not nothing."""
 
     async def look() -> Obj | None:
+        said = (await link.report())["allocatable"]
         status: Obj = (await link.inventory.get(SYNC_TARGETS, link.name))["status"]
-        return status if status["allocatable"] == report["allocatable"] else None
+        return status if status["allocatable"] == said and said["cpu"] != "0" else None
 
     found: Obj = await link.eventually(look, "the SyncTarget")
     return found
