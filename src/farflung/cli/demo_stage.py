@@ -98,16 +98,11 @@ def run(
     is kept.
     """
     where = place()
-    if where.directory.exists() and not replace:
-        raise click.ClickException(
-            f"an earlier demo is in {where.directory}: `{called()} demo --stop` ends and removes it, "
-            f"and `{called()} {command} --replace` does so before it begins"
-        )
-    if clean(where):
+    if replace and clean(where):
         click.echo("The earlier demo is stopped and gone.", err=True)
+    _make(where, command)
     kept = False
     try:
-        where.directory.mkdir(mode=0o700, parents=True)
         asyncio.run(_interruptible(play(where)))
         kept = keep
     except (DemoError, PortTaken, ClientError, OSError) as error:
@@ -125,6 +120,19 @@ def run(
         click.echo(advice(where))
     else:
         click.echo(f"All of it is stopped and gone. `{called()} {command} --keep` leaves it running.", err=True)
+
+
+def _make(where: Place, command: str) -> None:
+    """What is there belongs to another one, and is left alone."""
+    try:
+        where.directory.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise click.ClickException(
+            f"an earlier demo is in {where.directory}: `{called()} demo --stop` ends and removes it, "
+            f"and `{called()} {command} --replace` does so before it begins"
+        ) from None
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def called() -> str:
