@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-import yaml
-
+from farflung.machinery.codec import yaml
+from farflung.machinery.codec.malformed import Malformed
 from farflung.scheduling import filters, scorers
 from farflung.scheduling.values import Selector
 
@@ -88,12 +88,15 @@ def read_policy(text: str) -> Policy:
     """`predicates` with a name each, `priorities` with a name and a weight each, as YAML or JSON.
 
     Raises PolicyError for a plugin that is unknown or named twice, by whichever names, for weights that make no sense,
-    and for any other key, as it may be one of these misspelt.
+    for a key that is there twice, and for any other key, as it may be one of these misspelt.
     """
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # there is no month 13, for instance
-        raise PolicyError(f"it is not YAML: {' '.join(str(error).split())}") from None
+        parsed = yaml.parse(text.encode(errors="replace"))
+    except Malformed as error:
+        raise PolicyError(f"it is not YAML: {error.why}") from None
+    if parsed.problems:
+        raise PolicyError(parsed.problems[0])
+    content = parsed.value
     if not isinstance(content, Mapping):
         raise PolicyError("it has neither predicates nor priorities")
     _refuse_unknown("the file", content, WHOLE)
