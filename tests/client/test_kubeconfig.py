@@ -133,6 +133,14 @@ def test_the_file_of_the_home_directory_is_what_is_left(tmp_path: Path, monkeypa
     assert load().server == "http://home.example"
 
 
+def test_a_file_that_cannot_be_looked_for_is_told_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    monkeypatch.setenv("KUBECONFIG", str(circle / "config"))
+    with pytest.raises(KubeconfigError, match=r"cannot read .*/circle/config: too many levels of symbolic links"):
+        load()
+
+
 MISTAKES = {
     "{": "is not YAML",
     "- a list": "is not a kubeconfig",

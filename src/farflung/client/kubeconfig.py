@@ -73,7 +73,7 @@ def load(path: str | None = None, *, context: str = "", cluster: str = "", user:
     and `server`, a URL or host:port, count instead of what the file says.  Raises KubeconfigError; NoKubeconfig if no
     file is said either."""
     files = [Path(path)] if path else files_of_environment(os.environ)
-    if not any(file.exists() for file in files):
+    if not any(map(_exists, files)):
         if not path and (ACCOUNT / "token").exists():
             found = of_service_account(os.environ)
             return replace(found, server=server_url(server, secured=True)) if server else found
@@ -106,7 +106,7 @@ def merge(files: list[Path]) -> Merged:
     current = ""
     found: dict[str, dict[str, Section]] = {section: {} for section, _ in SECTIONS}
     for file in files:
-        if not file.exists():
+        if not _exists(file):
             continue
         content = _content(file)
         current = current or _text(content, "current-context")
@@ -115,6 +115,15 @@ def merge(files: list[Path]) -> Merged:
                 found[section].setdefault(name, {**one, "": file.parent})
     source = os.pathsep.join(map(str, files))
     return Merged(source, current, found["clusters"], found["contexts"], found["users"])
+
+
+def _exists(file: Path) -> bool:
+    """Also if nobody lets us look: reading it says why."""
+    try:
+        file.stat()
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
+    return True
 
 
 def _content(file: Path) -> Section:
