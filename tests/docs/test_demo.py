@@ -124,6 +124,15 @@ def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_
     assert nothing_of(tmp_path)
 
 
+@pytest.mark.parametrize("words", [(), ("--replace",), ("--stop",)])
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, first_port: int, words: tuple[str, ...]) -> None:
+    circle = tmp_path / "farflung"
+    circle.symlink_to(circle)
+    process = demo(tmp_path, first_port, *words)
+    assert ended(process) == f"Error: cannot use {circle}/demo: too many levels of symbolic links\n"
+    assert process.returncode == 1
+
+
 def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
     (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "podman").chmod(0o755)

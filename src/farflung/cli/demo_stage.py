@@ -132,7 +132,11 @@ def _make(where: Place, command: str) -> None:
             f"and `{called()} {command} --replace` does so before it begins"
         ) from None
     except OSError as error:
-        raise click.ClickException(str(error)) from None
+        raise _unusable(where, error) from None
+
+
+def _unusable(where: Place, error: OSError) -> click.ClickException:
+    return click.ClickException(f"cannot use {where.directory}: {(error.strerror or str(error)).lower()}")
 
 
 def called() -> str:
@@ -147,9 +151,13 @@ def stop() -> None:
 
 
 def clean(where: Place) -> bool:
-    """Stop and remove all that is there; whether something was."""
-    if not where.directory.exists():
+    """Stop and remove all that is there; whether something was.  Raises click.ClickException if nobody lets us look."""
+    try:
+        where.directory.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise _unusable(where, error) from None
     where.background.stop()
     if (where.directory / "home").exists():
         _call(farflung("edge", "delete", "--all"), where.environment)
