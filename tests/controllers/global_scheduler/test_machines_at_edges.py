@@ -17,6 +17,8 @@ from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, rep
 from platform_harness import MASTER, OPERATOR
 from syncing import Link, mailbox_path
 
+from farflung.client import transport
+from farflung.client.errors import Unreachable
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.hub.http.messages import Request
 from farflung.machinery import times
@@ -239,6 +241,27 @@ async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_
         await deleted_while_its_edge_is_away(one, link, edge)
         assert await one.bound("b") == "az1"
         assert await edge.ask("GET", f"{PODS}/a") is not None
+
+
+async def test_a_machine_that_comes_back_before_its_copy_is_withdrawn_has_its_room_once(tmp_path: Path) -> None:
+    forever = Patience(refused=0.0, vanished=0.0, tolerated=1e9)
+    async with machine_room() as edge, linked_machines(tmp_path, edge, room=2, patience=forever) as (one, link):
+        await one.machine("a")
+        assert await one.bound("a") == "az1"
+        await link.eventually(lambda: edge.ask("GET", f"{PODS}/a"), "the machine at the edge")
+
+        async def withdraw_nothing(request: transport.Request) -> None:
+            if request.method == "DELETE":
+                raise Unreachable("the line broke")
+
+        one.fleet.transport.gate = one.fleet.masters.gate = withdraw_nothing
+        noted = {"globalscheduler.com/cluster": None}
+        unbound = {"metadata": {"annotations": noted, "labels": noted}, "spec": {"nodeName": None, "clusterName": None}}
+        await one.of_shop("PATCH", f"{PODS}/a", unbound, content_type=MERGE_PATCH)
+        assert await one.bound("a") == "az1"
+        one.fleet.transport.gate = one.fleet.masters.gate = None
+        await one.machine("b")
+        assert await one.bound("b") == "az1"
 
 
 async def taking(one: Machines) -> Obj:

@@ -311,6 +311,8 @@ class GlobalScheduler:
         self.world.hear(subject, seen, self._outside.monotonic())
         if left is not None and self.world.is_led(left) and (seen is None or seen.site != left):
             self._lingering.leave(subject.key, left)
+        if subject.kind == POD and seen is not None and seen.site is not None:
+            self._lingering.come(subject.key, seen.site)
         if seen is None or not seen.asks:
             self._telling.forget(subject)
         elif seen.problem:

@@ -57,17 +57,28 @@ class Lingering:
 
     def leave(self, machine: Key, site: SiteKey) -> None:
         """A machine is not there any more, but its copy may be."""
-        copy = Key(self._mailbox_of(site), machine.namespace, machine.name)
+        copy = self._copy_of(machine, site)
         seen = self._pods.cache.get(copy)
         if seen is not None and self._is_mailbox(copy.cluster):
             self._keep(copy, seen)
+
+    def come(self, machine: Key, site: SiteKey) -> None:
+        """A machine is there, and has the room of a copy that one of its name left."""
+        if not self._kept:
+            return
+        copy = self._copy_of(machine, site)
+        seen = self._pods.cache.get(copy)
+        if copy in self._kept and seen is not None and not seen.ending:
+            self._forget(copy)
+
+    def _copy_of(self, machine: Key, site: SiteKey) -> Key:
+        return Key(self._mailbox_of(site), machine.namespace, machine.name)
 
     def hear(self, copy: Key, seen: Seen | None) -> None:
         """Something in a mailbox."""
         kept = self._kept.get(copy)
         if kept is not None and (seen is None or seen.uid != kept.uid):
-            del self._kept[copy]
-            self._release(copy)
+            self._forget(copy)
         if seen is not None and seen.ending:
             self._keep(copy, seen)
 
@@ -98,6 +109,10 @@ class Lingering:
         self._kept[copy] = _Kept(seen.uid, now + self._longest)
         self._world.hear(Subject(COPY, copy), Seen(seen.uid, seen.version, held=seen.held), now)
         self.controller.queue.add_after(copy, self._longest)
+
+    def _forget(self, copy: Key) -> None:
+        del self._kept[copy]
+        self._release(copy)
 
     def _release(self, copy: Key) -> None:
         self._world.hear(Subject(COPY, copy), None, self._monotonic())
