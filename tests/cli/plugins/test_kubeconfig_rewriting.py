@@ -258,6 +258,12 @@ def test_a_file_that_may_only_be_read_stays_as_it_is(tmp_path: Path, monkeypatch
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
 
 
+def test_what_cannot_be_read_is_told_why_in_words(tmp_path: Path) -> None:
+    with pytest.raises(CommandError) as caught:
+        kubeconfig_files.change([tmp_path], lambda config: config.switch("other"))
+    assert str(caught.value) == f'error loading config file "{tmp_path}": is a directory'
+
+
 @pytest.mark.parametrize("text", ["- a\n", "clusters: {}\nusers: 1\n", "a: [\n", "just words\n"])
 def test_what_is_no_kubeconfig_is_refused_and_not_touched(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config"

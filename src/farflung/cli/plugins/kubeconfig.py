@@ -97,7 +97,10 @@ def load(paths: list[Path]) -> Kubeconfig:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             continue
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CommandError(f'error loading config file "{path}": {reason}') from None
+        except UnicodeDecodeError as error:
             raise CommandError(f'error loading config file "{path}": {error}') from None
         documents[path] = parse(text, path)
     return Kubeconfig(documents)
