@@ -19,6 +19,7 @@ from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
 from farflung.syncer.orphans import RELEASE
+from farflung.syncer.shaping import is_downsynced
 from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
@@ -552,6 +553,22 @@ async def test_what_was_said_of_some_orphans_is_not_said_of_others(tmp_path: Pat
         await world.link.settled()
         await world.release()
         await world.link.gone_at_edge(MAPS, "b", "shop")
+
+
+async def test_what_was_released_and_is_still_there_is_an_orphan_again_when_the_mailbox_is_replaced(
+    tmp_path: Path,
+) -> None:
+    async with at_rest(tmp_path) as world:
+        await orphaned(world, A)
+        world.line("edge").go_down()
+        await world.release()
+        await told(world, 0)
+        everything = sum(map(is_downsynced, world.objects().values()))
+        await world.renew_mailbox()
+        await told(world, everything)
+        await world.heal()
+        await agreed(world)
+        assert A in world.objects() and A not in world.copies()
 
 
 async def test_a_number_that_was_wrong_is_never_right(tmp_path: Path) -> None:

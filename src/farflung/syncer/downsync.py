@@ -144,6 +144,11 @@ class Downsync:
             self._look(entry.part)
         return len(orphans)
 
+    def keep_released(self) -> None:
+        """What was said in a mailbox that is no more does not count in another one."""
+        for entry in [one for one in self._journal.entries() if one.uid == RELEASED and not one.orphaned]:
+            self._lose(entry.part, entry)
+
     def _look(self, part: Part) -> None:
         if self.down is not None:
             self.down.add(part)

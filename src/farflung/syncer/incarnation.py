@@ -63,8 +63,8 @@ class Incarnation:
         return cluster
 
     def meet(self, cluster: str, forget: Callable[[], None]) -> None:
-        """What is heard from now on is from this one.  `forget`: how far another was heard, and that before it is known
-        to be another, because the journal may be written at any moment."""
+        """What is heard from now on is from this one.  `forget`: how far another was heard and what it released, and
+        that before it is known to be another, because the journal may be written at any moment."""
         before = self.remembered
         if before and before != cluster:
             self._log.warning("the mailbox was made anew", before=before, now=cluster)

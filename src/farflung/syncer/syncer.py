@@ -249,8 +249,13 @@ class Syncer:
             if not self._serving.may(config):
                 return False
             self._reporter.recall(config)
-            self._incarnation.meet(cluster, self._copies.list_all_again)
+            self._incarnation.meet(cluster, self._forget_mailbox)
         return True
+
+    def _forget_mailbox(self) -> None:
+        """Another one is in its place."""
+        self._copies.list_all_again()
+        self.downsync.keep_released()
 
     def _learn(self, said: Obj) -> None:
         if not self._incarnation.remembered:
