@@ -97,6 +97,22 @@ def creations(one: World, what: str) -> int:
     return sum("Created object in mailbox" in line and what in line for line in lines)
 
 
+async def test_who_writes_to_a_copy_at_the_same_time_is_no_trouble_and_the_copy_follows() -> None:
+    async with shop() as one:
+        await one.at_rest()
+        async with gated(one, "PUT", "/configmaps/prices") as gate:
+            await one.must_put(one.workloads[0], MAPS, config_map("prices", {"tea": "4"}))
+            await one.fleet.eventually(gate.reached.is_set, "the copy is to be changed")
+            await one.patch(one.boxes["florin"], f"{MAPS}/prices", {"metadata": {"labels": {"theirs": "x"}}})
+        await one.fleet.eventually(lambda: has_tea(one, "4"))
+        assert "somebody else wrote first" in one.fleet.log.getvalue()
+        assert "didn't sync" not in one.fleet.log.getvalue()
+
+
+async def has_tea(one: World, price: str) -> bool:
+    return await data(one, "prices") == {"tea": price}
+
+
 # --- a namespace that goes ------------------------------------------------------------------------
 
 

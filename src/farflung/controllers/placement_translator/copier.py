@@ -69,7 +69,7 @@ class Copier:
         try:
             return await self._copy(copy, cluster)
         except Refused as error:
-            raise Refused(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
+            raise type(error)(error.status, error.reason, _said(copy, error), None, error.retry_after) from None
 
     async def _ended(self, mailbox: str, namespace: str) -> None:
         """What is put into a namespace whose deletion is on its way would go with it."""
