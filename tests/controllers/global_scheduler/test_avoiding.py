@@ -43,7 +43,7 @@ SITE = SiteKey("clouds", "default", "az1")
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 LAST = "2026-11-16T12:00:00Z"
 A, B, C, D = (Machine("shop", name) for name in "abcd")
-OTHER = Machine("bank", "x")
+OTHER, THIRD = Machine("bank", "x"), Machine("school", "y")
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["machines", "times", "lastTime", "x"]), inner),
@@ -78,10 +78,12 @@ def test_one_that_is_tried_and_refused_counts_and_one_that_was_bound_before_does
 
 def test_a_workspace_whose_machines_nobody_takes_keeps_nobody_else_away() -> None:
     known = refused(A, B, C)
-    assert (known.concerns("shop"), known.concerns("bank")) == (True, False)
+    assert (known.concern("shop"), known.concern("bank")) == (True, False)
     both = with_refusal(known, OTHER, NOW, pausing=True)
     assert both == Refusals((B, C, OTHER), 1, LAST)  # for no longer than before
-    assert (both.concerns("shop"), both.concerns("bank"), both.concerns("third")) == (True, True, True)
+    assert (both.concern("shop"), both.concern("bank"), both.concern("school")) == (True, True, False)
+    three = with_refusal(both, THIRD, NOW, pausing=True)
+    assert (three.concern("shop"), three.concern("school"), three.concern("anybody")) == (True, True, True)
 
 
 def test_what_is_noted_is_read_again_unless_the_cluster_is_another_by_now() -> None:
@@ -107,7 +109,11 @@ def test_whatever_is_noted_is_understood_or_left_out(said: Any) -> None:
             (A, B, C),
             "3 machines, all of one workspace, were not taken, so no other of that workspace goes there before",
         ),
-        ((A, B, OTHER), "3 machines were not taken, so no other goes there before"),
+        (
+            (A, B, OTHER),
+            "3 machines, all of 2 workspaces, were not taken, so no other of these workspaces goes there before",
+        ),
+        ((A, OTHER, THIRD), "3 machines were not taken, so no other goes there before"),
     ],
 )
 def test_a_cluster_says_so_in_words(machines: tuple[Machine, ...], words: str) -> None:

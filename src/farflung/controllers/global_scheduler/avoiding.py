@@ -2,7 +2,7 @@
 is an argument, in monotonic seconds.
 
 Which machines they were is noted in the status of the Cluster, so that whoever schedules next knows it, too.  As long
-as all of them are of one workspace, only that one keeps away: it may be its machines that nobody would take.
+as they are of fewer workspaces than machines, only these keep away: it may be their machines that nobody would take.
 """
 
 from __future__ import annotations
@@ -41,8 +41,12 @@ class Refusals(NamedTuple):
     def workspaces(self) -> frozenset[str]:
         return frozenset(one.workspace for one in self.machines)
 
-    def concerns(self, workspace: str) -> bool:
-        return self.several and (len(self.workspaces) > 1 or workspace in self.workspaces)
+    @property
+    def concern_all(self) -> bool:
+        return len(self.workspaces) >= SEVERAL
+
+    def concern(self, workspace: str) -> bool:
+        return self.several and (self.concern_all or workspace in self.workspaces)
 
 
 # --- the note -------------------------------------------------------------------------------------
@@ -79,7 +83,7 @@ def note(refusals: Refusals, generation: int) -> Obj:
 def with_refusal(known: Refusals | None, machine: Machine, now: datetime, *, pausing: bool) -> Refusals:
     """`pausing`: it is avoided already, so this machine was bound before that, and says nothing new but whose it is."""
     if known is not None and (
-        known.concerns(machine.workspace) if pausing else machine in known.machines and not known.several
+        known.concern(machine.workspace) if pausing else machine in known.machines and not known.several
     ):
         return known
     others = () if known is None else tuple(one for one in known.machines if one != machine)
@@ -96,12 +100,15 @@ def in_words(refusals: Refusals) -> str:
         until = times.format_seconds(times.parse(refusals.last) + timedelta(seconds=pause(refusals.times)))
     except (times.TimeError, OverflowError):
         until = refusals.last
-    whose = ", all of one workspace," if len(refusals.workspaces) == 1 else ""
-    who = "no other of that workspace" if whose else "no other"
-    number = len(refusals.machines)
-    return (
-        f"the last {number} machines{whose} were not taken, so {who} goes there before {until}, and then one at a time"
-    )
+    machines, workspaces = len(refusals.machines), len(refusals.workspaces)
+    if refusals.concern_all:
+        whose = who = ""
+    elif workspaces == 1:
+        whose, who = ", all of one workspace,", " of that workspace"
+    else:
+        whose, who = f", all of {workspaces} workspaces,", " of these workspaces"
+    told = f"the last {machines} machines{whose} were not taken"
+    return f"{told}, so no other{who} goes there before {until}, and then one at a time"
 
 
 # --- what is known --------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ class Avoiding:
         return [
             site
             for site, known in self._known.items()
-            if known.refusals.concerns(workspace)
+            if known.refusals.concern(workspace)
             and not known.is_over
             and now < max(known.until, self._trying.get(site, known.until))
         ]
