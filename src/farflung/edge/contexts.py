@@ -113,7 +113,7 @@ def _read(path: Path) -> Config:
     try:
         config = kubernetes_yaml.parse(content).value if content.strip() else None
     except Malformed as error:
-        raise ContextError(f"{path} is not YAML: {error.why}") from None
+        raise ContextError(f"{path} is not YAML: {error.why.removeprefix('yaml: ')}") from None
     config = {"apiVersion": "v1", "kind": "Config"} if config is None else config
     if not isinstance(config, dict) or not all(_are_entries(config.get(section)) for section, _ in SECTIONS):
         raise ContextError(f"{path} is not a kubeconfig")

@@ -93,7 +93,7 @@ def read_policy(text: str) -> Policy:
     try:
         parsed = yaml.parse(text.encode(errors="replace"))
     except Malformed as error:
-        raise PolicyError(f"it is not YAML: {error.why}") from None
+        raise PolicyError(f"it is not YAML: {error.why.removeprefix('yaml: ')}") from None
     if parsed.problems:
         raise PolicyError(parsed.problems[0])
     content = parsed.value
