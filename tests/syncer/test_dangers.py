@@ -319,14 +319,24 @@ async def test_what_was_brought_just_before_a_crash_is_an_orphan_of_a_mailbox_th
         await world.link.stop(forgetting=True)
         world.line("edge").go_down()
         await world.link.start()
-        again = world.link.syncer
-        assert again is not None
-        await world.link.eventually(lambda: again.progress.pending, "the copy")
         await world.renew_mailbox()
-        await world.link.eventually(lambda: again.summary.counts()["orphaned"], "orphans")
+        await told(world, sum(map(is_downsynced, world.objects().values())))
         await world.heal()
         await agreed(world)
         assert A in world.objects() and A not in world.copies()
+
+
+async def test_what_was_brought_just_before_a_crash_is_an_orphan_of_a_mailbox_that_is_replaced_until_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer, "FLUSH", math.inf)
+    async with at_rest(tmp_path) as world:
+        brought = sum(map(is_downsynced, world.objects().values()))
+        await world.link.stop(forgetting=True)
+        await world.renew_mailbox()
+        await world.link.start()
+        await told(world, brought)
+        await agreed(world)
 
 
 @pytest.mark.parametrize("journal", ["lost", "damaged"])

@@ -260,6 +260,8 @@ class Downsync:
             desired["metadata"]["uid"] = step.uid
         if step.version:
             desired["metadata"]["resourceVersion"] = step.version
+        if not entry.applied:
+            await self._remember()  # who crashes after this finds it there, and has to know it
         self._doubt(part)
         answer = await self._edge.client.apply(collection, desired, force=bool(step.uid))
         now = self._journal.get(part)
