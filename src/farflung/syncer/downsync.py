@@ -192,6 +192,12 @@ class Downsync:
                 return None  # it is gone by now, which is still to be heard of
         if not entry.withdrawn and not self._has_room(part):
             return None
+        if not entry.withdrawn and not entry.applied:
+            await self._remember()  # who crashes once it is at the edge has to know it
+            known = self._journal.get(part)
+            if known is None or not self._is_guarded(known):
+                return None  # which was heard meanwhile, and is looked at
+            entry = known
         live = await self._live(collection, part, entry)
         return await self._take(about(entry, live, self._adopt), part, entry, collection)
 
@@ -260,14 +266,11 @@ class Downsync:
             desired["metadata"]["uid"] = step.uid
         if step.version:
             desired["metadata"]["resourceVersion"] = step.version
-        if not entry.applied:
-            await self._remember()  # who crashes after this finds it there, and has to know it
         self._doubt(part)
         answer = await self._edge.client.apply(collection, desired, force=bool(step.uid))
-        now = self._journal.get(part)
-        if now is not None:
-            owned, uid = owned_fields(answer, MANAGER), answer["metadata"].get("uid") or ""
-            self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
+        now = self._journal.get(part) or replace(entry, orphaned=True)  # if its copy went meanwhile
+        owned, uid = owned_fields(answer, MANAGER), answer["metadata"].get("uid") or ""
+        self._journal.put(replace(now, applied=digest(entry.desired), owned=owned, edge_uid=uid))
         self._edge.objects.assume(part.resource, answer)
         self.tally.applied += 1
         if step.why is Why.DRIFT:
