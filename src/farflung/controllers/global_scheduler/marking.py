@@ -9,6 +9,7 @@ of the Cluster that has the SyncTarget, then one that is there already, then the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from farflung.client.errors import NotFound
@@ -168,10 +169,8 @@ class Marking:
             return None
         if wanted and any(self._is_marked(one) for one in self._world.together(subject, site) if one != subject):
             return UNFOUND
-        try:
+        with suppress(NotFound):
             await self._binder.mark(subject, seen, wanted or None)
-        except NotFound:
-            return None
         return None
 
     def _is_marked(self, subject: Subject) -> bool:
