@@ -26,7 +26,7 @@ from farflung.client.errors import KubeconfigError, Unauthorized, Unreachable
 from farflung.client.kubeconfig import load, of_service_account
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.hub.http.certificates import ensure_certificates, issue_client_certificate
+from farflung.http.certificates import ensure_certificates, issue_client_certificate
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 REVIEWS = Collection("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")

@@ -18,7 +18,7 @@ from raw_server import Line, raw_server
 
 from farflung.client.errors import ClientError, Garbled, Unreachable
 from farflung.client.transport import HttpTransport, Request
-from farflung.hub.http.certificates import ensure_certificates, server_context
+from farflung.http.certificates import ensure_certificates, server_context
 
 SOON = 0.2  #: seconds that nobody waits longer than, of servers that never answer
 LATER = 30.0  #: seconds that are enough for everything that does happen

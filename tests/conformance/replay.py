@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from farflung.hub.http.certificates import ensure_authority, issue_client_certificate
+from farflung.http.certificates import ensure_authority, issue_client_certificate
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
 from hub_process import HubProcess

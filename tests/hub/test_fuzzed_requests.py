@@ -30,7 +30,7 @@ from hub_harness import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.http.messages import Request
+from farflung.http.messages import Request
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -28,7 +28,7 @@ from hub_harness import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.http.messages import Request
+from farflung.http.messages import Request
 
 EXAMPLES = 100
 SERVICE = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hub_harness import PODS, Collector, LocalHub, pod
 
+from farflung.http.messages import Response, Stream
 from farflung.hub.app import Hub
-from farflung.hub.http.messages import Response, Stream
 from farflung.hub.nodes import LogsWanted
 from farflung.hub.verbs import logs
 from farflung.machinery.errors import ApiError, Obj

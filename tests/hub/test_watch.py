@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub
 
+from farflung.http.messages import Stream
 from farflung.hub import objects
-from farflung.hub.http.messages import Stream
 from farflung.store.sqlite import SqliteStore
 
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}

@@ -9,7 +9,7 @@ from typing import Any
 from hub_harness import Collector, LocalHub
 from hypothesis import strategies as st
 
-from farflung.hub.http.messages import Request, Stream
+from farflung.http.messages import Request, Stream
 
 
 async def ask(hub: LocalHub, request: Request) -> int:

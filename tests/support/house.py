@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from hub_harness import builtin
 
+from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
@@ -22,7 +23,6 @@ from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
-from farflung.hub.http.certificates import Certificates, new_authority, new_key
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import orjson
 import uvloop
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Answer, Handler, Request, Response, Sink, Stream
-from farflung.hub.http.server import Server, serve
+from farflung.http.limits import Limits
+from farflung.http.messages import Answer, Handler, Request, Response, Sink, Stream
+from farflung.http.server import Server, serve
 
 T = TypeVar("T")
 PATIENCE = 20.0

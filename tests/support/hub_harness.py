@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from farflung.apis.builtin import BUILTIN
+from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
@@ -23,7 +24,6 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
-from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas

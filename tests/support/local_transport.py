@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from farflung.client.errors import Unreachable
 from farflung.client.transport import Reply, Request
-from farflung.hub.http import messages
+from farflung.http import messages
 
 Function = Callable[[messages.Request], "messages.Response | messages.Stream | Awaitable[object]"]
 END = None

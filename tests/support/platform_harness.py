@@ -17,6 +17,7 @@ from typing import Any
 from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
 
 from farflung.cli import start
+from farflung.http.certificates import Certificates, ensure_certificates
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
@@ -26,7 +27,6 @@ from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
-from farflung.hub.http.certificates import Certificates, ensure_certificates
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas

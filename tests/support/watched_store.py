@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from local_transport import Function
 
+from farflung.http import messages
 from farflung.hub import objects
-from farflung.hub.http import messages
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision
 from farflung.store.memory import MemoryStore

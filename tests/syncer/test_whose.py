@@ -12,7 +12,7 @@ from syncing import CONFIGS, MAPS, NAMESPACES, Link, linked, scope
 from translated import binding, config_map, namespace
 
 from farflung.client.rest import Client, Selection
-from farflung.hub.http import messages
+from farflung.http import messages
 from farflung.machinery.errors import Obj
 from farflung.syncer.values import PROJECTED
 

@@ -35,7 +35,7 @@ from farflung.edge.registry import READY, STARTING, STOPPING, Edge, EdgeError, H
 from farflung.edge.runtimes import choosing
 from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
-from farflung.hub.http.certificates import CertificateError
+from farflung.http.certificates import CertificateError
 from farflung.lib import ids, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.manager import Manager

@@ -35,6 +35,8 @@ from farflung.cli.credentials import (
 from farflung.cli.outside import collect_seldom
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
+from farflung.http.certificates import CertificateError, ensure_certificates, server_context
+from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
@@ -46,8 +48,6 @@ from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
-from farflung.hub.http.certificates import CertificateError, ensure_certificates, server_context
-from farflung.hub.http.server import Server, listening_sockets, serve_on
 from farflung.hub.nodes import Nodes
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools

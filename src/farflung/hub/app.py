@@ -17,6 +17,7 @@ from typing import Final
 import orjson
 
 from farflung import __version__
+from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub import metrics
 from farflung.hub.audit import UNANSWERED, Audit, Trail
 from farflung.hub.auth import attributes, openid
@@ -24,7 +25,6 @@ from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.impersonate import impersonated
 from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
-from farflung.hub.http.messages import Answer, Request, Response, Stream
 from farflung.hub.metrics import Metrics
 from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.request import Target, target_of

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
+from farflung.http.messages import Request
 from farflung.hub.auth.user import User
-from farflung.hub.http.messages import Request
 from farflung.hub.request import split_cluster, target_of
 from farflung.hub.routing import Place
 from farflung.lib.memory import remember

@@ -14,9 +14,9 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis import wire
+from farflung.http.messages import Request
 from farflung.hub import media_types, shapes
 from farflung.hub.catalog.negotiation import ACCEPTED
-from farflung.hub.http.messages import Request
 from farflung.hub.options import WriteOptions
 from farflung.hub.shapes import Shape
 from farflung.machinery import go_text

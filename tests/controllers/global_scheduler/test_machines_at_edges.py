@@ -20,7 +20,7 @@ from syncing import Link, mailbox_path
 from farflung.client import transport
 from farflung.client.errors import Unreachable
 from farflung.controllers.global_scheduler.failover import Patience
-from farflung.hub.http.messages import Request
+from farflung.http.messages import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 

@@ -10,7 +10,7 @@ from hub_harness import MERGE_PATCH
 from local_transport import Function
 from machines import PODS, Machines, machines
 
-from farflung.hub.http.messages import Request, Response
+from farflung.http.messages import Request, Response
 
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -11,11 +11,11 @@ from hub_harness import PODS, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farflung.http.messages import Request
 from farflung.hub.auth.claims import Account, Bound, Claims, LegacyClaims, Private, Reference, encode
 from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AUDIENCES
 from farflung.hub.auth.user import User
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import ApiError, Obj
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from farflung.http.messages import Request
 from farflung.hub.auth.authenticate import REMEMBERED, Authenticator
 from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import HandedOut, StaticTokens, read_tokens, token_hash, write_tokens
 from farflung.hub.auth.user import AUTHENTICATED, User
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Unusable
 from farflung.store.memory import MemoryStore

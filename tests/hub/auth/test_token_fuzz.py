@@ -11,7 +11,7 @@ from hub_harness import CONFIG_MAPS, LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.http.messages import Request, Response
+from farflung.http.messages import Request, Response
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 

@@ -7,9 +7,9 @@ import pytest
 
 from farflung.apis.builtin import BUILTIN, HUB
 from farflung.apis.resource import Resource, Subresource
+from farflung.http.messages import Request
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.discovery import AGGREGATED, Documents
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import ApiError
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

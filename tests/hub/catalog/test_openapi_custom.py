@@ -11,10 +11,10 @@ from hub_harness import LocalHub
 from farflung.apis import builtin
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource
+from farflung.http.messages import Request
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi.custom import published, told_of
 from farflung.hub.catalog.openapi.serving import PROTOBUF_V2, OpenAPI, Shelf
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import Obj
 
 GADGETS = Resource(

@@ -11,11 +11,11 @@ import pytest
 from farflung.apis import builtin
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource
+from farflung.http.messages import Request, Response
+from farflung.http.server import serve
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.openapi.serving import OpenAPI
-from farflung.hub.http.messages import Request, Response
-from farflung.hub.http.server import serve
 from farflung.machinery.errors import ApiError
 
 PREFIX = "/clusters/root"

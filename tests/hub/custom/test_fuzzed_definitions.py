@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structural_strategies import around, schemas, values
 
-from farflung.hub.http.messages import Request
+from farflung.http.messages import Request
 from farflung.machinery.errors import Obj
 
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -19,6 +19,7 @@ from hub_harness import Answer, builtin
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
 from farflung.hub.app import Hub
 from farflung.hub.auth.authenticate import Authenticator
@@ -27,7 +28,6 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.custom.registry import kinds_in
-from farflung.hub.http.messages import Request, Response, Stream
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas

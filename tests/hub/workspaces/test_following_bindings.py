@@ -12,10 +12,10 @@ from typing import Any
 from apis_harness import API_BINDING, DEFINITION, EXPORT, LATER, LocalApis, condition, widget_schema
 
 from farflung.apis.resource import Resource
+from farflung.http.messages import Answer, Request, Response
 from farflung.hub import objects
 from farflung.hub.housekeeping.bindings import Bindings
 from farflung.hub.housekeeping.inside import Inside, collection_path
-from farflung.hub.http.messages import Answer, Request, Response
 from farflung.hub.workspaces.exporter import SECRET
 from farflung.hub.workspaces.writing import CONFIG_MAP, kind, rewritten, written
 from farflung.machinery.errors import Obj

@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from platform_harness import ALICE, APIS, BOB, MAPS, OPERATOR, RBAC, TENANCY, PlatformHub, binding, platform_hub
 
+from farflung.http.messages import Request
 from farflung.hub.auth.user import AUTHENTICATED, User
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import Obj
 
 SECRET = "what-only-bob-may-know"

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
 from farflung.hub.auth.service_accounts import AUDIENCES, CREDENTIAL, AccountTokens, Refused, Session
 from farflung.hub.auth.tokens import FOREVER, Known, StaticTokens, token_hash
 from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
-from farflung.hub.http.messages import Request
 from farflung.machinery.errors import go_quote, unauthorized
 
 REMEMBERED: Final = 4096  #: headers that were right

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from farflung.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
 from farflung.hub.auth.user import ADMINISTRATORS
-from farflung.hub.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
 from farflung.hub.request import DEFAULT_CLUSTER
 from farflung.machinery.errors import Obj
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
+from farflung.http.messages import Request, Response
 from farflung.hub.auth.claims import ISSUER
 from farflung.hub.auth.keys import SigningKeys
-from farflung.hub.http.messages import Request, Response
 
 KEYS = "/openid/v1/jwks"
 CACHED = (("Cache-Control", "public, max-age=3600"),)

@@ -27,6 +27,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol
 
+from farflung.http.certificates import Certificates
+from farflung.http.messages import Handler
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.custom.establish import bound_in
 from farflung.hub.housekeeping.accounts import Accounts
@@ -44,8 +46,6 @@ from farflung.hub.housekeeping.signing import Signing
 from farflung.hub.housekeeping.system import SystemObjects
 from farflung.hub.housekeeping.token_secrets import TokenSecrets
 from farflung.hub.housekeeping.work import Work
-from farflung.hub.http.certificates import Certificates
-from farflung.hub.http.messages import Handler
 from farflung.hub.quotas import Quotas
 from farflung.hub.request import DEFAULT_CLUSTER
 from farflung.hub.served import Kinds

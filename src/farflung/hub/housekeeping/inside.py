@@ -9,8 +9,8 @@ from urllib.parse import quote
 import orjson
 
 from farflung.apis.resource import Resource
+from farflung.http.messages import Handler, Request, Response
 from farflung.hub import objects
-from farflung.hub.http.messages import Handler, Request, Response
 from farflung.hub.media_types import JSON, MERGE_PATCH
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import ApiError, Obj

@@ -11,12 +11,12 @@ from typing import Final
 
 from cryptography import x509
 
+from farflung.http.certificates import Certificates
 from farflung.hub import objects
 from farflung.hub.auth.certificate_requests import SIGNERS, Unsigned, check_place, parse_request, sign_request
 from farflung.hub.housekeeping.inside import Inside, object_path
 from farflung.hub.housekeeping.kept import KeptKinds
 from farflung.hub.housekeeping.work import Work
-from farflung.hub.http.certificates import Certificates
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import TimeError, format_seconds, parse

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Protocol
 
 from farflung.apis.resource import Resource
+from farflung.http.messages import Request
 from farflung.hub import objects
 from farflung.hub.audit import Trail
 from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.user import User
-from farflung.hub.http.messages import Request
 from farflung.hub.kinds import Kind
 from farflung.hub.nodes import Nodes
 from farflung.hub.policies.registry import Policies

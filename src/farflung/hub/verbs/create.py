@@ -8,11 +8,11 @@ from typing import Final
 
 import orjson
 
+from farflung.http.messages import Answer
 from farflung.hub import objects
 from farflung.hub.admission.metadata import validate_metadata
 from farflung.hub.auth.rbac.escalation import check_no_escalation
 from farflung.hub.bodies import decode_object
-from farflung.hub.http.messages import Answer
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.policies import admission as policies

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from farflung.http.messages import Answer, Response
 from farflung.hub import bodies, objects
-from farflung.hub.http.messages import Answer, Response
 from farflung.hub.options import META, integer, list_options
 from farflung.hub.policies import admission as policies
 from farflung.hub.request import parse_query

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from farflung.http.messages import Answer, Sink, Stream
 from farflung.hub import objects
-from farflung.hub.http.messages import Answer, Sink, Stream
 from farflung.hub.nodes import LogsWanted, Nodes
 from farflung.hub.options import integer
 from farflung.hub.request import Query, is_true

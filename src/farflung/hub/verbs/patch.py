@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import orjson
 
+from farflung.http.messages import Answer
 from farflung.hub.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
-from farflung.hub.http.messages import Answer
 from farflung.hub.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.shapes import Shape

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from farflung.http.messages import Answer
 from farflung.hub import disruption, objects, shapes
 from farflung.hub.bodies import Body, decode_object
-from farflung.hub.http.messages import Answer
 from farflung.hub.kinds import Kind
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.policies import admission as policies

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import msgspec
 import orjson
 
+from farflung.http.messages import Answer, Response
 from farflung.hub import objects
 from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.http.messages import Answer, Response
 from farflung.hub.objects import EVERY_CLUSTER, Selection, decode
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.verbs import respond

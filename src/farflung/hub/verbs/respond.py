@@ -14,9 +14,9 @@ import orjson
 import yaml
 
 from farflung.apis import wire
+from farflung.http.messages import Request, Response
 from farflung.hub import media_types, objects
 from farflung.hub.catalog.negotiation import Representation, negotiate
-from farflung.hub.http.messages import Request, Response
 from farflung.hub.verbs.call import Call
 from farflung.machinery import table
 from farflung.machinery.codec import protobuf

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farflung.http.messages import Answer
 from farflung.hub.admission.access_reviews import validate_local_review, validate_review, validate_self_review
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticate import Authenticator
@@ -13,7 +14,6 @@ from farflung.hub.auth.rbac.policy import aggregate
 from farflung.hub.auth.service_accounts import CLUSTER
 from farflung.hub.auth.user import SERVICE_ACCOUNT, User, is_administrator
 from farflung.hub.bodies import decode_object
-from farflung.hub.http.messages import Answer
 from farflung.hub.options import write_options
 from farflung.hub.verbs import respond
 from farflung.hub.verbs.call import Call

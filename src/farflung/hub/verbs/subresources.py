@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from farflung.apis.autoscaling.printers import SCALES
+from farflung.http.messages import Answer
 from farflung.hub import shapes
 from farflung.hub.admission.scale import Scaling
 from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.http.messages import Answer
 from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.verbs import logs, patch, pods, read, respond, token_request, update

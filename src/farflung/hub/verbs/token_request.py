@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import orjson
 
 from farflung.apis import wire
+from farflung.http.messages import Answer, Response
 from farflung.hub import objects, shapes
 from farflung.hub.auth.claims import Account, Bound, Reference
 from farflung.hub.auth.service_accounts import AUDIENCES
 from farflung.hub.bodies import decode_object
 from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.http.messages import Answer, Response
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import write_options
 from farflung.hub.policies import admission as policies

@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from farflung.http.messages import Answer
 from farflung.hub import objects
 from farflung.hub.admission import certificates, core
 from farflung.hub.admission.metadata import validate_metadata, validate_metadata_update
@@ -15,7 +16,6 @@ from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.rbac.escalation import check_no_escalation
 from farflung.hub.auth.signers import check_signer
 from farflung.hub.bodies import decode_object
-from farflung.hub.http.messages import Answer
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.policies import admission as policies
 from farflung.hub.verbs import arrival, respond

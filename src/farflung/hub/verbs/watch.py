@@ -15,9 +15,9 @@ from typing import Final
 
 import orjson
 
+from farflung.http.messages import Sink, Stream
 from farflung.hub import objects
 from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.http.messages import Sink, Stream
 from farflung.hub.objects import Selection
 from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.served import Changed

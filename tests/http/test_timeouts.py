@@ -12,9 +12,9 @@ import pytest
 import uvloop
 from http_harness import Harness, Toy, eventually, parse_head, replies
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Request, Response
-from farflung.hub.http.server import serve
+from farflung.http.limits import Limits
+from farflung.http.messages import Request, Response
+from farflung.http.server import serve
 
 GET = b"GET /echo HTTP/1.1\r\nHost: hub\r\n\r\n"
 

@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 
 import httptools
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Request
+from farflung.http.limits import Limits
+from farflung.http.messages import Request
 from farflung.machinery.errors import ApiError, bad_request, method_not_allowed, too_large
 
 #: Where in a message the next byte belongs.

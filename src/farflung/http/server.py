@@ -10,9 +10,9 @@ import ssl
 import time
 from typing import Final
 
-from farflung.hub.http.connection import Connection, Shared
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Handler
+from farflung.http.connection import Connection, Shared
+from farflung.http.limits import Limits
+from farflung.http.messages import Handler
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Iterator
 from math import inf
 from typing import Final, cast
 
-from farflung.hub.http.heads import (
+from farflung.http.heads import (
     BLOCK,
     CLOSE,
     CONTINUE,
@@ -26,10 +26,10 @@ from farflung.hub.http.heads import (
     chunk,
     failure,
 )
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Answer, Handler, Response, Stream
-from farflung.hub.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
-from farflung.hub.http.sink import StreamSink
+from farflung.http.limits import Limits
+from farflung.http.messages import Answer, Handler, Response, Stream
+from farflung.http.parser import BETWEEN, BODY, HEAD, Exchange, KnownHeads, RequestParser
+from farflung.http.sink import StreamSink
 from farflung.machinery.errors import ApiError, internal
 
 log = logging.getLogger(__name__)

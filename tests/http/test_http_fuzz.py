@@ -10,8 +10,8 @@ from http_harness import Client, Harness, Toy, replies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.parser import Exchange, KnownHeads, RequestParser
+from farflung.http.limits import Limits
+from farflung.http.parser import Exchange, KnownHeads, RequestParser
 from farflung.machinery.errors import ApiError
 
 GET = b"GET /echo HTTP/1.1\r\nHost: hub\r\n\r\n"

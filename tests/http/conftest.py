@@ -6,7 +6,7 @@ from ssl import SSLContext
 import pytest
 from http_harness import Harness, Toy
 
-from farflung.hub.http.limits import Limits
+from farflung.http.limits import Limits
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from http_harness import Harness, Toy, eventually, parse_head, replies
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Request
+from farflung.http.limits import Limits
+from farflung.http.messages import Request
 
 HOST = b"Host: hub\r\n"
 GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"

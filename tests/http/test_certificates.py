@@ -19,14 +19,14 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from http_harness import Harness, Toy, eventually
 
-from farflung.hub.http.certificates import (
+from farflung.http.certificates import (
     CertificateError,
     Certificates,
     ensure_certificates,
     issue_client_certificate,
     server_context,
 )
-from farflung.hub.http.limits import Limits
+from farflung.http.limits import Limits
 
 NOW = datetime.now(UTC)
 

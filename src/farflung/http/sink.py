@@ -7,11 +7,11 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from farflung.hub.http.heads import BLOCK, LAST_CHUNK, chunk, cut
-from farflung.hub.http.messages import Stream
+from farflung.http.heads import BLOCK, LAST_CHUNK, chunk, cut
+from farflung.http.messages import Stream
 
 if TYPE_CHECKING:
-    from farflung.hub.http.connection import Connection
+    from farflung.http.connection import Connection
 
 BURST: Final = 8 * BLOCK  #: bytes of a stream's start that are written before others are served
 

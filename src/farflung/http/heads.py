@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from farflung.hub.http.messages import Headers, Response, Stream
+from farflung.http.messages import Headers, Response, Stream
 from farflung.machinery.errors import ApiError
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from http_harness import Client, Harness, Toy, eventually, parse_head
 
-from farflung.hub.http.limits import Limits
-from farflung.hub.http.messages import Sink
+from farflung.http.limits import Limits
+from farflung.http.messages import Sink
 
 WATCH = b"GET /watch HTTP/1.1\r\nHost: hub\r\n\r\n"
 GET = b"GET /echo HTTP/1.1\r\nHost: hub\r\n\r\n"
