@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from farflung.client.transport import HttpTransport, Request
 from farflung.runtime.health import parts_of, served
 
 GOOD: Mapping[str, Callable[[], bool]] = {"informers": lambda: True}
 
 
-async def fetched(port: int, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
-        return answer.status, await answer.text()
+async def fetched(port: int, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
+    async with (
+        HttpTransport(f"http://{host}:{port}") as transport,
+        transport.open(Request(method, path, {"Connection": "close"})) as reply,
+    ):
+        return reply.status, (await reply.read()).decode()
 
 
 async def test_a_process_is_healthy_and_ready_when_all_its_checks_hold() -> None:
@@ -49,6 +52,18 @@ async def test_figures_are_shown_for_prometheus() -> None:
         status, text = await fetched(port, "/metrics")
     assert status == 200
     assert "things_total 3.0\n" in text
+
+
+async def test_pages_are_read_and_nothing_else() -> None:
+    async with served("127.0.0.1:0", GOOD, CollectorRegistry()) as port:
+        assert (await fetched(port, "/healthz", "POST"))[0] == 405
+        assert await fetched(port, "/healthz?verbose") == (200, "ok")
+
+
+async def test_without_a_host_every_address_is_listened_on() -> None:
+    async with served(":0", GOOD, CollectorRegistry()) as port:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert await fetched(port, "/healthz", host=host) == (200, "ok")
 
 
 async def test_nothing_is_served_without_an_address() -> None:

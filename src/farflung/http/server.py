@@ -25,9 +25,10 @@ CANCELLATION: Final = 1.0
 
 
 async def serve(
-    handler: Handler, *, host: str, port: int, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
+    handler: Handler, *, host: str | None, port: int, tls: ssl.SSLContext | None, limits: Limits = DEFAULT_LIMITS
 ) -> Server:
-    """Answer requests with `handler` until `Server.stop`.  Port 0 takes a free one.
+    """Answer requests with `handler` until `Server.stop`.  No host: every address of this machine; port 0 takes a free
+    one.
 
     Raises OSError, whose text is fit for a user, when the address cannot be listened on.
     """
@@ -133,13 +134,14 @@ class Server:
         self._timer = shared.loop.call_later(shared.limits.sweep_interval, self._sweep)
 
 
-async def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """One for each address of the host, all on the same port."""
+async def listening_sockets(host: str | None, port: int) -> list[socket.socket]:
+    """One for each address of the host, all on the same port.  No host: every address of this machine."""
     loop = asyncio.get_running_loop()
+    name = host if host is not None else "*"
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host}: {error.strerror or error}") from None
+        raise OSError(error.errno, f"cannot listen on {name}: {error.strerror or error}") from None
     sockets: list[socket.socket] = []
     for family, _, _, _, address in dict.fromkeys(found):
         try:
@@ -149,10 +151,10 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
                 continue  # the name has an address that this machine lacks
             for opened in sockets:
                 opened.close()
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+            raise OSError(error.errno, f"cannot listen on {name}:{port}: {error.strerror or error}") from None
         port = sockets[0].getsockname()[1]
     if not sockets:
-        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: no such address here")
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {name}:{port}: no such address here")
     return sockets
 
 

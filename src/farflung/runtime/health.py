@@ -1,4 +1,4 @@
-"""What a process shows of itself over HTTP: /healthz, /readyz and /metrics."""
+"""What a process shows of itself over HTTP: /healthz, /livez, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -6,42 +6,47 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from farflung.http.messages import Handler, Request, Response
+from farflung.http.server import serve
 
 Checks = Mapping[str, Callable[[], bool]]
 Notes = Callable[[], Iterable[str]]
 
 GRACE: Final = 1.0  #: seconds for answers that are under way when it ends
+PLAIN: Final = "text/plain; charset=utf-8"
 
 
-def application(checks: Checks, registry: CollectorRegistry, notes: Notes = tuple) -> web.Application:
-    """`checks`: what has to be true for the process to be ready, by name; `notes`: what people should know who ask,
-    although it is ready."""
+def handler(checks: Checks, registry: CollectorRegistry, notes: Notes = tuple) -> Handler:
+    """`checks`: conditions for the process to be ready, by name; `notes`: warnings that /readyz shows and that do not
+    make the process unready."""
 
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
+    def healthy() -> Response:
+        return Response(200, b"ok", PLAIN)
 
-    async def ready(_: web.Request) -> web.Response:
+    def ready() -> Response:
         lines = [f"[{'+' if _holds(check) else '-'}]{name}" for name, check in checks.items()]
         good = all(line.startswith("[+]") for line in lines)
         lines += [f"[!]{note}" for note in notes()]
-        return web.Response(text="\n".join([*lines, "ok" if good else "not ready", ""]), status=200 if good else 503)
+        text = "\n".join([*lines, "ok" if good else "not ready", ""])
+        return Response(200 if good else 503, text.encode(), PLAIN)
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def metrics() -> Response:
+        return Response(200, generate_latest(registry), CONTENT_TYPE_LATEST)
 
-    app = web.Application()
-    app.add_routes(
-        [
-            web.get("/healthz", healthy),
-            web.get("/livez", healthy),
-            web.get("/readyz", ready),
-            web.get("/metrics", metrics),
-        ]
-    )
-    return app
+    pages = {"/healthz": healthy, "/livez": healthy, "/readyz": ready, "/metrics": metrics}
+
+    def answer(request: Request) -> Response:
+        page = pages.get(request.path)
+        if page is None:
+            return Response(404, b"404 page not found\n", PLAIN)
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"method not allowed\n", PLAIN, [("Allow", "GET, HEAD")])
+        return page()
+
+    return answer
 
 
 def _holds(check: Callable[[], bool]) -> bool:
@@ -66,12 +71,8 @@ async def served(address: str, checks: Checks, registry: CollectorRegistry, note
         yield 0
         return
     host, port = parts_of(address)
-    runner = web.AppRunner(application(checks, registry, notes), access_log=None, shutdown_timeout=GRACE)
-    await runner.setup()
+    server = await serve(handler(checks, registry, notes), host=host, port=port, tls=None)
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        bound = runner.addresses[0]
-        yield int(bound[1])
+        yield server.port
     finally:
-        await runner.cleanup()
+        await server.stop(GRACE)

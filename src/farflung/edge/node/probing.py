@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
-import aiohttp
+from multidict import CIMultiDict
 
+from farflung.client.errors import ClientError
+from farflung.client.transport import HttpTransport, Reply, Request
 from farflung.edge.runtimes.base import Address, Runtime, Started
 from farflung.machinery.errors import Obj
 
-LONGEST: Final = 1024  #: characters of an answer that are told
+LONGEST: Final = 1024  #: bytes of an answer that are reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ async def _ask(handler: Obj, container: Obj, started: Started, runtime: Runtime,
     if address is None:
         return Outcome(False, f"port {wanted.get('port')} of the container cannot be reached")
     if "httpGet" in handler:
-        return await _get(wanted, address)
+        return await _get(wanted, address, seconds)
     return await _connect(address)
 
 
@@ -93,24 +97,47 @@ async def _connect(address: Address) -> Outcome:
     return Outcome(True)
 
 
-async def _get(wanted: Obj, address: Address) -> Outcome:
-    """Anything from 200 to 399 is well."""
+async def _get(wanted: Obj, address: Address, seconds: float) -> Outcome:
+    """Any status from 200 to 399 is a success: redirects are not followed.  Certificates are not verified, as the
+    kubelet does not."""
     scheme = (wanted.get("scheme") or "HTTP").lower()
-    path = wanted.get("path") or "/"
-    url = f"{scheme}://{_host(address)}{path if path.startswith('/') else f'/{path}'}"
-    headers = {"User-Agent": "kube-probe/1.33", "Accept": "*/*", "Connection": "close"}
-    headers |= {one.get("name", ""): one.get("value", "") for one in wanted.get("httpHeaders") or ()}
+    server, target = f"{scheme}://{_host(address)}", _target(wanted.get("path") or "/")
+    headers = CIMultiDict({"User-Agent": "kube-probe/1.33", "Accept": "*/*", "Connection": "close"})
+    headers.update((one.get("name", ""), one.get("value", "")) for one in wanted.get("httpHeaders") or ())
     try:
         async with (
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=False)) as session,
-            session.get(url, headers=headers, allow_redirects=False) as answer,
+            HttpTransport(server, tls=_any_certificate() if scheme == "https" else None) as transport,
+            transport.open(Request("GET", target, headers, patience=seconds)) as reply,
         ):
-            body = await answer.content.read(LONGEST)
-            if 200 <= answer.status < 400:
+            body = await _beginning(reply)
+            if 200 <= reply.status < 400:
                 return Outcome(True, body.decode(errors="replace"))
-            return Outcome(False, f"HTTP probe failed with statuscode: {answer.status}")
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Outcome(False, f'Get "{url}": {error or type(error).__name__}')
+            return Outcome(False, f"HTTP probe failed with statuscode: {reply.status}")
+    except (ClientError, ValueError) as error:
+        return Outcome(False, f'Get "{server}{target}": {error or type(error).__name__}')
+
+
+async def _beginning(reply: Reply) -> bytes:
+    """At most `LONGEST` bytes of the body.  The rest is not read."""
+    body = b""
+    async for chunk in reply.chunks():
+        body += chunk
+        if len(body) >= LONGEST:
+            break
+    return body[:LONGEST]
+
+
+def _target(path: str) -> str:
+    """Path and query as they are written in a request: percent-encoded where that is not done yet."""
+    path, _, _ = path.partition("#")
+    return quote(path if path.startswith("/") else f"/{path}", safe="/?%:@!$&'()*+,;=~[]")
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _host(address: Address) -> str:
