@@ -149,17 +149,26 @@ def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> fro
 
 
 def plan(placement: Placement, desired: Sequence[Obj], observed: Iterable[Mapping[str, Any]]) -> list[Write]:
-    """Writes that make of the observed slices the desired ones.
+    """Writes that turn the observed slices into the desired ones.  Each slice is written at most once.
 
-    A destination that is wanted and is there is never away in between, if the writes are done in this order: slices
-    that get destinations come before those that lose them, and deletions come last.  If slices exchange destinations,
-    one of them is first written with both; then the plan ends there, and has to be made again.
+    If the writes are applied in this order, a destination that is observed and desired is present throughout: a slice
+    drops such a destination only while another slice has it, and deletions are last.  Slices that exchange
+    destinations cannot all drop theirs first, so one of them gets its desired destinations and keeps those that
+    others still need; the next plan removes them.
+
+    Repeated plans end, also if only some of their writes succeed: every write decreases
+
+        the number of desired destinations that are absent from their slice
+        + the number of slices that are missing, differ or are superfluous
+
+    and the plan is empty when this number is 0.  After one whole plan every desired slice has its destinations, so the
+    second plan only drops and deletes, and the third is empty.
     """
     return _Plan(placement, desired, observed).writes()
 
 
 class _Plan:
-    """Only slices that are to change are looked at: what another one says is there all the time."""
+    """Looks only at slices that have to change: an unchanged slice keeps its destinations throughout."""
 
     def __init__(self, placement: Placement, desired: Sequence[Obj], observed: Iterable[Mapping[str, Any]]) -> None:
         self._placement = placement
@@ -167,41 +176,50 @@ class _Plan:
         self._observed = {obj["metadata"]["name"]: obj for obj in observed}
         self._missing = [name for name in self._desired if name not in self._observed]
         self._changed = [name for name in self._desired if name in self._observed and self._differs(name)]
-        self._gone = [
+        self._superfluous = [
             name for name, obj in self._observed.items() if name not in self._desired and is_extra(placement, obj)
         ]
-        self._new = {name: destinations_of(self._desired[name]) for name in (*self._missing, *self._changed)}
-        self._old = {name: destinations_of(self._observed[name]) for name in (*self._changed, *self._gone)}
-        self._wanted = {destination for part in self._new.values() for destination in part}
-        self._held = Counter(destination for part in self._old.values() for destination in set(part))
+        self._new = {name: set(destinations_of(self._desired[name])) for name in (*self._missing, *self._changed)}
+        self._old = {name: set(destinations_of(self._observed[name])) for name in (*self._changed, *self._superfluous)}
+        self._needed = {destination for part in self._new.values() for destination in part}
+        #: in how many slices a destination is after the writes so far
+        self._copies = Counter(destination for part in self._old.values() for destination in part)
 
     def writes(self) -> list[Write]:
-        writes: list[Write] = [self._create(name) for name in self._missing]
+        writes: list[Write] = []
         for name in self._missing:
-            self._held.update(self._new[name])
+            self._copies.update(self._new[name])
+            writes.append(self._create(name))
         waiting = self._changed
         while waiting:
-            safe = [name for name in waiting if self._pass(name)]
-            writes += [self._update(name, self._desired[name]["destinations"]) for name in safe]
-            waiting = [name for name in waiting if name not in safe]
-            if waiting and not safe:
-                writes.append(self._update(waiting[0], list(map(_entry, self._both(waiting[0])))))
-                return writes
-        return [*writes, *map(self._delete, sorted(self._gone, reverse=True))]
+            later = []
+            for name in waiting:
+                if self._may_drop(name):
+                    self._copies.subtract(self._old[name] - self._new[name])
+                    self._copies.update(self._new[name] - self._old[name])
+                    writes.append(self._update(name, self._desired[name]["destinations"]))
+                else:
+                    later.append(name)
+            if len(later) == len(waiting):
+                writes.append(self._extend(later))
+            waiting = later
+        return [*writes, *map(self._delete, sorted(self._superfluous, reverse=True))]
 
-    def _pass(self, name: str) -> bool:
-        """Count a slice as written, unless something would be lost."""
-        old, new = set(self._old[name]), set(self._new[name])
-        lost = old - new
-        if any(destination in self._wanted and self._held[destination] < 2 for destination in lost):
-            return False
-        self._held.subtract(lost)
-        self._held.update(new - old)
-        return True
+    def _may_drop(self, name: str) -> bool:
+        """Whether no needed destination is only in this slice, of those that the slice has to drop."""
+        dropped = self._old[name] - self._new[name]
+        return all(self._copies[destination] > 1 for destination in dropped & self._needed)
 
-    def _both(self, name: str) -> list[Destination]:
-        kept = [destination for destination in self._old[name] if destination in self._wanted]
-        return sorted({*self._new[name], *kept})
+    def _extend(self, waiting: list[str]) -> Update:
+        """Give one of the slices that wait for each other its new destinations, and let it keep the old ones that are
+        needed.  It is removed from `waiting`.
+
+        There is one that lacks a new destination.  Otherwise each would have all of its own, a needed destination that
+        another one has to drop would be in two slices, and none would wait."""
+        name = next(name for name in waiting if not self._new[name] <= self._old[name])
+        waiting.remove(name)
+        self._copies.update(self._new[name] - self._old[name])
+        return self._update(name, list(map(_entry, sorted(self._new[name] | (self._old[name] & self._needed)))))
 
     def _differs(self, name: str) -> bool:
         observed, desired = self._observed[name], self._desired[name]
