@@ -146,6 +146,8 @@ MISTAKES = {
     "- a list": "is not a kubeconfig",
     "a: b: c": "is not YAML",
     "[" * 1500: "is not YAML",
+    "[" * 200_000: "is not YAML",
+    "a: 1\n---\nb: 2\n": "is not YAML",
     "clusters: 7": "clusters is not a list",
     "clusters: [x]": "an entry of clusters has no name",
     "users: [{name: 5}]": "an entry of users has no name",

@@ -13,6 +13,7 @@ import yaml
 from farflung.http.certificates import locked
 from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
+from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
 from farflung.lib.ids import Uids, new_token
 
@@ -65,9 +66,9 @@ def is_theirs(token: str | None, administrator: Administrator, tokens: Mapping[s
 def _kept_tokens(kubeconfig: Path) -> dict[str, str]:
     """By the names of the users in a file, as far as it can be read."""
     try:
-        users = yaml.safe_load(kubeconfig.read_text())["users"]
+        users = yaml_loader.load(kubeconfig.read_bytes())["users"]
         found = [(user.get("name"), (user.get("user") or {}).get("token")) for user in users]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
         return {}
     return {name: token for name, token in found if isinstance(name, str) and isinstance(token, str)}
 

@@ -11,6 +11,7 @@ import yaml
 
 from farflung.cli import fields
 from farflung.cli.plugins.switching import CURRENT, PREVIOUS
+from farflung.lib import yaml_loader
 
 WORKSPACE: Final = re.compile(r"/clusters/([a-z0-9][a-z0-9:-]*)")
 
@@ -25,8 +26,8 @@ def kept_workspaces(kubeconfig: Path, users: Collection[str]) -> tuple[list[Kept
     """Those of the same hub, for one of `users`, as far as the file can be read; and whether one is in the current
     one."""
     try:
-        found = yaml.safe_load(kubeconfig.read_text())
-    except (OSError, ValueError, yaml.YAMLError):
+        found = yaml_loader.load(kubeconfig.read_bytes())
+    except (OSError, yaml.YAMLError):
         return [], False
     kept = [one for one in _kept(found) if one.user in users]
     is_there = fields.text(found, "current-context") == CURRENT and any(one.context == CURRENT for one in kept)

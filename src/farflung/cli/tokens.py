@@ -18,6 +18,7 @@ import yaml
 from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
 from farflung.http.certificates import locked
 from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.lib import yaml_loader
 from farflung.lib.ids import new_token
 from farflung.machinery.times import human
 from farflung.store.base import Unusable
@@ -81,9 +82,9 @@ def create(directory: Path, name: str, groups: Sequence[str], lasting: timedelta
 def known_cluster(path: Path) -> dict[str, Any]:
     """Where the hub is and whom to trust, as the administrator's kubeconfig says."""
     try:
-        clusters = yaml.safe_load(path.read_text())["clusters"]
+        clusters = yaml_loader.load(path.read_bytes())["clusters"]
         cluster: dict[str, Any] = next(one["cluster"] for one in clusters if one["name"] == "root")
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, StopIteration):
+    except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration):
         raise click.ClickException(f"{path} does not say where the hub is; start the hub to get a new one") from None
     return cluster
 

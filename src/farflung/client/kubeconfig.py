@@ -32,6 +32,7 @@ from farflung.client.credentials import (
 from farflung.client.errors import KubeconfigError, NoKubeconfig
 from farflung.client.proxies import proxy_to
 from farflung.client.transport import Credentials, HttpTransport, nothing
+from farflung.lib import yaml_loader
 
 __all__ = ["Access", "KubeconfigError", "load", "server_url"]
 
@@ -128,10 +129,10 @@ def _exists(file: Path) -> bool:
 
 def _content(file: Path) -> Section:
     try:
-        content = yaml.safe_load(file.read_bytes()) or {}
+        content = yaml_loader.load(file.read_bytes()) or {}
     except OSError as error:
         raise KubeconfigError(f"cannot read {file}: {_reason(error)}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise KubeconfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise KubeconfigError(f"{file} is not a kubeconfig")
