@@ -12,9 +12,18 @@ import click
 from farflung import __version__
 from farflung.cli.edge import edge
 from farflung.cli.explained_kinds import Kinds
+from farflung.lib.packages import WrongPackage
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WrongPackage as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="farflung")
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""

@@ -1,0 +1,32 @@
+"""Files of installed packages that are not part of the packages' public interface."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+class WrongPackage(Exception):
+    """A dependency is missing or has a version without the file that is read.  The message says what to install."""
+
+
+def file_of(distribution: str, wanted: str, module: str, path: str) -> Path:
+    """`path` inside the package `module`, which `distribution` installs.  `wanted`: the versions that have it, as pip
+    writes them.  Raises WrongPackage."""
+    install = f"run: pip install '{distribution}{wanted}'"
+    try:
+        found = version(distribution)
+    except PackageNotFoundError:
+        raise WrongPackage(
+            f"{distribution} is not installed, and {distribution}{wanted} is needed; {install}"
+        ) from None
+    package = importlib.util.find_spec(module)
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder, path)
+        if file.is_file():
+            return file
+    raise WrongPackage(
+        f"{distribution} {found} is installed, which has no file {module}/{path};"
+        f" {distribution}{wanted} is needed; {install}"
+    )
