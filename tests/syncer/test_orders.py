@@ -11,8 +11,9 @@ from partition_end import agreed, at_rest
 from partition_laws import is_going
 from partition_menu import BORN, PARTS, SPECS
 from partition_world import World
-from syncing import MAPS
+from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
+from farflung.client.errors import Unreachable
 from farflung.client.resource import Collection
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
@@ -97,3 +98,73 @@ async def test_a_copy_that_somebody_lets_go_in_our_place_is_held_again(tmp_path:
             return FINALIZER in (await world.link.mailbox.get(MAPS, "a", "shop"))["metadata"].get("finalizers", ())
 
         await world.link.eventually(held, "our finalizer")
+
+
+async def restart_hearing_the_edge_first(world: World) -> None:
+    """The syncer knows all objects of the edge, and has looked at them, before it knows its configuration."""
+    heard = asyncio.Event()
+
+    async def gate(request: Request) -> None:
+        if "/syncerconfigs?" in request.target:
+            await heard.wait()
+
+    await world.link.stop()
+    world.line("edge").up = True
+    world.link.up.gate = gate
+    await world.link.start()
+    await world.turns(MANY)
+    heard.set()
+
+
+async def test_an_object_withdrawn_before_a_restart_is_deleted_if_the_edge_is_listed_first(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        world.line("edge").go_down()
+        await world.link.mailbox.delete(MAPS, "a", "shop")
+        await world.link.settled()
+        await restart_hearing_the_edge_first(world)
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+
+
+async def test_a_status_written_during_a_restart_is_returned_if_the_edge_is_listed_first(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        world.line("edge").go_down()
+        await world.link.cluster.patch(DEPLOYMENTS, "web", {"status": {"replicas": 7}}, "shop", "status")
+        await restart_hearing_the_edge_first(world)
+
+        async def returned() -> bool:
+            copy = await world.link.mailbox.get(DEPLOYMENTS, "web", "shop")
+            return bool(copy["status"]["replicas"] == 7)
+
+        await world.link.eventually(returned, "the status")
+
+
+async def test_a_withdrawn_namespace_reports_an_object_that_becomes_an_orphan_later(tmp_path: Path) -> None:
+    """The syncer looks at the namespace while it still expects to delete the object in it, and has no further event of
+    the namespace."""
+    refused, silent = asyncio.Event(), asyncio.Event()
+
+    async def refuse(request: Request) -> None:
+        if request.method == "DELETE" and "/configmaps/" in request.target:
+            refused.set()
+            raise Unreachable("no answer")
+
+    async def hold(request: Request) -> None:
+        if "/namespaces?" in request.target:
+            await silent.wait()
+
+    async with at_rest(tmp_path) as world:
+        world.link.down.gate = refuse
+        await world.link.mailbox.delete(NAMESPACES, "farm")
+        await world.link.eventually(refused.is_set, "an attempt to delete the object")
+        await world.turns(MANY)
+        world.link.up.gate = hold
+        world.line("hub").cut()
+        await world.turns(MANY)
+        await world.link.mailbox.patch(MAPS, "a", {"metadata": {"finalizers": None}}, "farm")
+
+        async def problem() -> bool:
+            report = await world.link.report()
+            return [(one["name"], one["reason"]) for one in report["problems"]] == [("farm", "NotEmpty")]
+
+        await world.link.eventually(problem, "the report of the problem")

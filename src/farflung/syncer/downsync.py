@@ -28,7 +28,7 @@ from farflung.syncer.wanted import NAMESPACES
 
 RELEASED: Final = ""  #: in the place of the uid of a copy that somebody said need not be withdrawn
 AGAIN: Final = 1.0  #: seconds until we look again at what we do not hear of
-STRANGERS: Final = 30.0  #: seconds until we look again at what is not ours, of which nobody tells us
+STRANGERS: Final = 30.0  #: seconds until the syncer checks again what no event may announce
 
 
 class NotServedError(ClientError):
@@ -116,6 +116,7 @@ class Downsync:
         elif not entry.orphaned:
             self._journal.put(replace(entry, orphaned=True, withdrawn=False))
         self._look(part)
+        self._look_at_containers(part)
 
     def hear_list(self, resource: Resource) -> None:
         """All copies of a kind are known: what was brought before and is not among them has lost its copy."""
@@ -152,6 +153,12 @@ class Downsync:
     def _look(self, part: Part) -> None:
         if self.down is not None:
             self.down.add(part)
+
+    def _look_at_containers(self, part: Part) -> None:
+        """The namespace and the definition of an object, which may wait for its end, or must report that it stays."""
+        if part.namespace:
+            self._look(Part(NAMESPACES, "", part.namespace))
+        self._look(definition_of(part.resource))
 
     def _look_back(self, part: Part) -> None:
         if self.back is not None:
@@ -232,6 +239,7 @@ class Downsync:
                 if entry.orphaned and not entry.applied and not step.uid:
                     self._journal.drop(part)  # it never was there, and nobody wants it any more
                     self._settle(part)
+                    self._look_at_containers(part)
                     return None
                 if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._outside.monotonic())):
                     return pause
@@ -292,13 +300,13 @@ class Downsync:
 
     async def _delete(self, step: Delete, part: Part, entry: Entry, collection: Collection) -> float | None:
         if not self._is_withdrawn(part, entry):
-            return None  # what became of the copy is still to be heard of
+            return STRANGERS  # or sooner: the copy's event, or the list of copies, is still to arrive
         await self._mailbox.check(entry.incarnation)
         if step.container:
             inside = self._inside(part)
             orphans = [str(entry.part) for entry in inside if entry.orphaned]
             if inside and not orphans:
-                return None  # looked at again when the last of them is gone
+                return STRANGERS  # or sooner, when the last of them is deleted
             if stranger := orphans[0] if orphans else await self._edge.stranger_in(part):
                 sentence = f"{part} was withdrawn and stays, because it holds what nobody withdrew: {stranger}"
                 self._report(part, Direction.DOWN, "NotEmpty", sentence)
@@ -329,7 +337,7 @@ class Downsync:
         because an edge may have lost it.  Raises MailboxEndsError if all goes in the hub."""
         if entry.applied or self._edge.objects.get(part) is not None:
             if not self._is_withdrawn(part, entry):
-                return None  # what became of the copy is still to be heard of
+                return STRANGERS  # as in `_delete`
             await self._mailbox.check(entry.incarnation)
         return await self._finish(part, entry)
 
@@ -358,9 +366,7 @@ class Downsync:
             await self._mailbox.release(part, copy)
         self._journal.drop(part)
         self._settle(part)
-        if part.namespace:
-            self._look(Part(NAMESPACES, "", part.namespace))
-        self._look(definition_of(part.resource))
+        self._look_at_containers(part)
         return None
 
     async def _remember(self) -> None:

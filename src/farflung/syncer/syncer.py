@@ -229,6 +229,7 @@ class Syncer:
     def _listed_copies(self, resource: Resource) -> None:
         self.troubles.clear(all_of(resource), Direction.DOWN)
         self.downsync.hear_list(resource)
+        self.downsync.look_at(resource)  # copies that did not change since the journal was written have no event
         self._consider_release()
 
     def _consider_release(self) -> None:
