@@ -11,7 +11,7 @@ import pytest
 import yaml
 from asked_hub import AskedHub, custom
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from farflung.cli.customize import (
@@ -361,6 +361,8 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@example({"": None, "0": "\x85"})
+@example("a\n\u2028")
 def test_kubernetes_reads_what_is_printed_as_it_was(value: Any) -> None:
     obj = {"apiVersion": "v1", "kind": "X", "again": [value, value], "value": value}
     assert kubernetes_yaml.parse(printed([obj], "yaml").encode()).value == obj

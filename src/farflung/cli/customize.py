@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import click
 import orjson
-import yaml
 
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.edge.v1alpha1 import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
 from farflung.cli.manifests import Manifest, manifests
+from farflung.cli.printing import yaml_text
 from farflung.client.errors import NotFound
 from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory
@@ -35,7 +35,6 @@ from farflung.controllers.placement_translator.customizing import (
     reference_of,
 )
 from farflung.controllers.placement_translator.projecting import stripped
-from farflung.machinery.codec.yaml import resolved
 from farflung.machinery.errors import Obj
 
 Customizers = Mapping[str, Customizer]  #: by their names, with their namespaces
@@ -282,25 +281,9 @@ def _unknown(name: str, place: Place) -> str:
 # --- printing -------------------------------------------------------------------------------------
 
 
-class _Dumper(yaml.SafeDumper):
-    """Texts that Kubernetes would take for something else are quoted, and nothing refers to anything."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represented(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else '"' if not text or type(resolved(text)) is not str else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represented)
-
-
 def printed(found: Sequence[Obj], output: str) -> str:
     """For `kubectl apply -f -`."""
     if output == "json":
         whole = found[0] if len(found) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(found)}
         return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-    texts = [yaml.dump(obj, Dumper=_Dumper, sort_keys=False, allow_unicode=True) for obj in found]
-    return "---\n".join(texts)
+    return "---\n".join(map(yaml_text, found))

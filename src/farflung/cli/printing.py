@@ -8,9 +8,14 @@ from typing import Any, Final
 import orjson
 import yaml
 
+from farflung.machinery.codec.yaml import resolved
+
 TABLE: Final = "table"
 FORMATS: Final = (TABLE, "json", "yaml")
 NONE: Final = "<none>"
+FOLDED: Final = frozenset(
+    "\x85\u2028\u2029"
+)  #: line breaks of YAML 1.1; a reader keeps them only if escaped
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
@@ -24,8 +29,30 @@ def table(rows: Iterable[Sequence[str]]) -> str:
 def machine_readable(document: Any, output: str) -> str:
     if output == "json":
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    return text.removesuffix("\n")
+    return yaml_text(document).removesuffix("\n")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that Kubernetes would read as something else, and writes no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if not text or type(resolved(text)) is not str or not FOLDED.isdisjoint(text):
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def yaml_text(document: Any) -> str:
+    """A document that Kubernetes reads as it was."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
 
 
 def pairs(values: Iterable[tuple[str, str]]) -> str:
