@@ -35,6 +35,11 @@ async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
     await made.close()
 
 
+def text_of(log: Path) -> str:
+    """What was written so far; the file appears with its first line."""
+    return log.read_text() if log.exists() else ""
+
+
 async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):
         while True:
@@ -241,7 +246,7 @@ async def test_our_own_web_server_stands_in_for_httpd_and_says_so(runtime: Proce
     (site / "..new").symlink_to("..two")
     (site / "..new").replace(site / "..data")
     assert await fetch(address) == (200, b"second")
-    assert "stdout F 127.0.0.1 - - " in (tmp_path / "web.log").read_text()
+    await until(lambda: "stdout F 127.0.0.1 - - " in text_of(tmp_path / "web.log"))
     await runtime.stop(started.id, 10)
     assert (await runtime.wait(started.id)).exit_code == 0
     with pytest.raises(OSError):
@@ -287,7 +292,8 @@ async def test_variables_of_a_pod_do_not_reach_what_stands_in_for_an_image(
     hostile = {"LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil", "PYTHONINSPECT": "1"}
     started = await runtime.start(httpd(tmp_path, environment=hostile))
     assert (await fetch(started.addresses[80]))[0] == 200
-    assert "evil" not in (tmp_path / "web.log").read_text()
+    await until(lambda: "127.0.0.1 - - " in text_of(tmp_path / "web.log"))
+    assert "evil" not in text_of(tmp_path / "web.log")
 
 
 FAKE = """#!/bin/sh
