@@ -10,9 +10,11 @@ from shuffled_loop import ShuffledPolicy
 
 LONG = 3600  #: seconds that a long test may take, unless it says otherwise
 
-# how long an example takes says something of the machine, and nothing of the program
-settings.register_profile("farflung", deadline=None)
-settings.load_profile("farflung")
+# Property tests have no deadline: a slow machine is no bug. `make test` tries the same few examples every time;
+# `make long` (--hypothesis-profile=explore) tries many, from the seed it prints.
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=20)
+settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -584,7 +585,7 @@ def any_value(schema: Schema, dice: random.Random, depth: int) -> Any:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_any_object_of_the_right_types_makes_a_row(seed):
     dice = random.Random(seed)
     for one in BUILTIN:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,7 +141,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(status=ANYTHING, spec=ANYTHING, metadata=ANYTHING, told=ANYTHING, where=ANYTHING)
 def test_no_nonsense_is_too_much(status: Any, spec: Any, metadata: Any, told: Any, where: Any) -> None:
     document = {"metadata": metadata, "spec": spec, "status": status}

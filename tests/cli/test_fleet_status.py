@@ -11,6 +11,7 @@ import yaml
 from asked_fleet import NAMESPACES, NOW, SUMMARIES, AskedFleet, report
 from asked_hub import custom, placement
 from click.testing import CliRunner
+from examples import examples
 from hub_harness import USER_TOKEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,7 +233,7 @@ DOCUMENTS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(targets=DOCUMENTS, placements=DOCUMENTS, summaries=DOCUMENTS)
 def test_whatever_objects_say_there_is_an_answer(targets: Any, placements: Any, summaries: Any) -> None:
     fleet = Fleet(targets, placements, placements, summaries, {"-mb-": "box"}, {"box": {"status": targets}})

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 
 import orjson
+from examples import examples
 from hub_process import HubProcess, Json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,7 +128,7 @@ def mutilated(draw: st.DrawFn, obj: Json) -> Json:
     return obj
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_mutilated_object_makes_the_hub_fail(hub: HubProcess, namespace: str, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(list(OBJECTS)))

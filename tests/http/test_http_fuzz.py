@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from examples import examples
 from http_harness import Client, Harness, Toy, replies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -92,7 +93,7 @@ def parse(parts: list[bytes], limits: Limits, known: KnownHeads | None = None) -
     return [*((exchange.request, exchange.modern) for exchange in ready), *outcome]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_the_parser_does_not_see_where_bytes_were_cut(data: st.DataObject) -> None:
     whole = data.draw(mangled())
@@ -103,7 +104,7 @@ def test_the_parser_does_not_see_where_bytes_were_cut(data: st.DataObject) -> No
 EXPERIENCED = KnownHeads()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(mangled(), min_size=1, max_size=3))
 def test_what_the_parser_has_seen_before_changes_nothing(messages: list[bytes]) -> None:
     """Messages that come as one piece each are what it remembers; the same parser must read them as a new one would."""
@@ -137,21 +138,21 @@ BLOCKS += [
 BLOCKS += [b"Host: a\r\n\r\n" + GET, b"Host: a\r\nContent-Length: 4\r\n\r\n\r\n\r\n", b"Host: a\r\nX: 1"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from(BLOCKS)), min_size=1, max_size=4))
 def test_no_known_block_lends_its_meaning_to_another_line(pairs: list[tuple[bytes, bytes]]) -> None:
     messages = [b"\r\n".join(pair) for pair in pairs]
     assert parse(messages, Limits(), EXPERIENCED) == parse([b"".join(messages)], Limits())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(VALID), st.sampled_from(VALID))
 def test_the_parser_takes_bytes_one_by_one(first: bytes, second: bytes) -> None:
     whole = first + second
     assert parse([whole[i : i + 1] for i in range(len(whole))], Limits()) == parse([whole], Limits())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=300))
 def test_the_parser_refuses_or_waits_whatever_comes(noise: bytes) -> None:
     parse([noise, noise], Limits(request_line=50, header_bytes=50, header_count=3, body_bytes=20))
@@ -178,7 +179,7 @@ def comparable(answer: bytes) -> list[tuple[int, bytes, str]]:
     return [(reply.status, reply.body, reply.headers.get("connection", "")) for reply in replies(answer)]
 
 
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

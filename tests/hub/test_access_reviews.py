@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from examples import examples
 from hub_harness import USER_TOKEN, LocalHub
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -252,7 +253,7 @@ KINDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KINDS), st.one_of(specs, values), st.one_of(st.none(), values))
 async def test_no_review_brings_the_hub_down(hub: LocalHub, kind: str, spec: Any, metadata: Any) -> None:
     body = {"spec": spec} if metadata is None else {"spec": spec, "metadata": metadata}

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from examples import examples
 from hostile import ANYTHING, altered, ask, damaged
 from hub_harness import (
     ADMIN_TOKEN,
@@ -32,7 +33,7 @@ from hypothesis import strategies as st
 
 from farflung.http.messages import Request
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 
 OBJECTS: dict[str, Any] = {
     f"{CONFIG_MAPS}/a": {"metadata": {"name": "a", "labels": {"k": "v"}, "finalizers": ["e.io/f"]}, "data": {"a": "b"}},

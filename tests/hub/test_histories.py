@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hub_harness import CONFIG_MAPS, LocalHub, Watch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -44,7 +45,7 @@ State = dict[str, Obj]
 labels = st.fixed_dictionaries({}, optional={"color": st.sampled_from(["red", "blue"]), "size": st.just("1")})
 writes = st.tuples(st.sampled_from(["create", "put", "patch", "delete", "touch"]), st.sampled_from(NAMES), labels)
 histories = st.lists(writes, max_size=12)
-law = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+law = settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 
 
 @dataclass
@@ -217,7 +218,7 @@ def scratch() -> Iterator[Path]:
         yield Path(directory) / "hub.sqlite"
 
 
-@settings(law, max_examples=10)
+@settings(law, max_examples=examples(10))
 @given(histories, histories, st.sampled_from(sorted(SELECTORS)))
 async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, selector: Selector) -> None:
     with scratch() as path:
@@ -252,7 +253,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
 # --- many clients at once -------------------------------------------------------------------------
 
 
-@settings(law, max_examples=10)
+@settings(law, max_examples=examples(10))
 @given(st.lists(st.lists(writes, min_size=1, max_size=5), min_size=2, max_size=4), st.sampled_from(sorted(SELECTORS)))
 async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: Selector) -> None:
     """On a store that really commits in the background: versions are distinct, and every watcher sees them in order."""
@@ -290,7 +291,7 @@ async def test_concurrent_writers_and_watchers_agree(clients: Any, selector: Sel
             await store.close()
 
 
-@settings(law, max_examples=15)
+@settings(law, max_examples=examples(15))
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=8))
 async def test_of_conditional_updates_exactly_one_wins_per_version(stale: list[int]) -> None:
     """Each writer insists on one of the last versions; only the newest can win, and only once."""

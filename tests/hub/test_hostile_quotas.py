@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples import examples
 from hub_harness import PODS, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ async def limited() -> LocalHub:
     return hub
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(st.lists(pods, min_size=1, max_size=4), st.lists(requirements, max_size=3), st.integers(0, 3))
 async def test_no_pod_and_no_claim_breaks_the_hub(specs: list[Any], wanted: list[Any], ports: int) -> None:
     hub = await limited()

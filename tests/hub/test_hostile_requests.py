@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from examples import examples
 from hostile import ask
 from hub_harness import (
     APPLY_PATCH,
@@ -30,7 +31,6 @@ from hypothesis import strategies as st
 
 from farflung.http.messages import Request
 
-EXAMPLES = 100
 SERVICE = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
 SCALE = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d"}, "spec": {"replicas": 3}}
 APPLIED = {"apiVersion": "apps/v1", "kind": "Deployment", **deployment("d", replicas=2)}
@@ -354,7 +354,7 @@ async def furnished() -> LocalHub:
     return hub
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=6))
 def test_no_request_brings_the_hub_down(sent: list[Request]) -> None:
     async def run() -> None:

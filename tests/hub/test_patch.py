@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
+from examples import examples
 from hub_harness import (
     APPLY_PATCH,
     CONFIG_MAPS,
@@ -446,7 +447,7 @@ def merged(document: Any, patch: Any) -> Any:
     return target
 
 
-law = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+law = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 
 
 @law

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from examples import examples
 from hub_harness import CONFIG_MAPS, PODS, SERVICES, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,7 +254,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(steps, min_size=1, max_size=3))
 async def test_the_books_say_what_a_recount_says_and_nothing_is_over_admitted(batches: list[Any]) -> None:
     hub = await LocalHub(Slow(stamp=objects.stamp)).furnish()

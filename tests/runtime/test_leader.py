@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
+from examples import examples
 from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -374,7 +375,7 @@ def happen(made: Election, what: str, process: Process, how: Any) -> None:
             process.kill()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(STORIES, st.booleans())
 def test_whatever_happens_never_two_are_at_work_and_in_the_end_one_is(story: Any, remembered: bool) -> None:
     with election("a", "b", remembered=remembered) as made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduling_worlds import CATALOGUE, CHEAP, KEYS, requests, sites
@@ -95,7 +96,7 @@ steps = st.one_of(
     st.lists(requests, min_size=4, max_size=4),
     st.lists(steps, min_size=4, max_size=12),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_last_policy_catalogue_and_sites_decide_as_if_there_had_never_been_others(
     there: list[Site], asked: list[Request], happens: list[tuple[object, ...]]
 ) -> None:

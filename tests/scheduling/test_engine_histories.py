@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduling_twin import Twin
@@ -103,7 +104,7 @@ operations = st.one_of(
     st.sampled_from([default_policy(), CHEAP]),
     st.sampled_from([0, 1_000_000]),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_history_leads_to_what_the_twin_decides(
     there: list[Site], asked: list[Request], happens: list[tuple[object, ...]], policy: Policy, most: int
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -313,7 +314,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     end=st.none() | st.integers(0, 2**20),
 )
 @example(flips=[(18, 97)], end=None)  # may only be read, the header says
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_a_file_that_a_disk_changed_is_whole_or_put_aside(
     written: bytes, flips: list[tuple[int, int]], end: int | None
 ) -> None:
@@ -420,5 +421,5 @@ class History(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-History.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+History.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=20)
 test_any_history = History.TestCase

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lying_line import LIES
@@ -155,19 +155,10 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
     assert world.essence() == before, steps
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(30))
 @example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
-@given(st.lists(STEPS, max_size=14), st.booleans())
+@given(st.lists(STEPS, max_size=60), st.booleans())
 async def test_after_any_history_both_sides_agree_and_nothing_was_lost(
-    steps: list[tuple[Step, int]], at_rest: bool
-) -> None:
-    await check(steps, at_rest=at_rest)
-
-
-@pytest.mark.long
-@settings(max_examples=300)
-@given(st.lists(STEPS, min_size=5, max_size=60), st.booleans())
-async def test_after_any_long_history_both_sides_agree_and_nothing_was_lost(
     steps: list[tuple[Step, int]], at_rest: bool
 ) -> None:
     await check(steps, at_rest=at_rest)

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -294,7 +295,7 @@ def twin_identical(wanted: Any, there: Any, amount: bool = False) -> bool:
 
 
 @given(JSON, JSON)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_comparing_does_as_its_definition_says(wanted: Any, there: Any) -> None:
     assert identical(obj("Thing", spec=wanted), obj("Thing", spec=there)) == twin_identical(wanted, there)
     assert identical(obj("Thing", spec=wanted), obj("Thing", spec=wanted))
@@ -383,7 +384,7 @@ OBJECTS = st.builds(
 
 
 @given(OBJECTS, OBJECTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_after_a_change_the_mailbox_is_as_if_it_had_been_made_so(before: Obj, after: Obj) -> None:
     observed, wanted = in_mailbox(for_mailbox(before)), for_mailbox(after)
     written = updated_upsync(observed, wanted)
@@ -396,7 +397,7 @@ def test_after_a_change_the_mailbox_is_as_if_it_had_been_made_so(before: Obj, af
 
 
 @given(OBJECTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_going_down_twice_is_going_down_once(source: Obj) -> None:
     once = for_edge(source)
     assert for_edge(once) == once

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -321,7 +322,7 @@ NONSENSE = st.recursive(
 
 
 @given(st.sampled_from(places(GOOD)), NONSENSE)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_nonsense_anywhere_does_no_harm(place: tuple[Any, ...], nonsense: Any) -> None:
     holder = [copy.deepcopy(GOOD)]
     below: Any = holder
@@ -405,7 +406,7 @@ def twin_brings(spec: Obj, resource: Resource, namespace: str, name: str) -> boo
 
 
 @given(st.lists(SPECS, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_all_configurations_count_as_the_definition_says(specs: list[Obj]) -> None:
     wanted = wanted_of(*specs)
     assert not wanted.problems

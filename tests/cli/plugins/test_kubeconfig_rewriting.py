@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def foreign(document: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(documents, min_size=1, max_size=3), names)
 def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[str, Any]], context: str) -> None:
     before = copy.deepcopy(files)
@@ -80,7 +81,7 @@ def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[s
         assert foreign(written) == {"apiVersion": "v1", "kind": "Config", "preferences": {}} | foreign(file)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(documents, names)
 def test_going_back_twice_leads_to_where_one_was(document: dict[str, Any], context: str) -> None:
     kubeconfig = Kubeconfig({Path("/d/config"): document})

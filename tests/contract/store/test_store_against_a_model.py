@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -245,6 +246,9 @@ class OnDiskWithAShortMemory(OnDisk):
 @pytest.mark.parametrize("machine", [InMemory, OnDisk, OnDiskWithAShortMemory])
 def test_a_store_agrees_with_a_list_of_log_lines(machine: type[Comparison]) -> None:
     effort = settings(
-        max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=examples(20),
+        stateful_step_count=30,
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
     run_state_machine_as_test(machine, settings=effort)

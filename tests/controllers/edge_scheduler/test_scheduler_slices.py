@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -299,7 +300,7 @@ def test_a_placement_that_is_made_again_takes_over_the_slices_of_its_name_but_no
     assert stripped(world) == named(desired)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text() | st.integers(),

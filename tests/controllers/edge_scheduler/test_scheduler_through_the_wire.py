@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from examples import examples
 from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,7 +147,7 @@ async def perform(world: World, step: Step) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(STEPS, max_size=25))
 async def test_after_any_history_the_slices_say_what_nested_loops_say_and_nothing_more_is_written(
     steps: list[Step],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples import examples
 from fleet import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(steps=STEPS)
 async def test_whatever_happens_nothing_is_overcommitted_and_everything_is_placed_or_told_why(steps: list[Any]) -> None:
     async with machines() as one:

@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from examples import examples
 from fleet import PROVIDER, FaultyTransport
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ async def is_all_bound(one: Machines) -> bool:
     return all(pod["spec"].get("nodeName") for pod in await one.pods())
 
 
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(steps=STEPS)
 async def test_whoever_comes_and_goes_every_machine_is_taken_once_and_none_is_lost(steps: list[Any]) -> None:
     async with machines(start=False) as one:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -356,7 +357,7 @@ def chosen_for(request: Request, flavors: tuple[str, ...], site: SiteKey) -> Cho
 
 
 @given(st.lists(FLAVORS, min_size=1, max_size=3), st.integers(1, 5), st.booleans(), LABELS, SITES, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_what_a_binding_wrote_is_what_the_pod_holds(
     wished: list[str], count: int, eip: bool, labels: dict[str, str], site: SiteKey, data: st.DataObject
 ) -> None:
@@ -377,7 +378,7 @@ def test_what_a_binding_wrote_is_what_the_pod_holds(
     LABELS,
     SPOTS,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_what_was_placed_is_what_an_allocation_holds(
     resources: list[tuple[str, str, int, int]], replicas: list[tuple[SiteKey, bool]], labels: dict[str, str], spot: Obj
 ) -> None:
@@ -466,7 +467,7 @@ WHOLE = [
 
 
 @given(st.one_of(*(mutilated(one) for one in WHOLE), st.dictionaries(NAMES, JSON, max_size=3)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_whatever_comes_is_read_or_refused(obj: Any) -> None:
     obj = obj if isinstance(obj, dict) else {}
     for read in (pod_request, allocation_request):

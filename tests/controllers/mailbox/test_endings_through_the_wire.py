@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from definitions import DEFINITIONS, definition, version
+from examples import examples
 from fleet import FAULTS, PROVIDER, TENANCY, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,7 +135,7 @@ async def test_nothing_is_released_in_a_mailbox_that_stays_nor_in_what_only_look
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.lists(FAULTS, max_size=12), st.booleans())
 async def test_a_mailbox_goes_however_often_the_controller_ends_in_the_middle(
     faults: list[tuple[str, Any]], by_hand: bool

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from examples import examples
 from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, TENANCY, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,7 +254,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(STEPS, max_size=20))
 async def test_after_any_history_an_edge_is_ready_if_it_was_heard_of_lately_and_has_what_was_said_last(
     steps: list[Step],

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples import examples
 from hostile import ANYTHING
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ def test_a_syncer_that_says_nothing_is_told_from_one_that_may_not_look() -> None
     assert read(allocatable={"cpu": "1"}) == Room((("cpu", "1"),))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(ANYTHING, ANYTHING)
 def test_whatever_a_syncer_reports_what_is_shown_makes_sense(allocatable: Any, capacity: Any) -> None:
     try:
@@ -62,7 +63,7 @@ def test_whatever_a_syncer_reports_what_is_shown_makes_sense(allocatable: Any, c
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.sampled_from(["0", "1", "2Gi"]))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(AMOUNTS | st.none() | ANYTHING.filter(lambda one: isinstance(one, dict)), AMOUNTS, AMOUNTS)
 def test_what_is_written_makes_a_synctarget_show_the_room_and_nothing_then(shown: Any, room: Obj, all: Obj) -> None:
     wanted = Room(amounts_of(room), amounts_of(all))

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from examples import examples
 from fleet import EDGE, FAULTS, PROVIDER, TENANCY, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,7 +100,7 @@ async def perform(world: World, step: Step) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(STEPS.filter(lambda step: step[0] != "no mark"), max_size=15))
 async def test_after_any_history_there_is_one_furnished_mailbox_for_each_target_and_no_other(steps: list[Step]) -> None:
     async with world() as one:

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -341,7 +342,7 @@ def holds(there: Any, wanted: Any) -> bool:
     return bool(there == wanted or (there is None and not wanted))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(KINDS, MAPS, MAPS, SECTIONS, STEPS)
 def test_a_copy_follows_its_source_and_keeps_what_others_said(
     kind: tuple[str, str], labels: Obj, annotations: Obj, sections: Obj, steps: list[tuple[str, Obj, Obj, Obj]]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from examples import examples
 from fleet import EDGE
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -573,18 +574,11 @@ BEGINNING: list[Step] = [
 
 
 @pytest.mark.slow
-@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
-@given(st.lists(STEPS, max_size=20))
+@settings(max_examples=examples(8), phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
+@given(st.lists(STEPS, max_size=30))
 async def test_after_any_history_mailboxes_have_what_nested_loops_say_and_nothing_more_is_written(
     steps: list[Step],
 ) -> None:
-    await compare(steps)
-
-
-@pytest.mark.long
-@settings(max_examples=60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(st.lists(STEPS, max_size=30))
-async def test_so_it_is_after_many_histories(steps: list[Step]) -> None:
     await compare(steps)
 
 

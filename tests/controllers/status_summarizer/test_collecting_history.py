@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -243,7 +244,7 @@ EVENTS = st.tuples(MAILBOXES, rows() | rows() | st.none())
 HISTORIES = st.lists(EVENTS, min_size=15, max_size=25)  #: each begins with shorter ones
 
 
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 @given(st.sampled_from(QUESTIONS), HISTORIES)
 def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: list[tuple[str, Row | None]]) -> None:
     answering = Answering("it", question_of(asked.spec))
@@ -262,7 +263,7 @@ def test_any_history_ends_with_what_plain_python_says(asked: Asked, history: lis
         before = after
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.sampled_from(QUESTIONS), st.dictionaries(MAILBOXES, rows()), st.randoms(use_true_random=False))
 def test_the_order_in_which_copies_come_does_not_matter(asked: Asked, there: dict[str, Row], random: Any) -> None:
     answers = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,7 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(JSON, JSON, st.text(max_size=3)), max_size=4))
 def test_whatever_is_returned_an_answer_is_json_of_bounded_size(found: list[tuple[Any, Any, str]]) -> None:
     for question in (SELECTING, *EACH, *COMBINING):
@@ -75,7 +76,7 @@ def test_whatever_is_returned_an_answer_is_json_of_bounded_size(found: list[tupl
         assert "errors" not in answering.answer()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS)
 def test_whatever_is_asked_is_understood_or_refused_in_words(spec: dict[str, Any]) -> None:
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from examples import examples
 from hostile import ANYTHING, altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -323,7 +324,7 @@ REAL: list[Obj] = [
 WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(KINDS), st.sampled_from(REAL).flatmap(altered) | st.fixed_dictionaries({"status": ANYTHING}))
 def test_whatever_a_cluster_says_can_be_counted(kind: Kind, copy: Any) -> None:
     document = json.dumps(copy).encode()

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from examples import examples
 from fleet import EDGE, FAULTS
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -349,18 +350,11 @@ REPORTS: list[Step] = [
 
 
 @pytest.mark.slow
-@settings(max_examples=3, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
-@given(st.lists(STEPS, max_size=20))
+@settings(max_examples=examples(6), phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes too long
+@given(st.lists(STEPS, max_size=40))
 async def test_after_any_history_summaries_are_what_nested_loops_say_and_nothing_more_is_written(
     steps: list[Step],
 ) -> None:
-    await compare(steps)
-
-
-@pytest.mark.long
-@settings(max_examples=60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(st.lists(STEPS, max_size=40))
-async def test_summaries_are_so_after_many_histories(steps: list[Step]) -> None:
     await compare(steps)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from examples import examples
 from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,7 +130,7 @@ mailboxes = st.sampled_from(["m1", "m2", "m3", "m4"])
 histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(histories)
 def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[tuple[str, Report | None]]) -> None:
     tally = Tally()
@@ -147,7 +148,7 @@ def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[
         assert (mailbox in tally) == (report is not None)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.dictionaries(mailboxes, reports), st.randoms(use_true_random=False))
 def test_the_order_of_reports_is_of_no_influence(known: dict[str, Report], random: Any) -> None:
     other = list(known.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
@@ -113,7 +114,7 @@ def happen(model: Run, what: str, how: Any) -> None:
             model.delete(PODS, one["metadata"]["name"])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(SPECS, REPLACING, st.lists(EVENTS, max_size=50))
 def test_each_pod_is_counted_once_and_enough_succeed(spec: Obj, policy: str, history: list[tuple[str, Any]]) -> None:
     model = Run(spec | {"podReplacementPolicy": policy})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import DEPLOYMENTS, PODS, REPLICA_SETS, Model, deployment, template
@@ -120,7 +121,7 @@ def happen(model: Rollout, what: str, how: Any) -> None:
             model.delete(PODS, one["metadata"]["name"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, st.lists(st.one_of(EVENTS, CHANGES), max_size=40))
 def test_whatever_happens_a_rollout_ends_as_it_should(spec: Obj, history: list[tuple[str, Any]]) -> None:
     model = Rollout(spec)
@@ -131,7 +132,7 @@ def test_whatever_happens_a_rollout_ends_as_it_should(spec: Obj, history: list[t
     model.check_settled()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS.filter(lambda spec: spec["strategy"]["type"] == "RollingUpdate"), st.lists(EVENTS, max_size=60))
 def test_while_it_rolls_there_are_never_too_many_pods_nor_too_few_available(
     spec: Obj, history: list[tuple[str, Any]]
@@ -149,7 +150,7 @@ def test_while_it_rolls_there_are_never_too_many_pods_nor_too_few_available(
     model.check_settled()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SPECS, st.lists(st.one_of(EVENTS, CHANGES), max_size=30))
 def test_what_a_deployment_decides_is_the_same_again_and_changes_nothing_it_was_given(
     spec: Obj, history: list[tuple[str, Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
@@ -93,7 +94,7 @@ def happen(model: Model, what: str, how: Any) -> None:
             model.delete(PODS, one["metadata"]["name"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, st.lists(EVENTS, max_size=50))
 def test_a_stateful_set_ends_with_its_pods_all_of_the_present_template(
     spec: Obj, history: list[tuple[str, Any]]
@@ -119,7 +120,7 @@ def test_a_stateful_set_ends_with_its_pods_all_of_the_present_template(
     assert len(model.all(REVISIONS)) <= 3
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 4), st.lists(EVENTS.filter(lambda one: one[0] in ("look", "run", "leave")), max_size=40))
 def test_an_ordered_set_starts_a_pod_only_when_those_before_it_are_well(
     replicas: int, history: list[tuple[str, Any]]
@@ -201,7 +202,7 @@ class Daemons(Model):
         raise AssertionError("it does not end")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from([(0, 1), (1, 0), (0, 2), (2, 0)]), st.lists(EVENTS, max_size=40))
 def test_a_daemon_set_ends_with_one_pod_of_the_present_template_on_each_node(
     rolling: tuple[int, int], history: list[tuple[str, Any]]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, cluster, workload
+from examples import examples
 from fleet import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ class Watcher:
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(FAULTS, max_size=12))
 async def test_a_replica_set_never_has_more_pods_than_it_should(faults: Faults) -> None:
     async with cluster() as one:
@@ -74,7 +75,7 @@ async def test_a_replica_set_never_has_more_pods_than_it_should(faults: Faults) 
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(FAULTS, max_size=12))
 async def test_a_job_makes_no_more_pods_than_it_needs_and_counts_each_once(faults: Faults) -> None:
     template = {
@@ -97,7 +98,7 @@ async def test_a_job_makes_no_more_pods_than_it_needs_and_counts_each_once(fault
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(FAULTS, max_size=6), st.lists(FAULTS, max_size=6))
 async def test_a_rollout_ends_whatever_breaks(before: Faults, after: Faults) -> None:
     async with cluster() as one:

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,7 +93,7 @@ def conformed(resource: Resource, obj: Obj) -> Obj:
 def test_rules_withstand_everything_that_has_the_right_types(resource: Resource) -> None:
     rules = rules_for(resource.group, resource.kind)
 
-    @settings(max_examples=20, deadline=None, database=None)
+    @settings(max_examples=examples(20), database=None)
     @given(strategy(resource.definition), strategy(resource.definition))
     def withstand(first: Obj, second: Obj) -> None:
         old, new = conformed(resource, first), conformed(resource, second)

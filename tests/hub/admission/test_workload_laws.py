@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +123,7 @@ def admitted(key: tuple[str, str], obj: Obj) -> Obj | None:
 def test_rules_never_fail_and_defaults_are_final(key: tuple[str, str]) -> None:
     rules, schema = RULES[key], definitions.schema(DEFINITIONS[key])
 
-    @settings(max_examples=5, deadline=None, database=None)
+    @settings(max_examples=examples(5), database=None)
     @given(objects(schema, DEPTH), objects(schema, DEPTH))
     def hold(first: Obj, second: Obj) -> None:
         old, new = conformed(key, first), conformed(key, second)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import rbac_twin as twin
+from examples import examples
 from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,7 +226,7 @@ QUESTIONS = [
 ] + [Attributes(verb, path=path) for verb in twin.VERBS for path in twin.PATHS]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.lists(twin.rules(namespaced=False), min_size=2, max_size=2),
     st.lists(attempts(), max_size=15),

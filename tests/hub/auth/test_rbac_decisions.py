@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 import rbac_twin as twin
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def writes() -> st.SearchStrategy[tuple[str, str, str, Obj | None]]:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(writes(), st.lists(twin.requests(), max_size=3)), max_size=20))
 def test_the_index_decides_as_a_scan_of_everything_after_every_change(history: list[Any]) -> None:
     async def run() -> None:
@@ -106,7 +107,7 @@ def is_public(asked: Attributes) -> bool:
     return asked.path is not None and asked.path.startswith("/healthz")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.booleans(), writes()), max_size=12), st.lists(twin.requests(), max_size=5))
 def test_a_shared_cluster_counts_everywhere_with_what_is_not_of_a_namespace(
     history: list[Any], asked: list[Attributes]

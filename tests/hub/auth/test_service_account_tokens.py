@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from examples import examples
 from hub_harness import PODS, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -347,7 +348,7 @@ class History:
             assert (user_of(self.hub, issued.token) is not None) == self.twin.good(issued, now), issued
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(st.lists(STEPS, min_size=4, max_size=30))
 def test_after_any_history_a_token_is_good_exactly_if_everything_it_depends_on_is_there(
     steps: list[tuple[str, object]],

@@ -7,6 +7,7 @@ import base64
 import json
 from functools import lru_cache
 
+from examples import examples
 from hub_harness import CONFIG_MAPS, LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,13 +86,13 @@ def test_the_token_that_is_mutated_is_good() -> None:
     assert status_of(f"Bearer {prepared()[1]}") == 403, "it is known, and has no rights"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(mutations())
 def test_a_token_that_was_changed_is_refused(token: str) -> None:
     assert status_of(f"Bearer {token}") == (403 if token.strip() == prepared()[1] else 401)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(HEADERS, st.booleans(), JSON, st.binary(max_size=70))
 def test_a_token_with_any_header_and_any_claims_is_refused(
     header: dict[str, object], known: bool, claims: object, signature: bytes
@@ -104,13 +105,13 @@ def test_a_token_with_any_header_and_any_claims_is_refused(
     assert status_of(f"Bearer {encoded(header)}.{said}.{ends}") == 401
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(max_size=200))
 def test_any_header_is_refused(header: str) -> None:
     assert status_of(header) == 401
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(mutations() | st.text(min_size=1, max_size=50), st.lists(st.text(max_size=5), max_size=3))
 def test_a_review_of_anything_says_that_it_is_no_token(token: str, audiences: list[str]) -> None:
     hub, good = prepared()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from definitions import DEFINITIONS, THINGS, definition, thing, version
+from examples import examples
 from hostile import altered, ask
 from hub_harness import ADMIN_TOKEN, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, TABLE, LocalHub
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +18,7 @@ from structural_strategies import around, schemas, values
 from farflung.http.messages import Request
 from farflung.machinery.errors import Obj
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 THE_DEFINITION = f"{DEFINITIONS}/things.example.com"
 
 FULL: Obj = definition(

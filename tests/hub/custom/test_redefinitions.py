@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from definitions import DEFINITIONS, INTEGER, STRING, THINGS, definition, thing, version
+from examples import examples
 from hub_harness import Answer, LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +87,6 @@ class Bench:
                 assert (await self.hub.get(f"{things(one['name'])}/{name}")).json == obj
 
 
-@settings(deadline=None)
 @given(st.lists(STEPS, max_size=12))
 async def test_objects_are_shown_under_the_present_schema_after_any_history(steps: list[tuple[Any, ...]]) -> None:
     bench = Bench(await LocalHub.in_memory().furnish())
@@ -96,7 +96,7 @@ async def test_objects_are_shown_under_the_present_schema_after_any_history(step
         await bench.check()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.lists(STEPS.filter(lambda step: step[0] != "restart"), min_size=1, max_size=6), max_size=4))
 async def test_writes_that_meet_a_redefinition_are_shown_under_the_present_schema_too(
     batches: list[list[tuple[Any, ...]]],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from examples import examples
 from house import House
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,7 +130,7 @@ def expected(present: dict[str, Obj], name: str, seen: frozenset[str] = frozense
                 yield from expected(present, part, seen | {name})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(steps, max_size=14))
 def test_whatever_happens_and_whenever_it_stops_they_end_complete(history: list[Any]) -> None:
     async def run() -> None:

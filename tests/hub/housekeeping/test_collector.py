@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -293,7 +294,7 @@ def expected(graph: Graph, deleted: list[tuple[int, str]]) -> dict[int, set[int]
     return left
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(graphs(), deletions)
 async def test_one_deletion_after_the_other_ends_as_brute_force_says(
     graph: Graph, deleted: list[tuple[int, str]]
@@ -307,7 +308,7 @@ async def test_one_deletion_after_the_other_ends_as_brute_force_says(
         assert await shape_of(house) == expected(graph, deleted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(graphs(), st.sets(st.integers(0, 5), min_size=1), st.booleans(), st.lists(st.integers(0, 12), max_size=3))
 async def test_a_cascade_that_is_interrupted_anywhere_ends_the_same(
     graph: Graph, deleted: set[int], foreground: bool, crashes: list[int]

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-import pytest
+from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,16 +262,9 @@ deeds = st.lists(
 Deeds = list[tuple[int, str, list[int]]]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(30))
 @given(gardens(), deeds)
 async def test_whatever_is_deleted_and_whenever_it_is_killed_it_ends_as_the_twin_says(twin: Twin, done: Deeds) -> None:
-    await compare(twin, done)
-
-
-@pytest.mark.long
-@settings(max_examples=300, deadline=None)
-@given(gardens(), deeds)
-async def test_it_ends_so_in_many_gardens(twin: Twin, done: Deeds) -> None:
     await compare(twin, done)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,7 +176,7 @@ async def test_an_owner_of_a_kind_that_is_not_there_is_looked_for_once_it_comes(
     assert await house.find("configmaps", "child") is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(st.booleans(), max_size=5), st.lists(st.integers(0, 12), max_size=3))
 async def test_an_end_that_is_interrupted_anywhere_is_finished(held: list[bool], crashes: list[int]) -> None:
     async with House() as house:

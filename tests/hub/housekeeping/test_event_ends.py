@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from examples import examples
 from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,7 +113,7 @@ async def test_both_groups_see_it_go(hub: LocalHub) -> None:
         assert (await hub.get(NEW)).names == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.booleans()), max_size=20))
 async def test_an_event_is_there_exactly_as_long_as_it_should(steps: list[tuple[int, int, bool]]) -> None:
     hub = await LocalHub.in_memory().furnish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from examples import examples
 from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,7 +158,7 @@ def test_the_usual_pace_is_measured_in_seconds() -> None:
     assert 0 < USUAL_PACE.again <= USUAL_PACE.grace <= 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.tuples(st.sampled_from(["configmaps", "secrets", "pods"]), st.booleans()), max_size=6),
     st.lists(st.integers(0, 12), max_size=3),

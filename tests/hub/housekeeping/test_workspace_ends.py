@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from definitions import DEFINITIONS, STRING, THINGS, definition, thing, version
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_harness import TENANCY, platform_hub
@@ -300,7 +301,7 @@ async def restarted(local: LocalTenancy) -> LocalTenancy:
 
 
 @given(st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_creation_that_was_stopped_leaves_whole_workspaces_or_none(writes: int) -> None:
     async def live() -> None:
         store = Mortal(-1)
@@ -326,7 +327,7 @@ def test_a_creation_that_was_stopped_leaves_whole_workspaces_or_none(writes: int
 
 
 @given(st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_removal_that_was_stopped_ends_like_one_that_was_not(writes: int) -> None:
     async def live() -> None:
         store = Mortal(-1)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from examples import examples
 from hub_harness import LocalHub
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -136,7 +137,7 @@ async def decided(hub: LocalHub, plural: str, name: str, labels: Labels) -> tupl
     return answer.message.partition(" is forbidden: ")[2].partition(" denied")[0], warned
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(policies, max_size=4), st.lists(requests, min_size=1, max_size=6))
 def test_a_set_of_policies_decides_as_a_naive_reading_does(
     described: list[Described], asked: list[tuple[str, str, Labels]]

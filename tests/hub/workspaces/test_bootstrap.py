@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 from apis_harness import URL, workspace_kinds
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -284,7 +285,7 @@ def described(hub: Started) -> set[str]:
 
 
 @given(st.integers(0, 110))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_a_start_that_was_stopped_is_made_up_for(writes: int) -> None:
     async def live() -> None:
         store = Mortal(writes)

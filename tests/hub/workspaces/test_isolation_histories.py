@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import pytest
 from apis_harness import widget_schema
+from examples import examples
 from hub_harness import MERGE_PATCH, Watch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -285,28 +285,14 @@ CLASH = [
 ]
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(30))
 @example(steps=CLASH)
-@given(steps=st.lists(st.one_of(alices(), bobs(), guests()), min_size=4, max_size=14))
+@given(steps=st.lists(st.one_of(alices(), bobs(), guests()), min_size=4, max_size=40))
 async def test_what_others_have_changes_nothing(steps: list[Step]) -> None:
     await check_words(steps)
 
 
-@settings(max_examples=8)
-@given(steps=st.lists(st.one_of(alices(), bobs()), min_size=4, max_size=14))
+@settings(max_examples=examples(30))
+@given(steps=st.lists(st.one_of(alices(), bobs()), min_size=4, max_size=40))
 async def test_it_is_as_if_there_were_no_others(steps: list[Step]) -> None:
-    await check_absence(steps)
-
-
-@pytest.mark.long
-@settings(max_examples=300)
-@given(steps=st.lists(st.one_of(alices(), bobs(), guests()), min_size=8, max_size=40))
-async def test_what_others_have_changes_nothing_in_long_histories(steps: list[Step]) -> None:
-    await check_words(steps)
-
-
-@pytest.mark.long
-@settings(max_examples=300)
-@given(steps=st.lists(st.one_of(alices(), bobs()), min_size=8, max_size=40))
-async def test_it_is_as_if_there_were_no_others_in_long_histories(steps: list[Step]) -> None:
     await check_absence(steps)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from examples import examples
 from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -421,7 +422,7 @@ PATCHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     sent=st.lists(st.tuples(st.sampled_from(["bound", "waiting", "bound/status"]), PATCHES), min_size=8, max_size=24)
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenancy_harness import LocalTenancy, housekeeping
@@ -86,7 +87,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["create", "create", "delete"]), st.i
 
 
 @given(STEPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_after_any_history_paths_lead_where_a_walk_does(steps: list[Step]) -> None:
     asyncio.run(live(steps))
 

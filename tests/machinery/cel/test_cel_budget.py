@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -257,7 +258,7 @@ MEMBERS = [word for word in WORDS if word.endswith(")") and len(word) > 1]
 CONVERSIONS = [word for word in WORDS if word.endswith("(") and len(word) > 1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), st.integers(0, 200))
 def test_any_expression_ends_within_a_small_budget_with_a_value_or_an_error(words: list[str], limit: int) -> None:
     try:
@@ -291,7 +292,7 @@ PIECES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(
     PIECES,
     st.recursive(

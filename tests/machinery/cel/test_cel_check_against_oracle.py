@@ -7,6 +7,7 @@ from typing import Any
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,13 +122,13 @@ tokens = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(expressions)
 def test_the_oracle_finds_the_same_types(text: str) -> None:
     assert our_verdict(text) == its_verdict(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(st.lists(tokens, max_size=9).map("".join))
 def test_the_oracle_takes_the_same_texts_for_expressions(text: str) -> None:
     try:
@@ -143,7 +144,7 @@ def test_the_oracle_takes_the_same_texts_for_expressions(text: str) -> None:
         assert accepted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.one_of(st.text(), st.text(alphabet="()[]{}.,?:!-+*/%&|<>='\"\\abrux01eE_` \n"), expressions))
 def test_any_text_is_compiled_or_refused(text: str) -> None:
     try:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,7 @@ def objects(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return definition, type_meta | draw(structs(definition, 0))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(objects())
 def test_an_object_that_is_written_and_read_is_the_same(case: tuple[str, dict[str, Any]]) -> None:
     definition, obj = case
@@ -147,7 +148,7 @@ def read_anything(body: bytes, definition: str) -> None:
         assert decode(encode(settled, definition, wire.MESSAGES), definition, wire.MESSAGES).obj == settled
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=200), st.sampled_from(KINDS))
 @example(b"\x0a\x02\x0a\x00", "io.k8s.api.core.v1.ConfigMapList")
 def test_any_bytes_at_all_are_refused_or_read(content: bytes, definition: str) -> None:
@@ -156,7 +157,7 @@ def test_any_bytes_at_all_are_refused_or_read(content: bytes, definition: str) -
     read_anything(MAGIC + delimited(b"\x12", content), definition)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.sampled_from(BODIES),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), st.binary(max_size=3)), min_size=1, max_size=4),

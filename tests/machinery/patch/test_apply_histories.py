@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import merge_twin as twins
+from examples import examples
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -330,19 +331,19 @@ def run(kind: Kind, steps: list[tuple[str, str, Obj]]) -> None:
         history.step(verb, manager, obj)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories(THINGS))
 def test_custom_resources_are_merged_and_owned_as_the_twin_says(steps: list[tuple[str, str, Obj]]) -> None:
     run(THING, steps)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(histories(CONFIG_MAPS))
 def test_config_maps_are_merged_and_owned_as_the_twin_says(steps: list[tuple[str, str, Obj]]) -> None:
     run(CONFIG_MAP, steps)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories(DEPLOYMENTS))
 def test_deployments_are_merged_and_owned_as_the_twin_says(steps: list[tuple[str, str, Obj]]) -> None:
     run(DEPLOYMENT, steps)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,14 +100,14 @@ def owners(obj: Obj) -> dict[str, Any]:
     return {one["manager"]: one["fieldsV1"] for one in obj["metadata"].get("managedFields", [])}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, SPECS)
 def test_applying_twice_is_applying_once(base: Obj, spec: Obj) -> None:
     once = applied(created(base, "other"), spec, "one")
     assert applied(once, spec, "one", force=False, now="later") == once
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, SPECS)
 def test_what_is_applied_is_there_and_owned(base: Obj, spec: Obj) -> None:
     result = applied(created(base, "other"), spec, "one")
@@ -115,7 +116,7 @@ def test_what_is_applied_is_there_and_owned(base: Obj, spec: Obj) -> None:
     assert owners(again).get("witness") == owners(result).get("one")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(AGREEING, AGREEING)
 def test_giving_everything_up_removes_exactly_what_was_only_yours(base: Obj, spec: Obj) -> None:
     before = created(base, "other")
@@ -124,7 +125,7 @@ def test_giving_everything_up_removes_exactly_what_was_only_yours(base: Obj, spe
     assert owners(after) == owners(before)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(AGREEING, AGREEING, AGREEING)
 def test_appliers_that_agree_commute(base: Obj, first: Obj, second: Obj) -> None:
     before = created(base, "other")
@@ -134,7 +135,7 @@ def test_appliers_that_agree_commute(base: Obj, first: Obj, second: Obj) -> None
     assert owners(one_way) == owners(other_way)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, SPECS, SPECS)
 def test_a_later_configuration_replaces_an_earlier_one(base: Obj, first: Obj, second: Obj) -> None:
     """Nothing of the first is left that the second or another owner does not want."""
@@ -145,7 +146,7 @@ def test_a_later_configuration_replaces_an_earlier_one(base: Obj, first: Obj, se
     assert owners(through) == owners(direct)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, SPECS)
 def test_a_create_and_applying_the_same_leave_nothing_unowned(base: Obj, spec: Obj) -> None:
     live = applied(applied(None, base, "one"), spec, "two")

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -197,14 +198,14 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(specs)
 def test_no_definition_breaks_the_rules(spec: Obj) -> None:
     with suppress(Malformed):
         message(spec)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(anything)
 def test_no_schema_breaks_the_rules(schema: Obj) -> None:
     with suppress(Malformed):

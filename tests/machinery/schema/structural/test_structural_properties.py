@@ -5,6 +5,7 @@ from typing import Any
 
 import jsonschema
 import orjson
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structural_strategies import around, cases, values
@@ -41,7 +42,7 @@ def as_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_what_fits_is_what_json_schema_says(case: tuple[dict[str, Any], Any]) -> None:
     schema, value = case
     structural = compile_structural(around(schema), OBJECT_META)
@@ -50,7 +51,7 @@ def test_what_fits_is_what_json_schema_says(case: tuple[dict[str, Any], Any]) ->
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_every_refusal_has_a_text_and_a_field(case: tuple[dict[str, Any], Any]) -> None:
     schema, value = case
     for error in compile_structural(around(schema), OBJECT_META).validate({"spec": value}):
@@ -59,7 +60,7 @@ def test_every_refusal_has_a_text_and_a_field(case: tuple[dict[str, Any], Any]) 
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_an_update_that_changes_nothing_is_never_refused(case: tuple[dict[str, Any], Any]) -> None:
     schema, value = case
     structural = compile_structural(around(schema), OBJECT_META)
@@ -67,7 +68,7 @@ def test_an_update_that_changes_nothing_is_never_refused(case: tuple[dict[str, A
 
 
 @given(cases(), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_an_update_is_refused_for_nothing_that_a_creation_is_not(
     case: tuple[dict[str, Any], Any], data: st.DataObject
 ) -> None:
@@ -171,7 +172,7 @@ def whole(value: Any) -> Any:
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_conforming_is_pruning_then_dropping_nulls_then_defaulting(case: tuple[dict[str, Any], Any]) -> None:
     schema, value = case
     schema = around(with_pruned_defaults(schema))
@@ -190,7 +191,7 @@ def test_conforming_is_pruning_then_dropping_nulls_then_defaulting(case: tuple[d
 
 
 @given(cases())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_conforming_twice_changes_nothing_more(case: tuple[dict[str, Any], Any]) -> None:
     schema, value = case
     structural = compile_structural(around(with_pruned_defaults(schema)), OBJECT_META)
@@ -248,7 +249,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(KEYWORDS, JSON, max_size=5), JSON, JSON)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_no_schema_and_no_object_makes_it_fail(schema: Any, new: Any, old: Any) -> None:
     structural = compile_structural({**schema, "properties": {"spec": schema, "status": schema}}, OBJECT_META)
     obj = {"spec": new, "status": new, "metadata": {}}
