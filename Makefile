@@ -1,6 +1,7 @@
 # The menu.  `make demo` and `make test` work from a fresh clone: each does its own set-up.
 PYTHON ?= python3
 BIN := .venv/bin
+SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -24,9 +25,10 @@ demo: setup  ## a hub, two small clusters, two workloads placed on them, and the
 test: setup  ## every test but the long ones
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not long"
 
-long: setup  ## the long ones: longer histories, every kubectl there is, real containers
+long: setup  ## what takes longer: property tests with many random examples, every kubectl there is, real containers
 	@tools/ensure-podman.sh
-	$(BIN)/pytest -q -n 2 --dist worksteal -m long
+	@echo "Hypothesis explores from seed $(SEED); \`make long SEED=$(SEED)\` repeats it"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "long or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
 
 check: setup  ## format, lint, types, import rules, fast tests
 	$(BIN)/ruff format --check src tests bench tools
