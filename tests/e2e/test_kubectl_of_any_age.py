@@ -1,6 +1,10 @@
-"""What every kubectl can do, also the old one of a distribution: only commands and flags that 1.20 has."""
+"""What every kubectl can do, also the old one of a distribution: only commands and flags that 1.20 has.
+
+Each verb is here once.  What it prints, to the letter, is in the transcripts of tests/conformance.
+"""
 
 import orjson
+from hub_process import eventually
 from kubectl_runner import Kubectl
 
 MANIFEST = """
@@ -106,3 +110,63 @@ def test_what_is_wrong_is_refused(oldest_kubectl: Kubectl) -> None:
     assert refused.returncode == 1
     assert 'unknown field "dta"' in refused.stderr
     assert "NotFound" in kubectl.run("get cm a").stderr
+
+
+def owned(kubectl: Kubectl, name: str) -> None:
+    """A ConfigMap with the name, and one that it owns."""
+    done(kubectl, f"create cm {name}")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "blockOwnerDeletion": True}
+    reference["uid"] = field(kubectl, f"cm/{name}", ".metadata.uid")
+    metadata = {"name": f"{name}-child", "ownerReferences": [reference]}
+    done(kubectl, "create -f -", orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).decode())
+
+
+def left(kubectl: Kubectl) -> list[str]:
+    return [name for name in done(kubectl, "get cm -o name").split() if name != "configmap/kube-root-ca.crt"]
+
+
+def test_what_is_owned_ends_with_its_owner_unless_it_is_orphaned(oldest_kubectl: Kubectl) -> None:
+    kubectl = oldest_kubectl
+    for name in ("background", "foreground", "orphan"):
+        owned(kubectl, name)
+        done(kubectl, f"delete cm {name} --cascade={name} --timeout=50s")
+    eventually(lambda: left(kubectl) == ["configmap/orphan-child"], "the end of what was owned")
+    assert field(kubectl, "cm/orphan-child", ".metadata.ownerReferences") == ""
+
+
+def test_an_object_is_watched_edited_and_replaced(oldest_kubectl: Kubectl) -> None:
+    kubectl = oldest_kubectl
+    done(kubectl, "create cm a --from-literal=colour=red")
+    before = done(kubectl, "get cm a -o json")
+    with kubectl.watching("get cm -w --output-watch-events --field-selector metadata.name=a") as watch:
+        assert watch.line() == ["EVENT", "NAME", "DATA", "AGE"]
+        assert watch.line() == ["ADDED", "a", "1", "AGE"]
+        edited = kubectl.run("edit cm a", KUBE_EDITOR="sed -i s/colour:/color:/")
+        assert (edited.returncode, edited.stdout) == (0, "configmap/a edited\n")
+        assert watch.line() == ["MODIFIED", "a", "1", "AGE"]
+        assert "the object has been modified" in kubectl.run("replace -f -", before).stderr
+        done(kubectl, "replace -f -", done(kubectl, "get cm a -o json").replace("red", "blue"))
+        assert watch.line() == ["MODIFIED", "a", "1", "AGE"]
+        done(kubectl, "delete cm a")
+        assert watch.line() == ["DELETED", "a", "1", "AGE"]
+
+
+def test_a_user_may_do_what_a_binding_grants(oldest_kubectl: Kubectl) -> None:
+    kubectl = oldest_kubectl
+    assert done(kubectl, "auth can-i get configmaps --as ann", code=1) == "no\n"
+    done(kubectl, "create rolebinding ann --clusterrole view --user ann")
+    assert done(kubectl, "auth can-i get configmaps --as ann") == "yes\n"
+    assert done(kubectl, "get configmaps -o name --as ann") == "configmap/kube-root-ca.crt\n"
+    assert "cannot list resource" in kubectl.run("get secrets --as ann").stderr
+    done(kubectl, "delete rolebinding ann")
+    assert done(kubectl, "auth can-i get configmaps --as ann", code=1) == "no\n"
+
+
+def test_workloads_are_run_and_exposed(oldest_kubectl: Kubectl) -> None:
+    kubectl = oldest_kubectl
+    done(kubectl, "create deployment web --image=nginx:1 --port=80 --replicas=2")
+    done(kubectl, "expose deployment web --target-port=8080")
+    done(kubectl, "run single --image=nginx --env=A=b")
+    assert field(kubectl, "svc/web", ".spec.ports[0].targetPort") == "8080"
+    assert done(kubectl, "get all -o name").split() == ["pod/single", "service/web", "deployment.apps/web"]
+    assert "deployment.apps/web" in done(kubectl, "rollout history deployment/web")

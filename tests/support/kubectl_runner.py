@@ -15,7 +15,7 @@ from typing import IO
 
 import orjson
 import yaml
-from hub_process import PATIENCE, HubProcess, Json, eventually
+from hub_process import PATIENCE, HubProcess, eventually
 
 AGE = re.compile(r"(\d+[smhd])+|<unknown>")
 
@@ -44,7 +44,6 @@ class Kubectl:
 
     def __init__(self, binary: Path, hub: HubProcess, home: Path, namespace: str) -> None:
         self.binary = binary
-        self.minor = minor_of(binary)
         self.hub = hub
         self.home = home
         self.namespace = namespace
@@ -83,11 +82,6 @@ class Kubectl:
         assert (ended.returncode, ended.stdout) == (code, ""), f"kubectl {command}: {ended.stdout}{ended.stderr}"
         return ended.stderr.rstrip("\n")
 
-    def object(self, what: str) -> Json:
-        """`what` as the hub shows it, managed fields included."""
-        parsed: Json = orjson.loads(self(f"get {what} -o json --show-managed-fields"))
-        return parsed
-
     def value(self, what: str, path: str) -> str:
         """A jsonpath of an object."""
         return self(f"get {what} -o jsonpath='{{{path}}}'")
@@ -98,11 +92,6 @@ class Kubectl:
 
     def exists(self, what: str) -> bool:
         return self(f"get {what} -o name --ignore-not-found") != ""
-
-    def deleted(self, kind: str, *names: str, namespaced: bool = True) -> str:
-        """What this kubectl says when it has deleted these."""
-        place = f" from {self.namespace} namespace" if namespaced and self.minor >= 34 else ""
-        return "".join(f'{kind} "{name}" deleted{place}\n' for name in names)
 
     @contextmanager
     def running(self, command: str) -> Iterator[Running]:
