@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import hub_harness
 import pytest
 import yaml
 from local_transport import LocalTransport
-from platform_harness import ALICE, OPERATOR, RBAC, certificates
+from platform_harness import ALICE, OPERATOR, RBAC
 from registered import LIFETIME, name_of, registry
 
 from farflung.cli.connection import Asking
@@ -182,7 +183,7 @@ def test_a_syncer_trusts_whom_we_trust(tmp_path: Path, authority: bytes) -> None
 
 @pytest.fixture
 def authority() -> bytes:
-    return certificates().ca_pem
+    return hub_harness.authority().ca_pem
 
 
 @pytest.mark.parametrize("url", ["hub", "http://hub", "https://u@hub", "https://hub/clusters/x", "https://"])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hub_harness import APPLY_PATCH, CONFIG_MAPS, JSON_PATCH, LocalHub
+from hub_harness import APPLY_PATCH, JSON_PATCH, LocalHub
+from workspaces_harness import LocalWorkspaces
 
-from farflung.hub import objects
-from farflung.store.memory import MemoryStore
-
+CONFIG_MAPS = "/clusters/root/api/v1/namespaces/default/configmaps"
 PATH = f"{CONFIG_MAPS}/a"
 CLUSTER = "kcp.io/cluster"
 
 
 @pytest.fixture
 async def hub() -> LocalHub:
-    return await LocalHub(MemoryStore(stamp=objects.stamp), annotates=True).furnish()
+    return await LocalWorkspaces.started()
 
 
 async def test_every_answer_has_it_whatever_the_client_says(hub: LocalHub) -> None:

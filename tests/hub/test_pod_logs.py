@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +11,11 @@ import pytest
 from hub_harness import PODS, Collector, LocalHub, pod
 
 from farflung.http.messages import Response, Stream
-from farflung.hub.app import Hub
+from farflung.hub import objects
 from farflung.hub.nodes import LogsWanted
 from farflung.hub.verbs import logs
 from farflung.machinery.errors import ApiError, Obj
+from farflung.store.memory import MemoryStore
 
 
 class Printing:
@@ -33,11 +33,13 @@ class Printing:
 
 
 @pytest.fixture
-def nodes(hub: LocalHub) -> Printing:
-    printing = Printing()
-    tools = replace(hub.function._tools, nodes=printing)
-    hub.function = Hub(tools.kinds, tools, hub.authenticator, hub.watches)
-    return printing
+def nodes() -> Printing:
+    return Printing()
+
+
+@pytest.fixture
+async def hub(nodes: Printing) -> LocalHub:
+    return await LocalHub(MemoryStore(stamp=objects.stamp), nodes=nodes).furnish()
 
 
 def state(name: str, restarts: int = 0, *, last: bool = False, **states: Any) -> Obj:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Self
 
-from hub_harness import builtin
+from hub_harness import NEW_UID, authority, hashed
 
-from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.hub import objects
-from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.keys import SigningKeys
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.housekeeping.housekeeping import Housekeeping
 from farflung.hub.housekeeping.inside import Inside
 from farflung.hub.housekeeping.namespaces import Pace
-from farflung.hub.policies.registry import Policies
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
-from farflung.lib import ids
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 
-AUTHORITY = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 TOKEN = "a-token"
 AT_ONCE = Pace(grace=0, again=0, gather=0)
 KINDS = {
@@ -48,13 +32,6 @@ KINDS = {
 }
 
 
-@lru_cache
-def authority() -> Certificates:
-    """A certificate authority without files."""
-    key = new_key()
-    return Certificates(Path("/nowhere"), new_authority(key, datetime.now(UTC)), key)
-
-
 class House:
     """The store outlives the hub: `restart` is a crash and a new start."""
 
@@ -66,27 +43,10 @@ class House:
         self._build()
 
     def _build(self) -> None:
-        kinds = kinds_in(self.store, builtin())
-        clock, authorizer = self.clock, Authorizer(self.store)
-        accounts = AccountTokens(self.store, self.keys, clock, ids.Uids())
-        pools, quotas, uids = Pools(self.store), Quotas(self.store), ids.Uids()
-        policies, suffix = Policies(self.store, kinds), ids.random_suffix
-        tools = Tools(self.store, kinds, pools, quotas, clock, uids, suffix, authorizer, accounts, policies)
-        users = {token_hash(TOKEN): User("admin", (ADMINISTRATORS,))}
-        authenticator = Authenticator(StaticTokens(users), accounts, clock)
-        self.hub = Hub(kinds, tools, authenticator, Watches(self.store, longest=lambda: 3600))
-        self.housekeeping = Housekeeping(
-            self.store,
-            kinds,
-            self.hub,
-            authorization=f"Bearer {TOKEN}",
-            authority=AUTHORITY,
-            clock=tools.clock,
-            tokens=accounts,
-            signer=authority(),
-            quotas=quotas,
-            pace=self._pace,
-        )
+        users = hashed({TOKEN: User("admin", (ADMINISTRATORS,))})
+        options, sources = Options(pace=self._pace), Sources(clock=self.clock, new_uid=NEW_UID)
+        self.assembly = Assembly(self.store, self.keys, authority(), options, sources, tokens=users)
+        self.hub, self.housekeeping = self.assembly.hub, self.assembly.housekeeping
         self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")
 
     def clock(self) -> datetime:
@@ -100,10 +60,10 @@ class House:
         await self.stop()
 
     async def start(self) -> None:
-        await self.housekeeping.start()
+        await self.assembly.start()
 
     async def stop(self) -> None:
-        await self.housekeeping.stop()
+        await self.assembly.stop()
 
     async def restart(self, after: int = 0) -> None:
         """Crash after so many turns of the loop, and start anew on what is in the store."""

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from farflung.apis.builtin import BUILTIN
+from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
-from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
+from farflung.hub.auth.tokens import token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.policies.registry import Policies
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
-from farflung.hub.served import Served
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
+from farflung.hub.nodes import Nodes
 from farflung.lib import ids
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
@@ -38,9 +31,11 @@ from farflung.store.memory import MemoryStore
 ADMIN_TOKEN = "the-token-of-the-administrator"
 USER_TOKEN = "the-token-of-somebody"
 USERS = {
-    token_hash(ADMIN_TOKEN): User("admin", (ADMINISTRATORS, "system:authenticated")),
-    token_hash(USER_TOKEN): User("somebody", ("system:authenticated",)),
+    ADMIN_TOKEN: User("admin", (ADMINISTRATORS, "system:authenticated")),
+    USER_TOKEN: User("somebody", ("system:authenticated",)),
 }
+ONE_CLUSTER = Options()  #: a hub without workspaces
+NEW_UID = ids.Uids()  #: shared, because a new source draws many at once
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
@@ -60,9 +55,21 @@ Query = Mapping[str, Any]
 
 
 @cache
-def builtin() -> Served:
-    """Compiled once for all hubs of a test run."""
-    return Served(BUILTIN)
+def signing_keys() -> SigningKeys:
+    """The same for all hubs of a test run."""
+    return SigningKeys.new()
+
+
+@cache
+def authority() -> Certificates:
+    """A certificate authority without files, the same for all hubs of a test run."""
+    key = new_key()
+    return Certificates(Path("/nowhere"), new_authority(key, datetime.now(UTC)), key)
+
+
+def hashed(users: Mapping[str, User]) -> dict[str, User]:
+    """Users by the hashes of their tokens."""
+    return {token_hash(token): user for token, user in users.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,31 +200,37 @@ class Watch:
 class LocalHub:
     """The hub on a store, with a clock and name suffixes that tests may set."""
 
-    def __init__(self, store: Store, *, longest_watch: float = 3600, annotates: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        options: Options = ONE_CLUSTER,
+        users: Mapping[str, User] = USERS,
+        new_uid: Callable[[], str] = NEW_UID,
+        longest_watch: float = 3600,
+        nodes: Nodes | None = None,
+    ) -> None:
+        """`users`: by their tokens."""
         self.store = store
         self.now = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
         self.suffix: Callable[[], str] = ids.random_suffix
-        kinds = kinds_in(store, builtin())
-        clock, suffix, self.authorizer = lambda: self.now, lambda: self.suffix(), Authorizer(store)
-        self.accounts = AccountTokens(store, SigningKeys.new(), clock, ids.Uids())
-        self.quotas, uids = Quotas(store), ids.Uids()
-        pools, self.policies = Pools(store), Policies(store, kinds)
-        tools = Tools(
-            store,
-            kinds,
-            pools,
-            self.quotas,
-            clock,
-            uids,
-            suffix,
-            self.authorizer,
-            self.accounts,
-            self.policies,
-            annotates,
+        sources = Sources(
+            clock=lambda: self.now,
+            new_uid=new_uid,
+            random_suffix=lambda: self.suffix(),
+            random_bytes=lambda size: hashlib.sha256(new_uid().encode()).digest()[:size],
+            watch_seconds=lambda: longest_watch,
         )
-        self.authenticator = Authenticator(StaticTokens(USERS), self.accounts, clock)
-        self.watches = Watches(store, longest=lambda: longest_watch)
-        self.function = Hub(kinds, tools, self.authenticator, self.watches)
+        assembly = self.assembly = Assembly(
+            store, signing_keys(), authority(), options, sources, tokens=hashed(users), nodes=nodes
+        )
+        self.authorizer, self.accounts, self.authenticator = (
+            assembly.authorizer,
+            assembly.accounts,
+            assembly.authenticator,
+        )
+        self.quotas, self.policies, self.watches = assembly.quotas, assembly.policies, assembly.watches
+        self.function = assembly.hub
         self.token: str | None = ADMIN_TOKEN
 
     @classmethod

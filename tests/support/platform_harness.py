@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
 
-from farflung.cli import start
-from farflung.http.certificates import Certificates, ensure_certificates
 from farflung.hub import objects
-from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.keys import SigningKeys
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
+from farflung.hub.assembly import Options
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.custom.registry import kinds_in
 from farflung.hub.housekeeping.housekeeping import Housekeeping
-from farflung.hub.policies.registry import Policies
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
 from farflung.hub.served import Kinds
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
-from farflung.hub.workspaces.access import OPERATORS, WorkspaceAuthorizer
-from farflung.hub.workspaces.platform import in_every_workspace, platform
+from farflung.hub.workspaces.access import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore
@@ -67,17 +49,6 @@ USERS = {
 RECENT: deque[Kinds] = deque(maxlen=4)
 
 
-@cache
-def signing_keys() -> SigningKeys:
-    return SigningKeys.new()
-
-
-@cache
-def certificates() -> Certificates:
-    with TemporaryDirectory() as directory:
-        return ensure_certificates(Path(directory), ["127.0.0.1"], datetime.now(UTC))
-
-
 class PlatformHub(LocalHub):
     """`token` is whose requests are sent; `of` sends one of somebody else."""
 
@@ -89,57 +60,23 @@ class PlatformHub(LocalHub):
         numbers: Iterator[int] | None = None,
     ) -> None:
         """`numbers`: what uids are made of; who goes on with the store of another hub hands on those of that one."""
-        super().__init__(MemoryStore(stamp=objects.stamp) if store is None else store)
-        store = self.store
         numbers, suffixes = numbers or itertools.count(1), itertools.count(1)
         self.new_uid: Callable[[], str] = lambda: f"00000000-0000-4000-8000-{next(numbers):012x}"
+        super().__init__(
+            MemoryStore(stamp=objects.stamp) if store is None else store,
+            options=Options(URL),
+            users=USERS | (users or {}),
+            new_uid=self.new_uid,
+        )
         self.suffix = lambda: f"{next(suffixes):05x}"
-
-        def chance(size: int) -> bytes:
-            return hashlib.sha256(self.new_uid().encode()).digest()[:size]
-
-        kinds = self.kinds = kinds_in(store, in_every_workspace())
-        RECENT.append(kinds)
-        authorizer = self.authorizer = WorkspaceAuthorizer(store)
-        clock, pem = (lambda: self.now), certificates().ca_pem.decode()
-        self.platform = platform(
-            store, kinds, authorizer, url=URL, clock=clock, new_uid=self.new_uid, random=chance, authority=pem
-        )
-        self.accounts = AccountTokens(store, signing_keys(), clock, self.new_uid)
-        self.quotas, self.policies = Quotas(store), Policies(store, kinds)
-        suffix = lambda: self.suffix()  # noqa: E731
-        tools = Tools(
-            store,
-            kinds,
-            Pools(store),
-            self.quotas,
-            clock,
-            self.new_uid,
-            suffix,
-            authorizer,
-            self.accounts,
-            self.policies,
-            annotates=True,
-            extension=self.platform.writes,
-            views=self.platform.views,
-        )
-        known = {token_hash(name): user for name, user in (USERS | (users or {})).items()}
-        self.authenticator = Authenticator(StaticTokens(known), self.accounts, clock)
-        self.watches = Watches(store, longest=lambda: 3600)
-        self.function = Hub(kinds, tools, self.authenticator, self.watches, routes=self.platform.routes)
         self.token = OPERATOR
-        self.housekeeping = Housekeeping(
-            store,
-            kinds,
-            self.function,
-            authorization=f"Bearer {ADMIN_TOKEN}",
-            authority=pem,
-            clock=clock,
-            quotas=self.quotas,
-            tokens=self.accounts,
-            signer=certificates(),
-            household=start.household(store, clock, self.platform),
-        )
+        assert self.assembly.workspaces is not None
+        self.platform, self.kinds = self.assembly.workspaces, self.assembly.kinds
+        RECENT.append(self.kinds)
+
+    @property
+    def housekeeping(self) -> Housekeeping:
+        return self.assembly.housekeeping
 
     async def of(
         self, token: str | None, method: str, path: str, body: Any = None, query: Query | str = "", **headers: str

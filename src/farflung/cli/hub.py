@@ -1,4 +1,4 @@
-"""The hub's composition root: files, store, hub, sockets, signals."""
+"""The process of a hub: files, store, sockets, signals.  The hub itself is composed in `hub/assembly.py`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
-import secrets
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import uvloop
 
-from farflung.apis.builtin import BUILTIN
 from farflung.cli import logs, start
 from farflung.cli.credentials import (
     ADMIN,
@@ -38,26 +34,12 @@ from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub import objects
-from farflung.hub.app import Hub
+from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.keys import ensure_keys
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
-from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
 from farflung.hub.nodes import Nodes
-from farflung.hub.policies.registry import Policies
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
-from farflung.hub.served import Served
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
-from farflung.hub.workspaces.access import WorkspaceAuthorizer
-from farflung.hub.workspaces.platform import in_every_workspace, platform
-from farflung.lib import ids, outlet
+from farflung.lib import outlet
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
 
@@ -69,7 +51,6 @@ DATABASE = "hub.sqlite"
 WORKSPACES = (
     "workspaces.sqlite"  #: the database of a hub with workspaces: neither kind of hub takes the other's for its own
 )
-HOUSEKEEPER = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: the hub itself; its token is never written
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,59 +182,26 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
     try:
         administrators = start.ADMINISTRATORS_OF_ALL if settings.workspaces else (PLAIN,)
         admin_tokens = ensure_tokens(directory, administrators, now)
-        kinds = kinds_in(store, in_every_workspace() if settings.workspaces else Served(BUILTIN))
-        clock = partial(datetime.now, UTC)
-        authorizer = WorkspaceAuthorizer(store) if settings.workspaces else Authorizer(store)
-        workspaces = None
-        if isinstance(authorizer, WorkspaceAuthorizer):
-            workspaces = platform(
-                store,
-                kinds,
-                authorizer,
-                url=settings.url(sockets[0].getsockname()[1]),
-                clock=clock,
-                new_uid=ids.Uids(),
-                random=secrets.token_bytes,
-                authority=certificates.ca_pem.decode(),
-            )
-            await workspaces.bootstrap.start(bare=settings.bare)
-        keys = ensure_keys(directory / SIGNING_KEYS)
-        accounts = AccountTokens(store, keys, clock, ids.Uids(), tell_cluster=settings.workspaces)
-        quotas, uids = Quotas(store), ids.Uids()
-        pools, policies = Pools(store), Policies(store, kinds)
-        tools = Tools(store, kinds, pools, quotas, clock, uids, ids.random_suffix, authorizer, accounts, policies)
-        tools = replace(tools, nodes=nodes)
-        if workspaces is not None:
-            tools = replace(tools, annotates=True, extension=workspaces.writes, views=workspaces.views)
-        watches = Watches(store, longest=lambda: random.uniform(1800, 3600))  # noqa: S311
-        own_token = ids.new_token()
-        tokens = StaticTokens({token_hash(own_token): HOUSEKEEPER}, directory / TOKENS)
-        authenticator = Authenticator(tokens, accounts, clock)
-        routes = None if workspaces is None else workspaces.routes
-        audit = Audit(lines.write if settings.audits else lambda line: None)
-        hub = Hub(kinds, tools, authenticator, watches, audit, routes)
-        housekeeping = Housekeeping(
+        url = settings.url(sockets[0].getsockname()[1])
+        assembly = Assembly(
             store,
-            kinds,
-            hub,
-            authorization=f"Bearer {own_token}",
-            authority=certificates.ca_pem.decode(),
-            clock=tools.clock,
-            quotas=quotas,
-            event_seconds=settings.event_seconds,
-            tokens=accounts,
-            signer=certificates,
-            household=ONE_CLUSTER if workspaces is None else start.household(store, clock, workspaces),
+            ensure_keys(directory / SIGNING_KEYS),
+            certificates,
+            Options(url if settings.workspaces else None, settings.bare, settings.event_seconds),
+            Sources(),
+            tokens_file=directory / TOKENS,
+            audit=Audit(lines.write if settings.audits else lambda line: None),
+            nodes=nodes,
         )
-        await housekeeping.start()
-        following = asyncio.create_task(follow_tokens(authenticator), name="tokens")
+        await assembly.start()
+        following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
         try:
             lines.begin()
             collect_seldom()
-            server = await serve_on(sockets, hub, tls=server_context(certificates))
+            server = await serve_on(sockets, assembly.hub, tls=server_context(certificates))
             try:
-                hub.metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
-                url = settings.url(server.port)
+                metrics = assembly.hub.metrics
+                metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
                 if settings.workspaces:
                     start.write_kubeconfig(directory, url, certificates.ca_pem, admin_tokens)
                 else:
@@ -263,6 +211,6 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
                 await server.stop(STOP_GRACE)
         finally:
             following.cancel()
-            await housekeeping.stop()
+            await assembly.stop()
     finally:
         await store.close()

@@ -1,11 +1,10 @@
-"""`farflung start`: the hub with workspaces.  What differs from `farflung hub`; the rest is composed there."""
+"""`farflung start`: the hub with workspaces.  What differs from `farflung hub`; the rest is there."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +15,9 @@ from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
-from farflung.hub.housekeeping.bindings import Bindings
-from farflung.hub.housekeeping.collector import Collector
-from farflung.hub.housekeeping.definitions import Definitions
-from farflung.hub.housekeeping.housekeeping import Household, Part
-from farflung.hub.housekeeping.inside import Inside
-from farflung.hub.housekeeping.inventory import Inventory
-from farflung.hub.housekeeping.workspaces import Workspaces
 from farflung.hub.workspaces import bootstrap
-from farflung.hub.workspaces.access import OPERATORS, SHARED
-from farflung.hub.workspaces.platform import Platform
-from farflung.hub.workspaces.writing import kind
+from farflung.hub.workspaces.access import OPERATORS
 from farflung.lib.files import write_private
-from farflung.store.base import Store
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
 IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are
@@ -73,21 +62,3 @@ def options(kubeconfig: Path, limits: Limits, stale_after: float, files: Files, 
     logging = ["--verbosity", VERBOSE] if verbose else []
     kept = ["--kept-files", str(kubeconfig.with_name(KEPT))] if files else []
     return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *kept, *logging]
-
-
-SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
-
-
-def household(store: Store, clock: Callable[[], datetime], platform: Platform) -> Household:
-    """What a hub with workspaces keeps in order beside what every hub does.  Its default roles are in one place, and
-    its namespaces come with each workspace."""
-
-    def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
-        inventory = Inventory(store, inside, clock, platform.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS)
-        bindings = Bindings(
-            store, platform.apis, platform.binder, platform.exporter, inside, clock, collector, definitions.reconsider
-        )
-        return (Workspaces(store, platform.tenancy), inventory, bindings)
-
-    return Household(clusters=(), roles_in=SHARED, further=further)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from house import authority
+from hub_harness import authority
 
 from farflung.hub.admission.certificates import RULES
 from farflung.hub.auth.authenticate import certificate_facts

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from house import AUTHORITY, House
+from house import House
+from hub_harness import authority
 
 from farflung.hub.housekeeping.inside import Inside
 from farflung.machinery.errors import ApiError
 
+BUNDLE = {"ca.crt": authority().ca_pem.decode()}
 SYSTEM = ["default", "kube-node-lease", "kube-public", "kube-system"]
 
 
@@ -36,10 +38,10 @@ async def test_a_new_namespace_has_its_account_and_authority_within_a_few_turns(
         [],
         ["kube-controller-manager"],
     )
-    authority = await house.get("configmaps", "kube-root-ca.crt", namespace="new")
-    assert authority["data"] == {"ca.crt": AUTHORITY}
-    assert authority["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
-    assert [entry["manager"] for entry in authority["metadata"]["managedFields"]] == ["kube-controller-manager"]
+    bundle = await house.get("configmaps", "kube-root-ca.crt", namespace="new")
+    assert bundle["data"] == BUNDLE
+    assert bundle["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
+    assert [entry["manager"] for entry in bundle["metadata"]["managedFields"]] == ["kube-controller-manager"]
 
 
 async def test_what_is_deleted_or_changed_is_put_back(house: House) -> None:
@@ -48,8 +50,8 @@ async def test_what_is_deleted_or_changed_is_put_back(house: House) -> None:
     await house.patch("configmaps", "kube-root-ca.crt", {"data": {"ca.crt": "false", "more": "x"}}, "kube-public")
     await house.settle()
     assert await house.names("serviceaccounts") == ["default"]
-    assert (await house.get("configmaps", "kube-root-ca.crt"))["data"] == {"ca.crt": AUTHORITY}
-    assert (await house.get("configmaps", "kube-root-ca.crt", "kube-public"))["data"] == {"ca.crt": AUTHORITY}
+    assert (await house.get("configmaps", "kube-root-ca.crt"))["data"] == BUNDLE
+    assert (await house.get("configmaps", "kube-root-ca.crt", "kube-public"))["data"] == BUNDLE
 
 
 async def test_an_authority_that_is_sealed_and_being_deleted_is_not_fought_over(house: House) -> None:
@@ -60,7 +62,7 @@ async def test_an_authority_that_is_sealed_and_being_deleted_is_not_fought_over(
     assert "data" not in await house.get("configmaps", "kube-root-ca.crt")
     await house.patch("configmaps", "kube-root-ca.crt", {"metadata": {"finalizers": None}})
     await house.settle()
-    assert (await house.get("configmaps", "kube-root-ca.crt"))["data"] == {"ca.crt": AUTHORITY}
+    assert (await house.get("configmaps", "kube-root-ca.crt"))["data"] == BUNDLE
 
 
 async def test_other_accounts_are_nobodys_business(house: House) -> None:

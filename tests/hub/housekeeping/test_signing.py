@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from house import House, authority
+from house import House
+from hub_harness import authority
 
 from farflung.hub.housekeeping.signing import end_of
 from farflung.machinery.errors import ApiError, Obj

@@ -6,7 +6,8 @@ import asyncio
 import base64
 
 import pytest
-from house import AUTHORITY, House
+from house import House
+from hub_harness import authority
 
 from farflung.hub.auth.service_accounts import AccountTokens, Refused
 from farflung.machinery.errors import ApiError, Obj
@@ -44,7 +45,7 @@ async def test_a_secret_gets_the_token_of_its_account(house: House) -> None:
     assert secret["metadata"]["annotations"] == {NAME: "robot", UID: uid}
     assert [entry["manager"] for entry in secret["metadata"]["managedFields"]] == ["test", "kube-controller-manager"]
     data = decoded(secret)
-    assert (data["ca.crt"], data["namespace"]) == (AUTHORITY, "default")
+    assert (data["ca.crt"], data["namespace"]) == (authority().ca_pem.decode(), "default")
     assert is_good(house, data["token"])
     revision = house.store.revision
     await house.restart()
@@ -97,7 +98,7 @@ async def test_what_is_taken_out_comes_back_and_a_new_token_revokes_the_old_one(
     assert not is_good(house, before)
     await house.settle()
     data = decoded(await house.get("secrets", "s"))
-    assert (data["ca.crt"], data["namespace"]) == (AUTHORITY, "default")
+    assert (data["ca.crt"], data["namespace"]) == (authority().ca_pem.decode(), "default")
     assert is_good(house, data["token"])
 
 

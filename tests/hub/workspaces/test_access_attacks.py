@@ -9,34 +9,21 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 import pytest
-from hub_harness import Answer, builtin
+from hub_harness import Answer
 from hypothesis import given
 from hypothesis import strategies as st
+from platform_harness import PlatformHub
 
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
-from farflung.hub.app import Hub
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.keys import SigningKeys
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.policies.registry import Policies
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
-from farflung.hub.workspaces.access import OPERATORS, WorkspaceAuthorizer
-from farflung.hub.workspaces.paths import Clusters, logical_cluster_key, workspace_key
-from farflung.hub.workspaces.routes import WorkspaceRoutes
-from farflung.lib import ids
+from farflung.hub.workspaces.access import OPERATORS
+from farflung.hub.workspaces.paths import logical_cluster_key, workspace_key
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore
@@ -51,22 +38,12 @@ USERS = {
 }
 SECRET = "what-only-bob-may-know"
 MAPS = "/api/v1/namespaces/default/configmaps"
-NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class Tenants:
     def __init__(self) -> None:
-        store = self.store = MemoryStore(stamp=objects.stamp)
-        kinds = kinds_in(store, builtin())
-        authorizer = WorkspaceAuthorizer(store)
-        accounts = AccountTokens(store, SigningKeys.new(), lambda: NOW, ids.Uids(), tell_cluster=True)
-        policies, uids, suffix = Policies(store, kinds), ids.Uids(), ids.random_suffix
-        pools, quotas = Pools(store), Quotas(store)
-        tools = Tools(store, kinds, pools, quotas, lambda: NOW, uids, suffix, authorizer, accounts, policies, True)
-        tokens = StaticTokens({token_hash(name): user for name, user in USERS.items()})
-        routes = WorkspaceRoutes(Clusters(store), authorizer)
-        watches = Watches(store, longest=lambda: 3600)
-        self.hub = Hub(kinds, tools, Authenticator(tokens, accounts, lambda: NOW), watches, routes=routes)
+        self.store = MemoryStore(stamp=objects.stamp)
+        self.hub = PlatformHub(self.store, users=USERS).function
 
     async def furnish(self) -> Tenants:
         await self.put(logical_cluster_key("root"), {})

@@ -1,0 +1,195 @@
+"""The whole hub, composed in one place for the commands and for tests.
+
+    store ─► kinds, access, workspaces ─► Hub, which answers requests ─► Housekeeping, which sends it requests
+
+Files, sockets and signals are left to the caller (`cli/hub.py`).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Final
+
+from farflung.apis.builtin import BUILTIN
+from farflung.http.certificates import Certificates
+from farflung.hub.app import Hub
+from farflung.hub.audit import Audit
+from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.auth.tokens import StaticTokens, token_hash
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.custom.registry import kinds_in
+from farflung.hub.housekeeping.bindings import Bindings
+from farflung.hub.housekeeping.collector import Collector
+from farflung.hub.housekeeping.definitions import Definitions
+from farflung.hub.housekeeping.events import HOUR
+from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Household, Housekeeping, Part
+from farflung.hub.housekeeping.inside import Inside
+from farflung.hub.housekeeping.inventory import Inventory
+from farflung.hub.housekeeping.namespaces import USUAL_PACE, Pace
+from farflung.hub.housekeeping.workspaces import Workspaces
+from farflung.hub.nodes import Nodes
+from farflung.hub.policies.registry import Policies
+from farflung.hub.pools import Pools
+from farflung.hub.quotas import Quotas
+from farflung.hub.served import Served
+from farflung.hub.verbs.call import Tools
+from farflung.hub.verbs.watch import Watches
+from farflung.hub.workspaces.access import SHARED, WorkspaceAuthorizer
+from farflung.hub.workspaces.platform import Platform, in_every_workspace, platform
+from farflung.hub.workspaces.writing import kind
+from farflung.lib import ids
+from farflung.store.base import Store
+
+HOUSEKEEPER: Final = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: its token never leaves the process
+SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+
+
+@cache
+def builtin_kinds() -> Served:
+    """The kinds of a hub without workspaces.  All hubs of a process share them, so each is compiled once."""
+    return Served(BUILTIN)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def watch_seconds() -> float:
+    """How long a watch may stay open.  Random, so that many clients do not reconnect at once."""
+    return random.uniform(1800, 3600)  # noqa: S311
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What hubs may differ in."""
+
+    url: str | None = None  #: with workspaces: where clients reach the hub; None: one cluster without workspaces
+    bare: bool = False  #: with workspaces: create only what no client could create
+    event_seconds: float = HOUR  #: how long Events are kept
+    pace: Pace = USUAL_PACE  #: of deleting namespaces
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Time and random values."""
+
+    clock: Callable[[], datetime] = utc_now
+    new_uid: Callable[[], str] = field(default_factory=ids.Uids)
+    random_suffix: Callable[[], str] = ids.random_suffix  #: five characters, for generateName
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    watch_seconds: Callable[[], float] = watch_seconds
+
+
+class Assembly:
+    """A hub on a store, and the parts that callers need."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: SigningKeys,
+        certificates: Certificates,
+        options: Options,
+        sources: Sources,
+        *,
+        tokens: Mapping[str, User] | None = None,
+        tokens_file: Path | None = None,
+        audit: Audit | None = None,
+        nodes: Nodes | None = None,
+    ) -> None:
+        """`tokens`: users by the hashes of their tokens, beside those of `tokens_file`; `nodes`: what runs pods.
+        Raises Unusable for a damaged file of tokens."""
+        own_token = ids.new_token()
+        clock, new_uid = sources.clock, sources.new_uid
+        self._store, self._certificates, self._options, self._clock = store, certificates, options, clock
+        self._authorization = f"Bearer {own_token}"
+        self.workspaces: Platform | None = None
+        if options.url is None:
+            self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
+        else:
+            self.kinds, authorizer = kinds_in(store, in_every_workspace()), WorkspaceAuthorizer(store)
+            self.authorizer = authorizer
+            self.workspaces = platform(
+                store,
+                self.kinds,
+                authorizer,
+                url=options.url,
+                clock=clock,
+                new_uid=new_uid,
+                random=sources.random_bytes,
+                authority=certificates.ca_pem.decode(),
+            )
+        self.accounts = AccountTokens(store, keys, clock, new_uid, tell_cluster=self.workspaces is not None)
+        self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
+        tools = Tools(
+            store,
+            self.kinds,
+            Pools(store),
+            self.quotas,
+            clock,
+            new_uid,
+            sources.random_suffix,
+            self.authorizer,
+            self.accounts,
+            self.policies,
+            nodes=nodes,
+        )
+        if self.workspaces is not None:
+            tools = replace(tools, annotates=True, extension=self.workspaces.writes, views=self.workspaces.views)
+        known = StaticTokens({**(tokens or {}), token_hash(own_token): HOUSEKEEPER}, tokens_file)
+        self.authenticator = Authenticator(known, self.accounts, clock)
+        self.watches = Watches(store, longest=sources.watch_seconds)
+        routes = None if self.workspaces is None else self.workspaces.routes
+        self.hub = Hub(self.kinds, tools, self.authenticator, self.watches, audit, routes)
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            self._store,
+            self.kinds,
+            self.hub,
+            authorization=self._authorization,
+            authority=self._certificates.ca_pem.decode(),
+            clock=self._clock,
+            tokens=self.accounts,
+            signer=self._certificates,
+            quotas=self.quotas,
+            pace=self._options.pace,
+            event_seconds=self._options.event_seconds,
+            household=self._household(),
+        )
+
+    def _household(self) -> Household:
+        """With workspaces, the default roles are in one place and every workspace brings its own namespaces."""
+        workspaces, store, clock = self.workspaces, self._store, self._clock
+        if workspaces is None:
+            return ONE_CLUSTER
+
+        def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
+            reconsider = definitions.reconsider
+            apis, binder, exporter = workspaces.apis, workspaces.binder, workspaces.exporter
+            return (
+                Workspaces(store, workspaces.tenancy),
+                Inventory(store, inside, clock, workspaces.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS),
+                Bindings(store, apis, binder, exporter, inside, clock, collector, reconsider),
+            )
+
+        return Household(clusters=(), roles_in=SHARED, further=further)
+
+    async def start(self) -> None:
+        """Create the objects that every hub has, and begin housekeeping."""
+        if self.workspaces is not None:
+            await self.workspaces.bootstrap.start(bare=self._options.bare)
+        await self.housekeeping.start()
+
+    async def stop(self) -> None:
+        await self.housekeeping.stop()
