@@ -41,7 +41,7 @@ conformance: setup  ## replay the recordings of a real kube-apiserver and a real
 	$(BIN)/python tests/conformance/replay.py
 	$(BIN)/python tests/conformance/prefixed.py
 	$(BIN)/python tests/conformance/kcp.py
-	$(BIN)/python tests/conformance/transcripts.py
+	$(BIN)/python tests/conformance/plugin_transcripts.py
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py

@@ -1,7 +1,7 @@
 """The transcripts of kcp's plugins, where this clone has them beside it."""
 
 import pytest
-import transcripts
+import plugin_transcripts as transcripts
 
 
 @pytest.mark.parametrize("name", ["ws.txt", "kcp.txt"])
