@@ -11,6 +11,7 @@ from farflung.http.messages import Request, Response
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi.enumerations import VALUES
 from farflung.hub.catalog.openapi.gnostic import V2, V3, Encoder
+from farflung.hub.catalog.openapi.schemas import DESCRIPTIONS as OURS
 from farflung.hub.catalog.openapi.schemas import simplified
 from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
 from farflung.machinery.errors import ApiError
@@ -242,6 +243,27 @@ def test_every_document_has_exactly_the_definitions_it_needs(everything):
     content = document(everything, "/openapi/v2")
     used = {one.removeprefix("#/definitions/") for one in references(content) if "/definitions/" in one}
     assert used == content["definitions"].keys()
+
+
+def told(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema says to readers: descriptions and fields, and which of these are required."""
+    fields = schema.get("properties", {})
+    required = set(schema.get("required", ()))
+    descriptions = {name: (field.get("description"), name in required) for name, field in fields.items()}
+    return {"description": schema.get("description"), "fields": descriptions}
+
+
+def test_fields_and_descriptions_are_those_of_the_installed_schemas(everything):
+    """The recordings of a real server leave these out."""
+    served = dict(document(everything, "/openapi/v2")["definitions"])
+    for name in orjson.loads(got(everything, "/openapi/v3").body)["paths"]:
+        schemas = document(everything, f"/openapi/v3/{name}")["components"]["schemas"]
+        assert all(told(schema) == told(served[one]) for one, schema in schemas.items() if one in served), name
+        served |= schemas
+    installed = served.keys() & set(definitions.names()) - OURS.keys()
+    assert {"io.k8s.api.core.v1.Pod", "io.k8s.api.batch.v1.JobSpec", f"{META}ObjectMeta"} <= installed
+    for name in installed:
+        assert told(served[name]) == told(definitions.definition(name)), name
 
 
 def test_types_are_those_of_openapi(everything):

@@ -1,6 +1,7 @@
 """What the kubectls of this machine make of our documents: the oldest and the newest that there are."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import orjson
 import pytest
 
 from farflung.apis import builtin
-from farflung.apis.definitions import META
+from farflung.apis.definitions import META, definition
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
 from farflung.http.server import serve
@@ -116,6 +117,18 @@ async def test_kubectl_explains_resources(hub, tmp_path):
         assert "maxSurge <IntOrString>" in lines(output)
         code, output = await run(kubectl, address, cache, "explain", "deployment.spec.nope")
         assert (code, lines(output)[-1]) == (1, 'error: field "nope" does not exist')
+
+
+async def test_kubectl_explains_the_installed_schemas(hub, tmp_path):
+    """The recordings of a real server leave this out."""
+    _, address = hub
+    newest = kubectls()[-1]
+    code, output = await run(newest, address, tmp_path, "explain", "job.spec.completions")
+    described = definition("io.k8s.api.batch.v1.JobSpec")["properties"]["completions"]["description"]
+    assert (code, " ".join(lines(output)).partition("DESCRIPTION: ")[2]) == (0, " ".join(described.split()))
+    code, output = await run(newest, address, tmp_path, "explain", "secrets", "--recursive")
+    shown = {line.split()[0] for line in output.splitlines() if re.match(r" {2}\w", line)}
+    assert (code, shown) == (0, definition("io.k8s.api.core.v1.Secret")["properties"].keys())
 
 
 async def test_kubectl_explains_by_version_2(hub, tmp_path):
