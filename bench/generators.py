@@ -1,4 +1,4 @@
-"""Who makes the load: kbench, a small Go program, or a client in Python where that or a Go toolchain is missing.
+"""Who makes the load: kbench, a small Go program, or a client in Python where there is no Go toolchain.
 
 A client in Python takes as much CPU as the hub, on the same cores: rates measured with it are those of the client.
 """
@@ -19,8 +19,7 @@ import orjson
 import uvloop
 from http_client import Server, ask, load
 
-ROOT = Path(__file__).parent.parent
-SOURCE = ROOT.parent / "shared/tools/kbench/main.go"
+SOURCE = Path(__file__).parent / "kbench/main.go"
 BINARIES = Path(__file__).parent / ".bin"
 SIZE = 1024  #: bytes of data in a ConfigMap
 PAGE = 500
@@ -76,8 +75,6 @@ def configmap(name: str) -> bytes:
 def built() -> Path | None:
     """kbench, built if its source is newer; None if it cannot be."""
     binary = BINARIES / "kbench"
-    if not SOURCE.exists():
-        return None
     if binary.exists() and binary.stat().st_mtime > SOURCE.stat().st_mtime:
         return binary
     beside_python = Path(sys.executable).with_name("go")
@@ -130,7 +127,7 @@ class Kbench:
 
 
 class PythonClient:
-    name = "a client in Python (no kbench here: the client, not the hub, may be the limit)"
+    name = "a client in Python (no Go toolchain here: the client, not the hub, may be the limit)"
 
     def __init__(self, server: Server) -> None:
         self._server = server
