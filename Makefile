@@ -37,11 +37,17 @@ check: setup  ## format, lint, types, import rules, fast tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
-conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp in ../shared
+conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER=kubeconfig: against that server
+ifdef SERVER
+	$(BIN)/python tests/conformance/replay.py --kubeconfig $(SERVER)
+else ifdef KCP
+	$(BIN)/python tests/conformance/kcp.py --kubeconfig $(KCP)
+else
 	$(BIN)/python tests/conformance/replay.py
 	$(BIN)/python tests/conformance/prefixed.py
 	$(BIN)/python tests/conformance/kcp.py
 	$(BIN)/python tests/conformance/plugin_transcripts.py
+endif
 
 bench: setup  ## figures, not assertions
 	$(BIN)/python bench/hub.py

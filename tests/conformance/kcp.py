@@ -1,92 +1,102 @@
 """Replay the recordings of a real kcp, each on a fresh hub with workspaces, and say where the two differ.
 
     python tests/conformance/kcp.py [--verbose] [rbac ...]
+    python tests/conformance/kcp.py --kubeconfig FILE     against a fresh kcp; FILE has kcp-admin and shard-admin
 
-What is known to differ is in kcp-differences.txt, each with its reason; the steps that differ must be exactly those.
+What is known to differ at a hub is in kcp-differences.txt, each with its reason; the steps that differ must be exactly
+those.  At another server, none may differ.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
+import recorded
 import replay
-from replay import Outcome
+from exchanges import Outcome, Replay, Scenario, Step
+from servers import Request, Server, server_of, token_of
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
 from hub_process import HubProcess
 
-KCP = replay.GOLDEN / "kcp"
-DIFFERENCES = Path(__file__).parent / "kcp-differences.txt"
-RECORDINGS = sorted(path.stem for path in (KCP / "http").glob("*.jsonl"))
-#: The recording that makes the administrator's home, which all others were made with.
-FIRST = "home"
-#: Seconds to wait for what is known never to come.
-IMPATIENCE = 1
-#: Lists of all workspaces come in the order of their clusters' names, which are random.
-UNORDERED = {"apis.jsonl:111": ["/items"]}
+DIFFERENCES: Final = Path(__file__).parent / "kcp-differences.txt"
+RECORDINGS: Final = {recorded.name_of(path).removesuffix(".jsonl"): path for path in recorded.recordings("kcp/http")}
+ADMINISTRATOR: Final = "kcp-admin"
+FURTHER: Final = "shard-admin"  #: in system:masters; the recordings call it shard_admin
+#: the recording that creates the administrator's home workspace, which exists in all others
+FIRST: Final = "home"
+HOME: Final = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~"
+IMPATIENCE: Final = 1  #: seconds to wait for an answer that is known to differ
+#: lists of all workspaces are sorted by the names of clusters, which are random
+UNORDERED: Final = {"apis.jsonl:111": ["/items"]}
 
 
 def known_differences(name: str) -> frozenset[str]:
     """kcp-differences.txt: a recording, `:`, a step, and why."""
-    lines = DIFFERENCES.read_text().splitlines()
-    known = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
-    assert all(reason.strip() for reason in known.values())
-    return frozenset(where for where in known if where.startswith(f"{name}.jsonl:"))
+    return replay.of_recordings(replay.read_differences(DIFFERENCES), [RECORDINGS[name]])
 
 
-def replay_fresh(name: str, *, verbose: bool = False) -> Outcome:
+def scenario(name: str, known: Collection[str]) -> Scenario:
+    """A recording that does not wait long for what is known to differ."""
+    found = Scenario.read(RECORDINGS[name])
+    for step in found.steps:
+        where = f"{found.name}:{step['step']}"
+        if "until" in step and where in known:
+            step["timeout"] = IMPATIENCE
+        if where in UNORDERED:
+            step["unordered"] = UNORDERED[where]
+    return found
+
+
+def did_not_panic(step: Step) -> bool:
+    """A request that made kcp panic has the status 0."""
+    return step.get("status") != 0
+
+
+def replay_on(server: Server, name: str, further_token: str, known: Collection[str]) -> Outcome:
+    """Replay a recording on a server on which it was not replayed before."""
+    if name != FIRST:
+        server.call(Request("GET", HOME, {"Accept": "application/json"}))  # creates it
+    tokens = {"shard_admin": further_token, "bad_token": "nonsense"}
+    run = Replay(server, tokens=tokens, serves=did_not_panic, keeps=True)
+    run.play(scenario(name, known))
+    return run.outcome
+
+
+def replay_fresh(name: str) -> Outcome:
     """Replay a recording on a hub with nothing in it."""
-    known = known_differences(name)
     with tempfile.TemporaryDirectory() as directory:
-        recording = Path(directory) / f"{name}.jsonl"
-        recording.write_text(_impatient(KCP / "http" / recording.name, known))
         hub = HubProcess(Path(directory) / "hub", command="start", arguments=["--bare"])
         try:
-            if name != FIRST:
-                make_home(hub)
-            command = [sys.executable, KCP / "replay_kcp.py", "--kubeconfig", hub.kubeconfig, "--quiet", recording]
-            if verbose:
-                subprocess.run([str(part) for part in command], check=False)
-                return Outcome(0, known)
-            outcome = replay.outcome(command, r"^FAIL (\S+:\d+) ")
+            with closing(server_of(hub.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server:
+                outcome = replay_on(server, name, token_of(hub.kubeconfig, FURTHER), known_differences(name))
             hub.stop()
             return outcome
         finally:
             hub.kill()
 
 
-def make_home(hub: HubProcess) -> None:
-    with hub.client() as client:
-        client.get("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~")
-
-
-def _impatient(recording: Path, known: frozenset[str]) -> str:
-    lines = []
-    for line in recording.read_text().splitlines():
-        step = json.loads(line)
-        where = f"{recording.name}:{step.get('step')}"
-        if "until" in step and where in known:
-            step["timeout"] = IMPATIENCE
-        if where in UNORDERED:
-            step["unordered"] = UNORDERED[where]
-        lines.append(json.dumps(step))
-    return "\n".join(lines) + "\n"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--verbose", "-v", action="store_true", help="show what differs, and do not compare")
-    parser.add_argument("names", nargs="*", default=RECORDINGS)
+    parser.add_argument("--kubeconfig", type=Path, help="replay against the server of its current context")
+    parser.add_argument("--verbose", "-v", action="store_true", help="show known differences, too")
+    parser.add_argument("names", nargs="*", default=sorted(RECORDINGS, key=lambda name: (name != FIRST, name)))
     arguments = parser.parse_args()
     good = True
     for name in arguments.names:
-        outcome = replay_fresh(name, verbose=arguments.verbose)
-        good &= arguments.verbose or replay.report(name, outcome, known_differences(name))
+        if arguments.kubeconfig is None:
+            outcome, known = replay_fresh(name), known_differences(name)
+        else:
+            token, known = token_of(arguments.kubeconfig, FURTHER), frozenset[str]()
+            with closing(server_of(arguments.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server:
+                outcome = replay_on(server, name, token, known)
+        good &= replay.report(name, outcome, known, verbose=arguments.verbose)
     return 0 if good else 1
 
 

@@ -1,6 +1,6 @@
 """Replay transcripts of kcp's plugins with ours on a fresh hub, and say where the two differ.
 
-    python tests/conformance/transcripts.py [--verbose] [ws.txt ...]
+    python tests/conformance/plugin_transcripts.py [--verbose] [ws.txt ...]
 
 A step is `$ command`, what it printed, what it complained about (`E| `), and `[exit N]`.  It is called by its line.
 """
@@ -15,14 +15,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import recorded
+from replay import of_recordings, read_differences, report
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
 from hub_process import HubProcess
 
 ROOT = Path(__file__).parents[2]
-TRANSCRIPTS = ROOT.parent / "shared" / "golden" / "kcp" / "transcripts"
+DIFFERENCES = Path(__file__).parent / "plugin-differences.txt"
+TRANSCRIPTS = {recorded.name_of(path): path for path in recorded.recordings("kcp/transcripts")}
 RECORDED_ADDRESS = "127.0.0.1:17743"
 SECRETS = "sed -E 's/((certificate-authority-data|token): ).*/\\1.../' $KUBECONFIG"
 STEP_SECONDS = 30
@@ -55,31 +60,41 @@ class Step:
     code: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    passed: int
-    differing: frozenset[str]
+    passed: int = 0
+    differences: dict[str, list[str]] = field(default_factory=dict)  #: by step: `ws.txt:17`
+
+    @property
+    def differing(self) -> frozenset[str]:
+        return frozenset(self.differences)
+
+    def text(self, steps: Collection[str]) -> str:
+        """The differences of these steps, to read."""
+        return "\n".join(
+            "\n    ".join([where, *self.differences[where]]) for where in sorted(self.differing & set(steps))
+        )
 
 
 def steps(path: Path) -> list[Step]:
     found = []
     command, start, output = "", 0, list[str]()
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(recorded.read(path).splitlines(), 1):
         if line.startswith("$ "):
             command, start, output = line[2:], number, []
         elif command and (ended := re.fullmatch(r"\[exit (\d+)\]", line)):
             if END.fullmatch(command):
                 break
-            found.append(Step(f"{path.name}:{start}", command, tuple(output), int(ended[1])))
+            found.append(Step(f"{recorded.name_of(path)}:{start}", command, tuple(output), int(ended[1])))
             command = ""
         elif command and line != "(no newline at end)":
             output.append(line)
     return found
 
 
-def replay(hub: HubProcess, path: Path, *, verbose: bool = False) -> Outcome:
+def replay(hub: HubProcess, path: Path) -> Outcome:
     """All steps in one directory with one kubeconfig, which has this repository's config/."""
-    passed, differing = 0, set()
+    outcome = Outcome()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         kubeconfig = directory / "admin.kubeconfig"
@@ -96,12 +111,10 @@ def replay(hub: HubProcess, path: Path, *, verbose: bool = False) -> Outcome:
                 continue
             difference = _difference(step, _run(step.command, hub, directory, environment))
             if difference:
-                differing.add(step.where)
+                outcome.differences[step.where] = [f"$ {step.command}", *difference]
             else:
-                passed += 1
-            if difference and verbose:
-                print(f"FAIL {step.where} $ {step.command}", *difference, sep="\n    ")
-    return Outcome(passed, frozenset(differing))
+                outcome.passed += 1
+    return outcome
 
 
 def _run(command: str, hub: HubProcess, directory: Path, environment: dict[str, str]) -> tuple[list[str], int]:
@@ -128,36 +141,27 @@ def _settled(line: str) -> str:
 
 def known_differences(name: str) -> frozenset[str]:
     """plugin-differences.txt: a transcript, `:`, a step, and why."""
-    lines = (Path(__file__).parent / "plugin-differences.txt").read_text().splitlines()
-    known = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
-    assert all(reason.strip() for reason in known.values())
-    return frozenset(where for where in known if where.startswith(f"{name}:"))
+    return of_recordings(read_differences(DIFFERENCES), [TRANSCRIPTS[name]])
 
 
-def replay_fresh(name: str, *, verbose: bool = False) -> Outcome:
+def replay_fresh(name: str) -> Outcome:
     """Replay a transcript on a hub with nothing in it."""
     with tempfile.TemporaryDirectory() as directory:
         hub = HubProcess(Path(directory) / "hub", command="start", arguments=["--bare"])
         try:
-            return replay(hub, TRANSCRIPTS / name, verbose=verbose)
+            return replay(hub, TRANSCRIPTS[name])
         finally:
             hub.kill()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--verbose", "-v", action="store_true", help="show what differs")
-    parser.add_argument("names", nargs="*", default=["ws.txt", "kcp.txt"])
+    parser.add_argument("--verbose", "-v", action="store_true", help="show known differences, too")
+    parser.add_argument("names", nargs="*", default=sorted(TRANSCRIPTS))
     arguments = parser.parse_args()
     good = True
     for name in arguments.names:
-        outcome, known = replay_fresh(name, verbose=arguments.verbose), known_differences(name)
-        print(f"{name}: {outcome.passed} steps as recorded, {len(outcome.differing)} differ, {len(known)} known to")
-        for where in sorted(outcome.differing - known):
-            print(f"  differs, and should not: {where}")
-        for where in sorted(known - outcome.differing):
-            print(f"  known to differ, and does not: {where}")
-        good &= outcome.differing == known
+        good &= report(name, replay_fresh(name), known_differences(name), verbose=arguments.verbose)
     return 0 if good else 1
 
 

@@ -1,27 +1,33 @@
-"""Replay the recordings of a real kube-apiserver on a fresh hub, and say where the two differ.
+"""Replay the recordings of a real kube-apiserver, and say where a server answers differently.
 
-    python tests/conformance/replay.py                    all of it, with the oldest, a middle and the newest kubectl
+    python tests/conformance/replay.py                    on fresh hubs, with three versions of kubectl
     python tests/conformance/replay.py --kubectl PATH     another kubectl; may be given several times
+    python tests/conformance/replay.py --kubeconfig FILE  against the server of FILE's current context
+    python tests/conformance/replay.py --only watch -v    the recordings with `watch` in their names; show differences
 
-The recordings and the tools that replay them are in ../shared, which not every clone has.  What is known to differ is
-in differences.txt, each with its reason; the steps that differ must be exactly those.
+What is known to differ at a hub is in differences.txt, each with its reason; the steps that differ must be exactly
+those.  At another server, none may differ.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final, Protocol
 
+import kubectl_transcripts
+import recorder
 import yaml
+from exchanges import Outcome, Replay, Scenario
+from recorded import name_of, recordings
+from servers import Server, server_of
 
 from farflung.http.certificates import ensure_authority, issue_client_certificate
 
@@ -29,19 +35,9 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by
 from hub_process import HubProcess
 from kubectl_runner import kubectls, minor_of
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-SHARED = ROOT.parent / "shared"
-GOLDEN = SHARED / "golden"
-TOOLS = SHARED / "tools"
+HERE: Final = Path(__file__).parent
 #: what the recorded cluster had and a hub of our own has not
-WITHOUT = "workload-controllers"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    passed: int
-    differing: frozenset[str]  #: `basics.jsonl:17`
+WITHOUT: Final = frozenset({"workload-controllers"})
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,7 @@ class Known:
     @classmethod
     def read(cls) -> Known:
         since: dict[str, int] = {}
-        for line in (HERE / "differences.txt").read_text().splitlines():
-            if not line or line.startswith("#"):
-                continue
-            where, _, reason = line.partition(" ")
-            if not reason.strip():
-                raise ValueError(f"differences.txt gives no reason for {where}")
+        for where in read_differences(HERE / "differences.txt"):
             step, _, version = where.partition(">=1.")
             since[step] = int(version or 0)
         return cls(since)
@@ -71,8 +62,26 @@ class Known:
         return frozenset(step for step, since in self.since.items() if ".txt:" in step and since <= minor)
 
 
-def recordings(folder: str, pattern: str) -> list[Path]:
-    return sorted((GOLDEN / folder).glob(pattern))
+def read_differences(path: Path) -> list[str]:
+    """The steps that a list of differences names.  Each must have a reason."""
+    steps = []
+    for line in path.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        where, _, reason = line.partition(" ")
+        if not reason.strip():
+            raise ValueError(f"{path.name} gives no reason for {where}")
+        steps.append(where)
+    return steps
+
+
+def of_recordings(steps: Collection[str], paths: Collection[Path]) -> frozenset[str]:
+    """Those of these recordings."""
+    names = {name_of(path) for path in paths}
+    return frozenset(step for step in steps if step.partition(":")[0] in names)
+
+
+# --- hubs -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -87,8 +96,8 @@ def fresh_hub() -> Iterator[HubProcess]:
             hub.kill()
 
 
-def golden_kubeconfig(hub: HubProcess) -> Path:
-    """The transcripts show the name of the administrator they were recorded as, so that is who we are."""
+def recorded_administrator(hub: HubProcess) -> Path:
+    """A kubeconfig with the administrator's name that the transcripts show."""
     now = datetime.now(UTC)
     certificate, key = issue_client_certificate(
         ensure_authority(hub.directory, now), "system:golden", ["system:masters"], now
@@ -97,34 +106,35 @@ def golden_kubeconfig(hub: HubProcess) -> Path:
         "client-certificate-data": base64.b64encode(certificate).decode(),
         "client-key-data": base64.b64encode(key).decode(),
     }
-    golden = hub.directory / "golden.kubeconfig"
-    golden.write_text(yaml.safe_dump(hub.config | {"users": [hub.config["users"][0] | {"user": user}]}))
-    golden.chmod(0o600)
-    return golden
+    path = hub.directory / "recorded.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(hub.config | {"users": [hub.config["users"][0] | {"user": user}]}))
+    return path
 
 
-def replay_http(hub: HubProcess, recordings: list[Path]) -> Outcome:
-    token = hub.directory / "token"
-    token.write_text(hub.token)
-    command = [sys.executable, TOOLS / "replay.py", "--server", hub.address.geturl(), "--insecure", "-q"]
-    return outcome([*command, "--token-file", token, *recordings], r"^FAIL (\S+:\d+) ")
+# --- replaying ------------------------------------------------------------------------------------
 
 
-def replay_kubectl(hub: HubProcess, recordings: list[Path], kubectl: Path) -> Outcome:
-    command = [sys.executable, TOOLS / "kubectl_replay.py", "--kubeconfig", golden_kubeconfig(hub)]
-    return outcome([*command, "--kubectl", kubectl, "--without", WITHOUT, *recordings], r"^  FAIL (\S+:\d+):")
+def replay_http(server: Server, paths: Collection[Path]) -> Outcome:
+    replay = Replay(server)
+    for path in paths:
+        replay.play(Scenario.read(path))
+    left = replay.wait_until_clean()
+    if left:
+        raise RuntimeError(f"these were not deleted: {left}")
+    return replay.outcome
 
 
-def outcome(command: list[object], failure: str) -> Outcome:
-    """What a replay says of itself; `failure` finds the names of steps that differ."""
-    output = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False).stdout
-    counts = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
-    if counts is None:
-        raise RuntimeError(f"the replay did not finish: {output[-2000:]}")
-    differing = frozenset(re.findall(failure, output, re.MULTILINE))
-    if len(differing) != int(counts[2]):
-        raise RuntimeError(f"{counts[2]} steps failed, but these are named: {sorted(differing)}")
-    return Outcome(int(counts[1]), differing)
+def replay_kubectl(
+    kubeconfig: Path,
+    paths: Collection[Path],
+    binary: Path,
+    *,
+    without: Collection[str] = WITHOUT,
+    jobs: int = 2,
+) -> kubectl_transcripts.Outcome:
+    kubectl = kubectl_transcripts.Kubectl(binary, kubeconfig)
+    return kubectl_transcripts.replay(kubectl, paths, without=without, jobs=jobs)
 
 
 def representative_kubectls() -> list[Path]:
@@ -135,31 +145,95 @@ def representative_kubectls() -> list[Path]:
     return list(dict.fromkeys((found[0], found[len(found) // 2], found[-1])))
 
 
+class AnyOutcome(Protocol):
+    passed: int
+
+    @property
+    def differing(self) -> frozenset[str]: ...
+
+    def text(self, steps: Collection[str]) -> str: ...
+
+
+def report(what: str, outcome: AnyOutcome, expected: Collection[str], *, verbose: bool = False) -> bool:
+    """Print what differs, and return whether exactly the expected steps do."""
+    print(f"{what}: {outcome.passed} steps as recorded, {len(outcome.differing)} differ, {len(expected)} known to")
+    unexpected = outcome.differing - set(expected)
+    if unexpected or verbose:
+        print(outcome.text(outcome.differing if verbose else unexpected))
+    for where in sorted(unexpected):
+        print(f"  differs, and should not: {where}")
+    for where in sorted(set(expected) - outcome.differing):
+        print(f"  known to differ, and does not: {where}")
+    return outcome.differing == frozenset(expected)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubectl", type=Path, action="append", help="which kubectl replays the transcripts")
+    parser.add_argument("--kubeconfig", type=Path, help="replay against the server of its current context")
+    parser.add_argument("--without", default="", help="with --kubeconfig: leave out steps that need these tags (a,b)")
+    parser.add_argument("--only", default="", help="only recordings with this in their names")
+    parser.add_argument("--verbose", "-v", action="store_true", help="show known differences, too")
+    parser.add_argument(
+        "--record", action="store_true", help="with --kubeconfig: rewrite the recordings with what the server answers"
+    )
     arguments = parser.parse_args()
-    if not GOLDEN.is_dir():
-        print(f"there are no recordings in {GOLDEN}", file=sys.stderr)
-        return 1
-    known, good = Known.read(), True
-    with fresh_hub() as hub:
-        good &= report("HTTP exchanges", replay_http(hub, recordings("kubernetes", "*.jsonl")), known.of_http())
-    transcripts = recordings("kubectl", "*.txt")
-    for kubectl in arguments.kubectl or representative_kubectls():
-        with fresh_hub() as hub:
-            outcome = replay_kubectl(hub, transcripts, kubectl)
-        good &= report(f"transcripts of {kubectl.name}", outcome, known.of_kubectl(kubectl))
+    exchanges, transcripts = (
+        [path for path in recordings(folder) if arguments.only in path.name] for folder in ("kubernetes", "kubectl")
+    )
+    binaries = [path.resolve() for path in arguments.kubectl or representative_kubectls()]
+    if arguments.kubeconfig is None:
+        return 0 if _on_hubs(exchanges, transcripts, binaries, verbose=arguments.verbose) else 1
+    without = frozenset(filter(None, arguments.without.split(",")))
+    if arguments.record:
+        record(arguments.kubeconfig, exchanges, transcripts, binaries, without)
+        return 0
+    good = _elsewhere(arguments.kubeconfig, exchanges, transcripts, binaries, without)
     return 0 if good else 1
 
 
-def report(what: str, outcome: Outcome, expected: frozenset[str]) -> bool:
-    print(f"{what}: {outcome.passed} steps as recorded, {len(outcome.differing)} differ, {len(expected)} known to")
-    for where in sorted(outcome.differing - expected):
-        print(f"  differs, and should not: {where}")
-    for where in sorted(expected - outcome.differing):
-        print(f"  known to differ, and does not: {where}")
-    return outcome.differing == expected
+def _on_hubs(exchanges: list[Path], transcripts: list[Path], binaries: list[Path], *, verbose: bool) -> bool:
+    known, good = Known.read(), True
+    if exchanges:
+        with fresh_hub() as hub, closing(server_of(hub.kubeconfig)) as server:
+            outcome = replay_http(server, exchanges)
+        good &= report("HTTP exchanges", outcome, of_recordings(known.of_http(), exchanges), verbose=verbose)
+    for binary in binaries if transcripts else ():
+        with fresh_hub() as hub:
+            printed = replay_kubectl(recorded_administrator(hub), transcripts, binary)
+        expected = of_recordings(known.of_kubectl(binary), transcripts)
+        good &= report(f"transcripts of {binary.name}", printed, expected, verbose=verbose)
+    return good
+
+
+def _elsewhere(
+    kubeconfig: Path, exchanges: list[Path], transcripts: list[Path], binaries: list[Path], without: Collection[str]
+) -> bool:
+    with closing(server_of(kubeconfig)) as server:
+        good = report("HTTP exchanges", replay_http(server, exchanges), ())
+    for binary in binaries if transcripts else ():
+        printed = replay_kubectl(kubeconfig, transcripts, binary, without=without)
+        good &= report(f"transcripts of {binary.name}", printed, ())
+    return good
+
+
+def record(
+    kubeconfig: Path, exchanges: list[Path], transcripts: list[Path], binaries: list[Path], without: Collection[str]
+) -> None:
+    """Write the answers of a server into recordings.  The newest kubectl's output is the main text of a transcript."""
+    with closing(server_of(kubeconfig)) as server:
+        recording = recorder.Recorder(server)
+        for path in exchanges:
+            scenario = Scenario.read(path)
+            recording.play(scenario)
+            recorder.write(scenario, path)
+            print(f"{name_of(path)}: {len(scenario.steps)} steps", flush=True)
+        print(recording.outcome.text(recording.outcome.differing))
+        recording.wait_until_clean()
+    newest_first = [kubectl_transcripts.Kubectl(binary, kubeconfig) for binary in reversed(binaries)]
+    for path in transcripts:
+        kubectl_transcripts.record(newest_first, path, without)
+        print(name_of(path), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""The recordings of a real kube-apiserver, where this clone has them beside it."""
+"""The recordings of a real kube-apiserver."""
 
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import prefixed
 import pytest
 import replay
+from recorded import recordings
+from servers import server_of
 
 PARTS = 4  #: of all transcripts, because one worker alone would be busy with them at the end
 
@@ -56,35 +57,34 @@ def test_what_a_workspace_does_not_serve_is_known_by_its_path(path: str, elsewhe
     assert prefixed.is_elsewhere(path) == elsewhere
 
 
-def newest() -> list[Path]:
-    """Others are for `make conformance`."""
-    return replay.representative_kubectls()[-1:]
+def newest() -> Path:
+    """The other versions are for `make long`."""
+    return replay.representative_kubectls()[-1]
 
 
-if replay.GOLDEN.is_dir():
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_exactly_the_known_http_exchanges_differ() -> None:
+    with replay.fresh_hub() as hub, closing(server_of(hub.kubeconfig)) as server:
+        outcome = replay.replay_http(server, recordings("kubernetes"))
+    known = replay.Known.read().of_http()
+    assert outcome.differing == known, outcome.text(outcome.differing - known)
 
-    @pytest.mark.slow
-    @pytest.mark.timeout(600)
-    def test_exactly_the_known_http_exchanges_differ() -> None:
-        with replay.fresh_hub() as hub:
-            outcome = replay.replay_http(hub, replay.recordings("kubernetes", "*.jsonl"))
-        assert outcome.differing == replay.Known.read().of_http()
 
-    @pytest.mark.long
-    @pytest.mark.timeout(600)
-    def test_exactly_the_known_http_exchanges_differ_in_a_workspace() -> None:
-        command = [sys.executable, str(prefixed.__file__)]  # beside, because the recordings' tool leaves files open
-        replayed = subprocess.run(command, capture_output=True, text=True)
-        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_exactly_the_known_http_exchanges_differ_in_a_workspace() -> None:
+    outcome = prefixed.replay_fresh(prefixed.RECORDINGS)
+    known = prefixed.known_differences(prefixed.RECORDINGS, outcome.left_out)
+    assert outcome.differing == known, outcome.text(outcome.differing - known)
 
-    @pytest.mark.slow
-    @pytest.mark.timeout(900)
-    @pytest.mark.parametrize("part", range(PARTS))
-    @pytest.mark.parametrize("kubectl", newest(), ids=lambda path: path.name)
-    def test_exactly_the_known_kubectl_steps_differ(kubectl: Path, part: int) -> None:
-        transcripts = replay.recordings("kubectl", "*.txt")[part::PARTS]
-        with replay.fresh_hub() as hub:
-            outcome = replay.replay_kubectl(hub, transcripts, kubectl)
-        names = {transcript.name for transcript in transcripts}
-        known = replay.Known.read().of_kubectl(kubectl)
-        assert outcome.differing == {step for step in known if step.partition(":")[0] in names}
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_exactly_the_known_kubectl_steps_differ(part: int) -> None:
+    kubectl, transcripts = newest(), recordings("kubectl")[part::PARTS]
+    with replay.fresh_hub() as hub:
+        outcome = replay.replay_kubectl(replay.recorded_administrator(hub), transcripts, kubectl)
+    known = replay.of_recordings(replay.Known.read().of_kubectl(kubectl), transcripts)
+    assert outcome.differing == known, outcome.text(outcome.differing - known)
