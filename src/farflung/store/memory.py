@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from farflung.store.base import (
     ABSENT,
@@ -34,6 +34,7 @@ class MemoryStore:
         self._clock = clock
         self._keep = keep
         self._entries: dict[str, Entry] = {}
+        self._keys: dict[str, set[str]] = {}  #: of each resource
         self._log: list[Change] = []
         self._revision = FIRST
         self._oldest = FIRST
@@ -62,12 +63,15 @@ class MemoryStore:
         return self._entries.get(key)
 
     def homes(self) -> Sequence[str]:
-        return sorted({resource_prefix(key) for key in self._entries})
+        return sorted(prefix for prefix, keys in self._keys.items() if keys)
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
-        return self._page(self._entries, prefix, self._revision, after, limit)
+        check_prefix(prefix)
+        keys = self._keys.get(resource_prefix(prefix), ())
+        return _page(self._entries, keys, prefix, self._revision, after, limit)
 
     async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
+        check_prefix(prefix)
         self._check_revision(revision)
         entries = dict(self._entries)
         for change in reversed(self._log):
@@ -77,14 +81,7 @@ class MemoryStore:
                 del entries[change.key]
             else:
                 entries[change.key] = change.previous
-        return self._page(entries, prefix, revision, after, limit)
-
-    def _page(self, entries: dict[str, Entry], prefix: str, revision: Revision, after: str, limit: int) -> Page:
-        check_prefix(prefix)
-        keys = sorted(key for key in entries if key.startswith(prefix) and key > after)
-        shown = keys[:limit] if limit > 0 else keys
-        remaining = len(keys) - len(shown)
-        return Page([entries[key] for key in shown], revision, shown[-1] if remaining else "", remaining)
+        return _page(entries, entries, prefix, revision, after, limit)
 
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         check_key(key)
@@ -113,8 +110,10 @@ class MemoryStore:
     def _write(self, change: Change) -> None:
         if change.entry is None:
             del self._entries[change.key]
+            self._keys[resource_prefix(change.key)].remove(change.key)
         else:
             self._entries[change.key] = change.entry
+            self._keys.setdefault(resource_prefix(change.key), set()).add(change.key)
         self._log.append(change)
         self._revision = change.revision
         self._fanout.publish([change])
@@ -161,3 +160,12 @@ class MemoryStore:
     async def close(self) -> None:
         self._closed = True
         self._fanout.close()
+
+
+def _page(
+    entries: Mapping[str, Entry], among: Iterable[str], prefix: str, revision: Revision, after: str, limit: int
+) -> Page:
+    keys = sorted(key for key in among if key.startswith(prefix) and key > after)
+    shown = keys[:limit] if limit > 0 else keys
+    remaining = len(keys) - len(shown)
+    return Page([entries[key] for key in shown], revision, shown[-1] if remaining else "", remaining)
