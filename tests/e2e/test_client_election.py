@@ -49,7 +49,7 @@ def led_longer_than_a_lease(hub: HubProcess, namespace: str) -> bool:
     return renewed - acquired > timedelta(seconds=spec["leaseDurationSeconds"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_client_leads_when_the_leader_is_killed_and_not_before(
     hub: HubProcess, namespace: str, tmp_path: Path
 ) -> None:
