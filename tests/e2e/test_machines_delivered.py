@@ -18,7 +18,7 @@ from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.mailbox.controller import CONFIGS
 from farflung.machinery import times
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SHOP, IMW, ESPW = "/clusters/root:shop", "/clusters/root:imw", "/clusters/root:espw"
 EXPORTS = (("root:compute", "kubernetes"), ("root:compute", "globalscheduler.com"), ("root:espw", "edge.kcp.io"))
