@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from free_ports import free_ports
 from hub_process import FARFLUNG, PATIENCE, HubProcess, eventually
 from prometheus_client.exposition import generate_latest
 
@@ -39,11 +39,6 @@ async def test_who_works_is_ready_when_everything_was_listed() -> None:
         assert shown.ready()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def ready(port: int) -> int | None:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE) as answer:
@@ -68,7 +63,7 @@ def scheduler(hub: HubProcess, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_of_two_processes_one_works_and_the_other_follows_at_once_when_it_ends(tmp_path: Path) -> None:
     """This hub has no exports, so whoever works waits for them, and says that it is not ready."""
-    hub, ports = HubProcess(tmp_path / "hub"), (free_port(), free_port())
+    hub, ports = HubProcess(tmp_path / "hub"), free_ports(2)
     try:
         with scheduler(hub, ports[0]) as first:
             eventually(lambda: ready(ports[0]) == 503, "the first at work")

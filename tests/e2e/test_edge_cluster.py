@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_runner import EdgeUser, free_ports, kind_config, names
+from edge_runner import EdgeUser, kind_config, names
+from free_ports import free_ports
 from hub_process import eventually
 
 from farflung.edge.registry import Registry
@@ -91,7 +92,7 @@ def fetched(port: int) -> str:
     def answers() -> bool:
         nonlocal page
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
                 page = answer.read().decode()
         except OSError:
             return False
@@ -191,7 +192,7 @@ def test_a_workload_runs_answers_ends_and_outlives_a_killed_edge(user: EdgeUser)
         assert following.stdout is not None
         assert any("GET / " in line for line in following.stdout), "what is there is shown"
         with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/news", timeout=10)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/news", timeout=60)
         assert any("GET /news " in line for line in following.stdout), "what comes is shown as it comes"
         user.kubectl("scale", "deployment/commond", "--replicas=0")
         assert following.wait(60) == 0, "a log ends with its container"

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from free_ports import free_ports
 
 from farflung.edge import ports_taken
 from farflung.edge.ports import MOST, Mapping, Ports, free_port, published
@@ -49,7 +50,8 @@ async def told(port: int, words: bytes = b"") -> bytes:
 
 @contextlib.asynccontextmanager
 async def mapped(*node_ports: int, descriptors: int = 4 * MOST) -> AsyncIterator[tuple[Ports, list[int]]]:
-    mappings = [Mapping(node_port, free_port("127.0.0.1")) for node_port in node_ports]
+    free = free_ports(len(node_ports))
+    mappings = [Mapping(node_port, port) for node_port, port in zip(node_ports, free, strict=True)]
     async with published(mappings, LOG, descriptors) as ports:
         yield ports, [mapping.port for mapping in mappings]
 
@@ -116,7 +118,7 @@ async def test_whoever_is_connected_is_sent_off_when_the_pod_goes() -> None:
         await ports.withdraw("a")
 
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(-1), 10) == b""
+            assert await asyncio.wait_for(reader.read(-1), 60) == b""
         writer.close()
 
 
@@ -126,7 +128,7 @@ async def test_closing_leaves_no_connection_and_no_port() -> None:
             await ports.publish("a", 8081, "TCP", pod)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(-1), 10) == b""
+            assert await asyncio.wait_for(reader.read(-1), 60) == b""
         writer.close()
         with pytest.raises(ConnectionError):
             await told(port)
@@ -149,7 +151,7 @@ async def test_more_connections_than_are_good_are_turned_away() -> None:
             opened.append(reader)
 
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(opened[-1].read(1), 10) == b""
+            assert await asyncio.wait_for(opened[-1].read(1), 60) == b""
         assert not opened[0].at_eof()
 
 
@@ -162,7 +164,7 @@ async def test_visitors_take_half_of_the_descriptors_at_most() -> None:
             for _, writer in opened:
                 stack.callback(writer.close)
             with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(opened[-1][0].read(1), 10) == b""
+                assert await asyncio.wait_for(opened[-1][0].read(1), 60) == b""
             assert not opened[0][0].at_eof()
 
 

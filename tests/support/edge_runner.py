@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,15 +12,6 @@ from typing import Any
 import orjson
 import yaml
 from hub_process import FARFLUNG, PATIENCE, eventually
-
-
-def free_ports(count: int) -> list[int]:
-    """That nobody listens on at the moment, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def kind_config(mappings: dict[int, int]) -> str:
