@@ -25,7 +25,7 @@ from farflung.lib.klog import Logger
 SAMPLES = Path(__file__).parents[2] / "conf"
 POLICY = "edgecloud_policy.yaml"
 FLAVOR_ALONE = "predicates: [{name: Flavor}]\npriorities: []\n"
-PATIENCE = 20.0
+PATIENCE = 60.0
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 

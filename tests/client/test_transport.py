@@ -21,7 +21,7 @@ from farflung.client.transport import HttpTransport, Request
 from farflung.http.certificates import ensure_certificates, server_context
 
 SOON = 0.2  #: seconds that nobody waits longer than, of servers that never answer
-LATER = 30.0  #: seconds that are enough for everything that does happen
+LATER = 60.0  #: seconds that are enough for everything that does happen
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 

@@ -85,10 +85,10 @@ def test_a_deployment_is_scaled_and_waited_for(api: kr8s.Api) -> None:
     deployment.patch({"spec": {"replicas": 3}})
     assert deployment.replicas == 3
     deployment.patch({"status": {"conditions": [{"type": "Available", "status": "True"}]}}, subresource="status")
-    deployment.wait("condition=Available", timeout=30)
-    deployment.wait("jsonpath='{.spec.replicas}'=3", timeout=30)
+    deployment.wait("condition=Available", timeout=60)
+    deployment.wait("jsonpath='{.spec.replicas}'=3", timeout=60)
     deployment.delete(propagation_policy="Foreground")
-    deployment.wait("delete", timeout=30)
+    deployment.wait("delete", timeout=60)
     assert not deployment.exists()
 
 
@@ -141,7 +141,7 @@ async def test_the_asynchronous_client_does_the_same(hub: HubProcess, namespace:
     pod = await Pod({"metadata": {"name": "p", "namespace": namespace}, "spec": spec}, api=api)
     await pod.create()
     await pod.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
-    await pod.wait("condition=Ready", timeout=30)
+    await pod.wait("condition=Ready", timeout=60)
     assert [one.name async for one in api.get("pods")] == ["p"]
     await pod.delete(grace_period=0)
     assert not await pod.exists()

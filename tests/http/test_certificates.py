@@ -164,7 +164,7 @@ def client_context(certificates: Certificates, *chain: Path) -> ssl.SSLContext:
 
 
 def ask(port: int, context: ssl.SSLContext, path: str = "/certificate") -> bytes:
-    connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=60)
     try:
         connection.request("GET", path)
         return connection.getresponse().read()
@@ -204,7 +204,7 @@ def test_a_resumed_session_still_knows_the_client(secure: Harness, certificates:
     answers, reused = [], []
     for _ in range(2):
         with (
-            socket.create_connection(("localhost", secure.port), timeout=20) as plain,
+            socket.create_connection(("localhost", secure.port), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
         ):
             connection.sendall(b"GET /certificate HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n")
@@ -225,7 +225,7 @@ def test_old_versions_of_tls_are_refused(secure: Harness, certificates: Certific
 def test_large_answers_and_refusals_arrive_over_tls(secure: Harness, certificates: Certificates) -> None:
     context = client_context(certificates)
     assert ask(secure.port, context, "/big/5000/1000") == b"x" * 5_000_000
-    connection = http.client.HTTPSConnection("localhost", secure.port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("localhost", secure.port, context=context, timeout=60)
     connection.request("POST", "/echo", body=bytes(4 * 1024 * 1024))
     assert connection.getresponse().status == 413
     connection.close()
@@ -235,7 +235,7 @@ def test_a_watch_over_tls_ends_when_its_client_leaves(secure: Harness, certifica
     context = client_context(certificates)
     for leave in (ssl.SSLSocket.unwrap, ssl.SSLSocket.close):
         with (
-            socket.create_connection(("localhost", secure.port), timeout=20) as plain,
+            socket.create_connection(("localhost", secure.port), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,
         ):
             connection.sendall(b"GET /watch HTTP/1.1\r\nHost: hub\r\n\r\n")
@@ -250,7 +250,7 @@ def test_a_watch_over_tls_ends_when_its_client_leaves(secure: Harness, certifica
 def test_stopping_does_not_wait_for_idle_clients_that_never_answer(secure: Harness, certificates: Certificates) -> None:
     context = client_context(certificates)
     with (
-        socket.create_connection(("localhost", secure.port), timeout=20) as plain,
+        socket.create_connection(("localhost", secure.port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as connection,
     ):
         connection.sendall(b"GET /echo HTTP/1.1\r\nHost: hub\r\n\r\n")

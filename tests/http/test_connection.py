@@ -50,7 +50,7 @@ def test_values_that_may_contain_commas_stay_apart(server: Harness) -> None:
 
 
 def test_a_connection_serves_one_request_after_the_other(server: Harness) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for number in range(3):
         connection.request("PUT", f"/later/{number}", body=b"x" * number)
         response = connection.getresponse()
@@ -153,7 +153,7 @@ def test_requests_read_ahead_are_bounded(start: Callable[..., Harness], toy: Toy
                 if not connection._reading:
                     break
         assert len(connection._ready) < 4 + 4096 / len(GET) + 1
-        client.socket.settimeout(20)
+        client.socket.settimeout(60)
         server.loop.call_soon_threadsafe(toy.gates["/gate/1"].set)
         client.read_answer()
         client.read_answer()
@@ -199,7 +199,7 @@ def test_a_body_that_would_be_too_large_is_refused_unread(server: Harness) -> No
 
 
 def test_a_client_that_sends_a_large_body_regardless_still_reads_the_refusal(server: Harness) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", "/echo", body=bytes(6 * 1024 * 1024))
     response = connection.getresponse()
     assert response.status == 413
@@ -403,7 +403,7 @@ def test_no_value_of_a_header_breaks_out_of_its_line(server: Harness) -> None:
 @pytest.mark.parametrize("shape", ["0/10", "0/131072", "0/5000000", "5000/1000", "3/2000000", "200000/7", "70/0"])
 def test_bodies_of_every_shape_arrive_whole(server: Harness, shape: str) -> None:
     pieces, size = map(int, shape.split("/"))
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for _ in range(2):
         connection.request("GET", f"/big/{shape}")
         response = connection.getresponse()
@@ -427,6 +427,6 @@ def test_curl_is_understood(server: Harness) -> None:
         "-I",
         url,
     ]
-    output = subprocess.run(command, capture_output=True, check=True, timeout=20).stdout
+    output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
     assert b"x" * 5000 in output
     assert b"HTTP/1.1 200 OK" in output

@@ -20,7 +20,7 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 async def soon(seconds: float) -> None:

@@ -115,7 +115,7 @@ async def play(*script: Scripted, decode: Any = orjson.loads, heard: Heard | Non
     server, sink = ScriptedServer(answer), heard or Heard()
     outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1.0, 30.0, lambda: 1.0))
     with pytest.raises(Finished):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await Reflector(Client(server), WIDGETS, decode, sink, outside).run()
     return Play(sink, server.requests, pauses)
 

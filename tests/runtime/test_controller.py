@@ -29,7 +29,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.manager import Manager
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 AT_ONCE = Backoff(0.0, 0.0, lambda: 1.0)
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 

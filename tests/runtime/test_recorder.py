@@ -60,7 +60,7 @@ async def running(recorder: Recorder) -> AsyncIterator[None]:
 
 
 async def settled(recorder: Recorder) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await recorder.settle()
 
 

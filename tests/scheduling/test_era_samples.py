@@ -92,6 +92,6 @@ def test_the_script_runs_the_scheduler_with_the_directory_that_is_exported(
     command.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **given}
     told = subprocess.run(
-        ["bash", script, "--once"], env=environment, capture_output=True, text=True, check=True, timeout=20
+        ["bash", script, "--once"], env=environment, capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert told.split() == [expected.replace(str(ROOT), str(tmp_path)), "global-scheduler", "--once"]

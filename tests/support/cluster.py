@@ -35,7 +35,7 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import EVENTS, Recorder
 
 NODE = "edge"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def surroundings() -> Surroundings:

@@ -42,7 +42,7 @@ SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"
 WORKLOAD = "/apis/workload.kcp.io/v1alpha1"
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 PROVIDER = "root:espw"
-PATIENCE = 20.0
+PATIENCE = 60.0
 HASTE = 20.0
 
 

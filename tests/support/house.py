@@ -74,7 +74,7 @@ class House:
         await self.start()
 
     async def settle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.housekeeping.finished()
 
     # --- what a client does -----------------------------------------------------------------------

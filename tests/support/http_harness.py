@@ -20,7 +20,7 @@ from farflung.http.messages import Answer, Handler, Request, Response, Sink, Str
 from farflung.http.server import Server, serve
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def eventually(condition: Callable[[], object]) -> None:

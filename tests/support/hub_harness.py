@@ -140,7 +140,7 @@ class Collector:
         self.close()
 
     async def until(self, done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not done():
                 self._news.clear()
                 await self._news.wait()

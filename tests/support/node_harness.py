@@ -134,7 +134,7 @@ class Edge:
         """The pod, as soon as something holds of it."""
         pod = None
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     pod = await self.get(name)
                     if pod is not None and true(pod):
@@ -150,7 +150,7 @@ class Edge:
         return await self.until(name, lambda pod: condition(pod, "Ready").get("status") == "True")
 
     async def gone(self, name: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.get(name) is not None:
                 await asyncio.sleep(0.01)
 
@@ -161,7 +161,7 @@ class Edge:
 
     async def event(self, name: str, reason: str) -> str:
         """The message of the first of that reason."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 for _, said, message in await self.events(name):
                     if said == reason:

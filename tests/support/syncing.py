@@ -29,7 +29,7 @@ from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import Adopt
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 SECRETS = Collection("", "v1", "secrets", "Secret")

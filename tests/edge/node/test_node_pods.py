@@ -27,7 +27,7 @@ async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
 
 async def printed(edge: Edge, pod: Obj, count: int = 1, container: str = "main", attempt: int = 0) -> list[str]:
     """The log, as soon as it has so many lines."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(lines := edge.log(pod, container, attempt)) < count:
             await asyncio.sleep(0.01)
     return lines
@@ -141,7 +141,7 @@ async def test_a_pod_that_is_deleted_by_force_ends_soon(edge: Edge) -> None:
     await edge.hub.delete(f"{PODS}/one")
     await edge.event("one", "Killing")
     await edge.hub.delete(f"{PODS}/one", {"gracePeriodSeconds": 0})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (edge.directory / "pods" / pod["metadata"]["uid"]).exists():
             await asyncio.sleep(0.01)
 
@@ -383,7 +383,7 @@ async def test_a_probe_that_this_node_cannot_do_is_said_before_anything_is_start
 
 async def test_a_node_registers_itself_and_comes_back_when_it_is_deleted(edge: Edge) -> None:
     async def registered() -> Obj:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 answer = await edge.hub.get("/api/v1/nodes/florin")
                 if answer.status == 200 and answer.json["status"].get("conditions"):
@@ -430,7 +430,7 @@ async def test_a_pod_that_the_node_cannot_look_after_can_be_deleted_at_once(tmp_
     edge.ports = BrokenPorts()
     async with edge.node(first=1e6, longest=1e6):
         await edge.pod("one", containers=[shell(FOREVER, ports=[{"containerPort": 80, "hostPort": 8081}])])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "a pod cannot be looked after" not in edge.lines.getvalue():
                 await asyncio.sleep(0.01)
         assert "a mistake" not in edge.lines.getvalue()

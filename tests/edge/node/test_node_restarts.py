@@ -12,7 +12,7 @@ FOREVER = "exec sleep 1000"
 
 async def lines(path: Path, count: int) -> list[str]:
     """Of a file, as soon as there are so many."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists() or len(found := path.read_text().splitlines()) < count:
             await asyncio.sleep(0.01)
     return found

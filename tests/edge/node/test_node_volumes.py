@@ -28,7 +28,7 @@ async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.01)
 
@@ -75,7 +75,7 @@ async def test_a_config_map_is_served_and_so_is_what_becomes_of_it(edge: Edge) -
     assert [one["message"] for one in pod["status"]["conditions"] if one["type"] == "farflung.io/StandIn"] == [said]
     assert await fetched(edge, 8081) == b"first"
     await edge.hub.patch(f"{CONFIG_MAPS}/site", {"data": {"index.html": "second"}})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await fetched(edge, 8081) != b"second":
             await asyncio.sleep(0.01)
 

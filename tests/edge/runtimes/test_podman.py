@@ -92,7 +92,7 @@ def logged(directory: Path, attempt: int = 0) -> str:
 
 async def fetched(url: str) -> bytes:
     def fetch() -> bytes:
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             body: bytes = response.read()
             return body
 
@@ -100,13 +100,13 @@ async def fetched(url: str) -> bytes:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.05)
 
 
 async def printed(runtime: Podman, started: Started, directory: Path, attempt: int = 0) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await runtime.wait(started.id)
     return logged(directory, attempt)
 

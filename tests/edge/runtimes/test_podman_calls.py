@@ -27,7 +27,7 @@ async def test_what_podman_leaves_behind_is_not_waited_for(tmp_path: Path) -> No
     pid = tmp_path / "pid"
     script = f"sleep 1000 & echo $! > {pid}; echo started"
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await ask(SHELL, ("-c", script))).output == b"started\n"
             os.kill(int(pid.read_text()), 9)
             assert await beginning(SHELL, ("-c", script), 100) == (0, b"started\n")
@@ -53,7 +53,7 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked_on(
     pid = tmp_path / "pid"
     arguments = ("-c", f"{first}echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000")
     asking = asyncio.create_task(ask(SHELL, arguments) if way == "ask" else beginning(SHELL, arguments, 10))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not pid.exists():
             await asyncio.sleep(0.01)
         asking.cancel()

@@ -40,7 +40,7 @@ def text_of(log: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
-async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
+async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while True:
             answer = true()
@@ -65,7 +65,7 @@ def alive(pid: int) -> bool:
 async def fetch(address: Address, path: str = "/") -> tuple[int, bytes]:
     def get() -> tuple[int, bytes]:
         try:
-            with urlopen(f"http://{address.host}:{address.port}{path}", timeout=10) as answer:
+            with urlopen(f"http://{address.host}:{address.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read()
         except HTTPError as error:
             with error:

@@ -230,7 +230,7 @@ async def settle(house: House, store: Mortal, crashes: list[int]) -> None:
         store.left, store.stuck = writes, asyncio.Event()
         done = asyncio.create_task(house.housekeeping.finished())
         stuck = asyncio.create_task(store.stuck.wait())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.wait([done, stuck], return_when=asyncio.FIRST_COMPLETED)
         done.cancel()
         stuck.cancel()

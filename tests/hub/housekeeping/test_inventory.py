@@ -81,7 +81,7 @@ class Stock:
         self.start()
 
     async def settle(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.part.work.is_busy:
                 await self.part.work.finished()
 
@@ -151,7 +151,7 @@ async def until(stock: Stock, path: str, holds: Callable[[Obj], bool]) -> Obj:
 
     subscription = stock.house.store.subscribe("/workload.kcp.io/synctargets/", hear)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds(found := await stock.get(path)):
                 await news.wait()
                 news.clear()

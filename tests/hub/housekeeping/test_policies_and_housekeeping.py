@@ -17,7 +17,7 @@ async def bind(house: House, described: Obj) -> None:
 
 
 async def gone(house: House, kind: str, name: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await house.find(kind, name) is not None:
             await house.settle()
             await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_a_namespace_waits_for_what_a_policy_keeps_and_ends_after_that(hou
     await house.create("secrets", "other", namespace="held")
     await bind(house, policy("keeps", "oldObject.metadata.name != 'kept'", match={"resourceRules": [rule()]}))
     await house.delete("namespaces", "held")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await house.names("secrets", namespace="held"):
             await asyncio.sleep(0)
     assert "kept" in await house.names("configmaps", namespace="held")

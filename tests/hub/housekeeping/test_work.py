@@ -26,7 +26,7 @@ async def working(look: Callable[[str], Awaitable[None]], workers: int = 3) -> A
     task = asyncio.create_task(run())
     await group_started.wait()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield work
     finally:
         work.stop()

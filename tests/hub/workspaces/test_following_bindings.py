@@ -76,7 +76,7 @@ class Following(LocalApis):
             self.parts.work.start(group)
 
     async def quiet(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.parts.work.finished()
 
     async def unbind(self, name: str = "w") -> None:

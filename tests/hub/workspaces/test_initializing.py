@@ -103,7 +103,7 @@ async def waiting() -> AsyncIterator[Scene]:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

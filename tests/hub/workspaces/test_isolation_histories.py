@@ -23,7 +23,7 @@ from farflung.machinery.errors import Obj
 
 ROBOT = "robot"
 WIDGETS = "/apis/ex.test/v1/widgets"
-PATIENCE = 20.0  #: seconds
+PATIENCE = 60.0  #: seconds
 NAMES = ["a", "b"]
 CLAIM: Obj = {"resource": "configmaps", "all": True}
 #: what tells of how much was written in the whole hub, and what is random; and what a binding of Alice's API, which she
