@@ -27,7 +27,7 @@ from pathlib import Path
 from own_ports import with_ports
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  #: seconds for one block
+PATIENCE = 120.0  #: seconds for one block, more than its commands wait themselves
 STOP = "<!-- ^C -->"
 READY = "export KUBECONFIG="  #: in the last line a hub prints before it serves
 FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<content>.*?)^```$|^" + re.escape(STOP) + "$", re.MULTILINE | re.DOTALL)
