@@ -12,7 +12,7 @@ from typing import Any
 from farflung.client.resource import Collection
 from farflung.controllers.workload.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 from farflung.controllers.workload.ownership import controller_of
-from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_terminating
+from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, is_terminating, phase
 from farflung.controllers.workload.steps import Step
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
@@ -107,17 +107,18 @@ class Model:
     # --- the node ---------------------------------------------------------------------------------
 
     def run(self, pod: Obj, *, ready: bool = True) -> None:
-        """It starts, on the only node."""
-        if is_terminating(pod) or is_finished(pod):
+        """It starts, on the only node, or becomes ready, or not ready."""
+        same = phase(pod) == "Running" and is_ready(pod) == ready
+        if same or is_terminating(pod) or is_finished(pod):
             return
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_seconds(self.now)}
         pod["spec"]["nodeName"] = "edge"
         pod["status"] = {"phase": "Running", "conditions": [condition]}
 
-    def end(self, pod: Obj, phase: str) -> None:
+    def end(self, pod: Obj, outcome: str) -> None:
         if not is_finished(pod):
             pod["spec"]["nodeName"] = "edge"
-            pod["status"] = {"phase": phase, "conditions": []}
+            pod["status"] = {"phase": outcome, "conditions": []}
 
     def leave(self, pod: Obj) -> None:
         """A pod that was deleted is gone from the node."""
@@ -126,6 +127,14 @@ class Model:
                 self.end(pod, "Failed")
             else:
                 del self.objects[PODS, pod["metadata"]["name"]]
+
+    def work(self) -> int:
+        """Remove the Pods that were deleted and make all others ready.  Failed Pods stay, as they do at a kubelet.
+        Returns how many Pods had to change."""
+        changing = [pod for pod in self.all(PODS) if is_terminating(pod) or not (is_finished(pod) or is_ready(pod))]
+        for pod in changing:
+            self.leave(pod) if is_terminating(pod) else self.run(pod)
+        return len(changing)
 
     def active(self) -> list[Obj]:
         return [pod for pod in self.all(PODS) if is_active(pod)]

@@ -48,13 +48,7 @@ class Sets(Model):
     def settle(self) -> None:
         for _ in range(LONG):
             self.later(20)
-            done = self.look()
-            for pod in self.all(PODS):
-                done += is_terminating(pod) or pod["status"].get("phase") != "Running"
-                ready = any(each["status"] == "True" for each in pod["status"].get("conditions") or ())
-                self.leave(pod) if is_terminating(pod) else (None if ready else self.run(pod))
-                done += not ready
-            if not done:
+            if not self.look() + self.work():
                 return
         raise AssertionError("it does not end")
 
@@ -65,6 +59,8 @@ class Sets(Model):
 
 EVENTS = st.one_of(
     st.tuples(st.just("look"), st.none()),
+    st.tuples(st.just("work"), st.none()),
+    st.tuples(st.just("later"), st.integers(1, 20)),
     st.tuples(st.sampled_from(["run", "break", "fail", "leave", "lose"]), st.integers(0, 10)),
     st.tuples(st.just("image"), st.sampled_from(["1", "2", "3"])),
     st.tuples(st.just("replicas"), st.integers(0, 4)),
@@ -74,7 +70,8 @@ SPECS = st.fixed_dictionaries(
         "replicas": st.integers(0, 4),
         "podManagementPolicy": st.sampled_from(["OrderedReady", "Parallel"]),
         "updateStrategy": st.just({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
-    }
+    },
+    optional={"minReadySeconds": st.just(10)},
 )
 
 
@@ -82,6 +79,10 @@ def happen(model: Model, what: str, how: Any) -> None:
     pods = model.all(PODS)
     one = pods[how % len(pods)] if pods and isinstance(how, int) else None
     match what:
+        case "work":
+            model.work()
+        case "later":
+            model.later(how)
         case "run" if one is not None:
             model.run(one)
         case "break" if one is not None:
@@ -181,23 +182,15 @@ class Daemons(Model):
         if pod["spec"].get("nodeName"):
             pod["spec"]["nodeName"] = where
 
-    def end(self, pod: Obj, phase: str) -> None:
+    def end(self, pod: Obj, outcome: str) -> None:
         where = node_of(pod)
-        super().end(pod, phase)
+        super().end(pod, outcome)
         pod["spec"]["nodeName"] = where
 
     def settle(self) -> None:
         for _ in range(LONG):
             self.later(20)
-            done = self.look()
-            for pod in self.all(PODS):
-                ready = any(each["status"] == "True" for each in pod["status"].get("conditions") or ())
-                done += is_terminating(pod) or not ready
-                if is_terminating(pod):
-                    self.leave(pod)
-                elif not ready:
-                    self.run(pod)
-            if not done:
+            if not self.look() + self.work():
                 return
         raise AssertionError("it does not end")
 
