@@ -21,7 +21,8 @@ from farflung.cli.global_scheduler import Ways
 from farflung.cli.kept_files import Reading
 from farflung.cli.main import main
 from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, ours
+from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_files import ConfigurationError, Files, ours
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view

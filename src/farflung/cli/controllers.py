@@ -22,9 +22,10 @@ from farflung.cli.connection import mending
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.identity import identity
 from farflung.cli.kept_files import KeptFiles, Reading
-from farflung.cli.outside import collect_seldom, surroundings
+from farflung.cli.outside import surroundings
 from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
+from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.client.kubeconfig import Access, KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
@@ -37,7 +38,7 @@ from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.informer.reflector import Surroundings
-from farflung.lib import klog, outlet
+from farflung.lib import garbage, klog, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
@@ -178,7 +179,7 @@ async def _run(settings: Settings) -> None:
     files = Reloading(settings.files, settings.reading, log, settings.kept)
     if settings.files:
         loop.add_signal_handler(signal.SIGHUP, _on_hang_up(files.ask, stopped.set))
-    collect_seldom()
+    garbage.freeze()
     async with _servers(settings) as servers:
         reading = asyncio.create_task(files.run(), name="files")
         working = asyncio.create_task(_work(settings, servers, files, surroundings(), log), name="controllers")

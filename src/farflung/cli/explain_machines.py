@@ -14,7 +14,7 @@ from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.machine_values import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.inventory import condition_of

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, Setting
 from farflung.informer.informer import Informer

@@ -28,7 +28,6 @@ from farflung.cli.credentials import (
     url_of,
     write_kubeconfig,
 )
-from farflung.cli.outside import collect_seldom
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
@@ -39,7 +38,7 @@ from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.keys import ensure_keys
 from farflung.hub.nodes import Nodes
-from farflung.lib import outlet
+from farflung.lib import garbage, outlet
 from farflung.store.base import FIRST, Unusable
 from farflung.store.sqlite import SqliteStore
 
@@ -85,7 +84,7 @@ def run(settings: Settings) -> None:
     outlet.unblock(logs.lost)
     logs.configure(sys.stderr, verbose=settings.verbose)
     try:
-        if settings.controllers:
+        if settings.controllers and settings.files:
             settings.files.read()  # what is wrong would take the controllers down again and again
         uvloop.run(_run(settings))
     except (Unusable, CertificateError, ConfigurationError) as error:
@@ -197,7 +196,7 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
         following = asyncio.create_task(follow_tokens(assembly.authenticator), name="tokens")
         try:
             lines.begin()
-            collect_seldom()
+            garbage.freeze()
             server = await serve_on(sockets, assembly.hub, tls=server_context(certificates))
             try:
                 metrics = assembly.hub.metrics

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files
+from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.lib.files import write_private
 
 

@@ -12,7 +12,7 @@ from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub, time_at
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.machine_departures import PATIENCE, Departures
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.inventory import everywhere

@@ -12,6 +12,7 @@ import click
 from farflung import __version__
 from farflung.cli.edge import edge
 from farflung.cli.explained_kinds import Kinds
+from farflung.lib import garbage
 from farflung.lib.packages import WrongPackage
 
 
@@ -27,6 +28,7 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="farflung")
 def main() -> None:
     """Farflung places Kubernetes workloads on many far-flung clusters from one small hub."""
+    garbage.collect_seldom()
 
 
 main.add_command(edge)

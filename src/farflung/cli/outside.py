@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
 from typing import Final
@@ -12,14 +11,6 @@ from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 
 CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: which not every system has
-COLLECT: Final = (20_000, 20, 50)  #: new objects between collections
-
-
-def collect_seldom() -> None:
-    """What a write leaves, or a decision, is no garbage, and looking for some took a tenth of its time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT)
 
 
 def surroundings() -> Surroundings:

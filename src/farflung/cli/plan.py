@@ -24,7 +24,7 @@ from farflung.cli.manifests import Manifest
 from farflung.cli.plan_machines import Becoming, is_concerned
 from farflung.cli.printing import TABLE, machine_readable
 from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
 from farflung.client.resource import Collection

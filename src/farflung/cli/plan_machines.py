@@ -12,7 +12,7 @@ from farflung.cli.connection import Hub
 from farflung.cli.machine_text import NAMED, bound_to, decided, names_of
 from farflung.cli.machine_values import found_of, placement_of
 from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.controllers.global_scheduler.inventory import SeenCluster, seen_cluster
 from farflung.controllers.global_scheduler.subjects import Seen, Subject
 from farflung.informer.cache import Key

@@ -14,7 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from farflung.cli.kept_files import KeptFiles, Reading
-from farflung.cli.scheduler_files import Configuration, ConfigurationError, Files, Versions
+from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_files import ConfigurationError, Files, Versions
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 

@@ -1,18 +1,14 @@
-"""What files tell the global scheduler: which policy decides, and which flavors and sites there are."""
+"""The files of the global scheduler: its policy, and the flavors and sites there are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from farflung.client.kubeconfig import KubeconfigError, server_url
-from farflung.scheduling.catalogue import CatalogueError
-from farflung.scheduling.era import CONF, FILES, Base, read_base
-from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
-from farflung.scheduling.values import Flavor, Site
+if TYPE_CHECKING:
+    from farflung.cli.scheduler_configuration import Configuration
 
 #: what differs as soon as a file is another one, whether it was written anew, replaced, or is behind another link
 Version: TypeAlias = tuple[int, int, int, int, int] | None
@@ -22,17 +18,6 @@ Texts: TypeAlias = Callable[[Path], str | None]  #: what is in a file; None: the
 
 class ConfigurationError(ValueError):
     """A sentence that says what to mend, and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What files say; nothing is needed."""
-
-    policy: Policy = field(default_factory=default_policy)
-    flavors: Mapping[str, Flavor] = field(default_factory=dict)
-    sites: tuple[Site, ...] = ()  #: beside the Clusters of the API
-    kubeconfig: str = ""
-    master: str = ""  #: the address of the server, if not that of the kubeconfig
 
 
 class Files:
@@ -72,19 +57,9 @@ class Files:
         return self._configuration(lambda path: texts.get(str(path.absolute())))
 
     def _configuration(self, text_of: Texts) -> Configuration:
-        found, policy_file, spot_fake = Configuration(), self._policy_file, False
-        if self._directory:
-            directory = Path(self._directory)
-            base = _base(directory, text_of)
-            said = base.settings
-            policy_file = policy_file or str(directory / said.policy_file)
-            kubeconfig = str(directory / _at_home(said.kubeconfig, directory / CONF)) if said.kubeconfig else ""
-            if said.master:
-                _check_server(said.master, directory / CONF)
-            found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
-            spot_fake = said.spot_fake
-        policy = _policy(Path(policy_file), text_of) if policy_file else found.policy
-        return replace(found, policy=replace(policy, spot_fake=spot_fake))
+        from farflung.cli.scheduler_configuration import read_configuration  # a hub without files need not load it
+
+        return read_configuration(self._directory, self._policy_file, text_of)
 
     def _text(self, path: Path) -> str | None:
         self.seen[path] = _version(path)
@@ -99,29 +74,11 @@ class Files:
         return text
 
 
-def _base(directory: Path, text_of: Texts) -> Base:
-    texts = {name: text for name in FILES if (text := text_of(directory / name)) is not None}
-    if CONF not in texts:
-        raise ConfigurationError(f"there is no {directory / CONF}")
-    try:
-        return read_base(texts)
-    except CatalogueError as error:
-        raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
-
-
-def _policy(path: Path, text_of: Texts) -> Policy:
-    text = text_of(path)
-    if text is None:
-        raise ConfigurationError(f"there is no {path}")
-    try:
-        return read_policy(text)
-    except PolicyError as error:
-        raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
-
-
 def ours(directory: str) -> str:
     """The directory that the environment names, or nothing if another program is meant: one that is there, and has no
     conf.yaml."""
+    from farflung.scheduling.era import CONF
+
     try:
         (Path(directory) / CONF).stat()
     except FileNotFoundError:
@@ -129,20 +86,6 @@ def ours(directory: str) -> str:
     except OSError:
         pass  # who reads it will say so
     return directory
-
-
-def _check_server(master: str, path: Path) -> None:
-    try:
-        server_url(master, secured=True)
-    except KubeconfigError as error:
-        raise ConfigurationError(f"{path}: master: {error}") from None
-
-
-def _at_home(told: str, where: Path) -> Path:
-    try:
-        return Path(told).expanduser()
-    except RuntimeError:
-        raise ConfigurationError(f"{where}: kubeconfig: nobody knows whose home {told!r} is in") from None
 
 
 def _version(path: Path) -> Version:

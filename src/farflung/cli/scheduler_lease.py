@@ -10,7 +10,7 @@ import orjson
 
 from farflung.cli import fields
 from farflung.cli.global_scheduler import COMPUTE, FILES
-from farflung.cli.scheduler_files import Configuration
+from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME

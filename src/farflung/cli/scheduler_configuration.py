@@ -1,0 +1,76 @@
+"""What the files of the global scheduler say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from farflung.cli.scheduler_files import ConfigurationError, Texts
+from farflung.client.kubeconfig import KubeconfigError, server_url
+from farflung.scheduling.catalogue import CatalogueError
+from farflung.scheduling.era import CONF, FILES, Base, read_base
+from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
+from farflung.scheduling.values import Flavor, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What files say; nothing is needed."""
+
+    policy: Policy = field(default_factory=default_policy)
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()  #: beside the Clusters of the API
+    kubeconfig: str = ""
+    master: str = ""  #: the address of the server, if not that of the kubeconfig
+
+
+def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -> Configuration:
+    """Of a directory and of a policy that replaces the directory's; both may be empty.  Raises ConfigurationError."""
+    found, spot_fake = Configuration(), False
+    if named_directory:
+        directory = Path(named_directory)
+        base = _base(directory, text_of)
+        said = base.settings
+        policy_file = policy_file or str(directory / said.policy_file)
+        kubeconfig = str(directory / _at_home(said.kubeconfig, directory / CONF)) if said.kubeconfig else ""
+        if said.master:
+            _check_server(said.master, directory / CONF)
+        found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
+        spot_fake = said.spot_fake
+    policy = _policy(Path(policy_file), text_of) if policy_file else found.policy
+    return replace(found, policy=replace(policy, spot_fake=spot_fake))
+
+
+def _base(directory: Path, text_of: Texts) -> Base:
+    texts = {name: text for name in FILES if (text := text_of(directory / name)) is not None}
+    if CONF not in texts:
+        raise ConfigurationError(f"there is no {directory / CONF}")
+    try:
+        return read_base(texts)
+    except CatalogueError as error:
+        raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
+
+
+def _policy(path: Path, text_of: Texts) -> Policy:
+    text = text_of(path)
+    if text is None:
+        raise ConfigurationError(f"there is no {path}")
+    try:
+        return read_policy(text)
+    except PolicyError as error:
+        raise ConfigurationError(f"{path}: {str(error).rstrip('.')}") from None
+
+
+def _check_server(master: str, path: Path) -> None:
+    try:
+        server_url(master, secured=True)
+    except KubeconfigError as error:
+        raise ConfigurationError(f"{path}: master: {error}") from None
+
+
+def _at_home(told: str, where: Path) -> Path:
+    try:
+        return Path(told).expanduser()
+    except RuntimeError:
+        raise ConfigurationError(f"{where}: kubeconfig: nobody knows whose home {told!r} is in") from None
