@@ -18,7 +18,6 @@ import orjson
 
 from farflung import __version__
 from farflung.http.messages import Answer, Request, Response, Stream
-from farflung.hub import metrics
 from farflung.hub.audit import UNANSWERED, Audit, Trail
 from farflung.hub.auth import attributes, openid
 from farflung.hub.auth.authenticate import Authenticator
@@ -255,7 +254,7 @@ class Hub:
             case "version":
                 return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
             case "metrics":
-                return Response(200, self.metrics.text(), content_type=metrics.CONTENT_TYPE)
+                return Response(200, *self.metrics.shown())
             case ".well-known" | "openid":
                 return openid.answer(request, path, self._tools.accounts.keys) or page_not_found()
             case "openapi":

@@ -1,18 +1,19 @@
 """What /metrics shows.
 
 Requests are counted in a dict: that is one addition, and the loop is the only thread.  Everything else is asked for
-when somebody looks.
+when somebody looks, and the library that writes it is loaded then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, GCCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 Measure = Callable[[], float]
@@ -22,10 +23,6 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
         self._gauges: dict[str, tuple[str, Measure]] = {}
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
 
     def count(self, method: str, code: int) -> None:
         known = method if method in METHODS else "other"
@@ -36,6 +33,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """The registry asks."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         requests = CounterMetricFamily("farflung_requests", "Answered requests.", labels=("method", "code"))
         for (method, code), count in self._requests.items():
             requests.add_metric((method, str(code)), count)
@@ -43,5 +42,18 @@ class Metrics:
         for name, (what, measure) in self._gauges.items():
             yield GaugeMetricFamily(name, what, measure())
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    def shown(self) -> tuple[bytes, str]:
+        """The text and its content type."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    @cached_property
+    def _registry(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        return registry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -14,19 +13,21 @@ class WrongPackage(Exception):
 def file_of(distribution: str, wanted: str, module: str, path: str) -> Path:
     """`path` inside the package `module`, which `distribution` installs.  `wanted`: the versions that have it, as pip
     writes them.  Raises WrongPackage."""
-    install = f"run: pip install '{distribution}{wanted}'"
-    try:
-        found = version(distribution)
-    except PackageNotFoundError:
-        raise WrongPackage(
-            f"{distribution} is not installed, and {distribution}{wanted} is needed; {install}"
-        ) from None
     package = importlib.util.find_spec(module)
     for folder in (package and package.submodule_search_locations) or ():
         file = Path(folder, path)
         if file.is_file():
             return file
     raise WrongPackage(
-        f"{distribution} {found} is installed, which has no file {module}/{path};"
-        f" {distribution}{wanted} is needed; {install}"
+        f"{_installed(distribution, f'{module}/{path}')} {distribution}{wanted} is needed;"
+        f" run: pip install '{distribution}{wanted}'"
     )
+
+
+def _installed(distribution: str, file: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # it takes 10 ms, and every process would pay
+
+    try:
+        return f"{distribution} {version(distribution)} is installed, which has no file {file};"
+    except PackageNotFoundError:
+        return f"{distribution} is not installed, and"

@@ -10,8 +10,9 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -23,13 +24,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     load_pem_public_key,
 )
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
-from jwt.api_jws import PyJWS
-from jwt.exceptions import PyJWTError
 
 from farflung.lib.files import write_private
 from farflung.machinery.errors import Obj
 from farflung.store.base import Unusable
+
+if TYPE_CHECKING:
+    from jwt.api_jws import PyJWS
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -65,6 +66,8 @@ class Believed:
 
     def described(self) -> Obj:
         """As a JSON Web Key."""
+        from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
         if isinstance(self.public, rsa.RSAPublicKey):
             key = RSAAlgorithm.to_jwk(self.public, as_dict=True)
         else:
@@ -80,11 +83,16 @@ class SigningKeys:
         self._private = private
         self._first = believed[0]
         self._believed = {key.id: key for key in believed}
-        self._signatures = PyJWS(algorithms=sorted({key.algorithm for key in believed}))
 
     @classmethod
     def new(cls) -> SigningKeys:
         return cls(ec.generate_private_key(ec.SECP256R1()))
+
+    @cached_property
+    def _signatures(self) -> PyJWS:
+        from jwt.api_jws import PyJWS  # a hub without ServiceAccount tokens need not load it
+
+        return PyJWS(algorithms=self.algorithms)
 
     def sign(self, claims: bytes) -> str:
         return self._signatures.encode(claims, self._private, self._first.algorithm, {"kid": self._first.id})
@@ -97,6 +105,8 @@ class SigningKeys:
         found = COMPACT.fullmatch(token) if len(token) <= LARGEST else None
         if found is None or len(found[1]) > LARGEST_HEADER or not is_canonical(found[2]):
             return None
+        from jwt.exceptions import PyJWTError
+
         try:
             header = _decode_header(base64.urlsafe_b64decode(padded(found[1])))
             key = self._believed.get(header.kid)
