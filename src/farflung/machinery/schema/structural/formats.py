@@ -191,7 +191,7 @@ def _is_authority(authority: str) -> bool:
     return _HOST.fullmatch(host) is not None and not any(ord(char) < 0x20 for char in unquote(host))
 
 
-_ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]++"
+_ATOM: Final = r'[^\x00-\x20"(),.:;<>@\[\\\]\x7f]++'  # a set that ends at U+10FFFF takes 14 ms to compile
 _DOT_ATOM: Final = rf"{_ATOM}(?:\.{_ATOM})*+"
 _QUOTED: Final = r'"(?:[^"\\\x00-\x08\x0b-\x1f\x7f]|\\[\t -~])*+"'
 _LITERAL: Final = r"\[[!-Z^-~]*+\]"
