@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from farflung.hub.admission.fields import (
@@ -21,9 +21,7 @@ from farflung.hub.admission.fields import (
     spec_of,
 )
 from farflung.hub.admission.rules import Rules
-from farflung.hub.policies.compilation import Compiler, Expression, excess
 from farflung.machinery import names
-from farflung.machinery.cel.parser import RESERVED
 from farflung.machinery.errors import (
     FieldError,
     Obj,
@@ -34,6 +32,9 @@ from farflung.machinery.errors import (
     required,
     too_many,
 )
+
+if TYPE_CHECKING:  # CEL is loaded with the first policy or webhook
+    from farflung.hub.policies.compilation import Compiler, Expression
 
 GROUP: Final = "admissionregistration.k8s.io"
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
@@ -104,6 +105,8 @@ def _default_resources(resources: Obj | None) -> None:
 
 
 def validate_webhooks(obj: Obj) -> list[FieldError]:
+    from farflung.hub.policies.compilation import Compiler, excess
+
     errors: Errors = []
     conditions = [one for webhook in obj.get("webhooks") or () for one in webhook.get("matchConditions") or ()]
     if why := excess({"matchConditions": conditions}):
@@ -111,7 +114,7 @@ def validate_webhooks(obj: Obj) -> list[FieldError]:
     seen: set[str] = set()
     for index, webhook in enumerate(obj.get("webhooks") or ()):
         path = f"webhooks[{index}]"
-        _check_webhook(webhook, path, errors)
+        _check_webhook(webhook, path, Compiler(params=False, variables=False), errors)
         _check_review_versions(webhook.get("admissionReviewVersions") or (), f"{path}.admissionReviewVersions", errors)
         name = webhook.get("name", "")
         if name and name in seen:
@@ -120,7 +123,7 @@ def validate_webhooks(obj: Obj) -> list[FieldError]:
     return errors
 
 
-def _check_webhook(webhook: Obj, path: str, errors: Errors) -> None:
+def _check_webhook(webhook: Obj, path: str, compiler: Compiler, errors: Errors) -> None:
     check_full_name(webhook.get("name", ""), f"{path}.name", errors)
     for index, rule in enumerate(webhook.get("rules") or ()):
         _check_rule(rule, f"{path}.rules[{index}]", errors)
@@ -137,7 +140,6 @@ def _check_webhook(webhook: Obj, path: str, errors: Errors) -> None:
     check_selector(webhook.get("objectSelector"), f"{path}.objectSelector", errors)
     _check_optional(webhook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors)
     _check_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig", errors)
-    compiler = Compiler(params=False, variables=False)
     _check_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions", compiler, errors)
 
 
@@ -313,6 +315,8 @@ def _check_conditions(conditions: Sequence[Obj], path: str, compiler: Compiler |
 
 
 def validate_policy(obj: Obj) -> list[FieldError]:
+    from farflung.hub.policies.compilation import Compiler, excess
+
     errors: Errors = []
     spec = spec_of(obj)
     if why := excess(spec):
@@ -396,6 +400,8 @@ def _check_named_rule(rule: Obj, path: str, errors: Errors) -> None:
 
 
 def _check_variable(variable: Obj, path: str, compiler: Compiler | None, errors: Errors) -> None:
+    from farflung.machinery.cel.parser import RESERVED
+
     name = variable.get("name", "")
     if not name.strip():
         errors.append(required(f"{path}.name", "name is not specified"))

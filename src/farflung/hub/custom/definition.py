@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 import orjson
@@ -27,14 +27,16 @@ from farflung.hub.custom.rules import rules_of
 from farflung.hub.custom.scale import CustomScaling
 from farflung.hub.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.shapes import Shape
-from farflung.machinery.cel.crd import compile_validations
-from farflung.machinery.cel.validation import Validations
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.applying import apply_schema
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
 from farflung.store.base import Revision
 
+if TYPE_CHECKING:
+    from farflung.machinery.cel.validation import Validations
+
+RULES: Final = b'"x-kubernetes-validations"'
 ANYTHING: Final[Obj] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -46,10 +48,18 @@ def is_established(definition: Obj) -> bool:
 class Compiled:
     """What a schema comes to."""
 
-    def __init__(self, schema: Obj) -> None:
-        tree, _ = compile_validations(schema, "")
+    def __init__(self, schema: Obj, *, has_rules: bool) -> None:
+        """`has_rules`: whether it may have expressions."""
         self.structural: Final = compile_structural(schema, OBJECT_META)
-        self.validations: Final = None if tree is None else Validations(tree)
+        self.validations: Final = validations_of(schema) if has_rules else None
+
+
+def validations_of(schema: Obj) -> Validations | None:
+    from farflung.machinery.cel.crd import compile_validations  # a hub whose kinds have no rules need not load CEL
+    from farflung.machinery.cel.validation import Validations
+
+    tree, _ = compile_validations(schema, "")
+    return None if tree is None else Validations(tree)
 
 
 #: By the digest of the schema, as long as a definition has it: clusters have many definitions, and few different ones.
@@ -57,10 +67,11 @@ COMPILED: Final[WeakValueDictionary[bytes, Compiled]] = WeakValueDictionary()
 
 
 def compiled(schema: Obj) -> Compiled:
-    digest = sha256(orjson.dumps(schema)).digest()
+    encoded = orjson.dumps(schema)
+    digest = sha256(encoded).digest()
     found = COMPILED.get(digest)
     if found is None:
-        found = COMPILED[digest] = Compiled(schema)
+        found = COMPILED[digest] = Compiled(schema, has_rules=RULES in encoded)
     return found
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from farflung.apis.resource import Resource
 from farflung.hub.admission.rules import Rules
 from farflung.hub.custom.scale import CustomScaling
 from farflung.machinery import names
-from farflung.machinery.cel.validation import Validations
 from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.schema.structural.structural import Structural
+
+if TYPE_CHECKING:
+    from farflung.machinery.cel.validation import Validations
 
 STATUS: Final = "status"
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from typing import Final
 
 from farflung.hub.options import WriteOptions
-from farflung.hub.policies.evaluation import PER_POLICY, Objection, Verdict, decide
-from farflung.hub.policies.params import ConfigurationError, params_of
-from farflung.hub.policies.registry import GROUP, Binding, Hook, Policy
-from farflung.hub.policies.review import CREATE, DELETE, UPDATE, Review
+from farflung.hub.policies.matching import CREATE, DELETE, UPDATE
+from farflung.hub.policies.registry import GROUP
 from farflung.hub.verbs.call import Call
-from farflung.machinery.errors import ApiError, Obj, forbidden
-
-log = logging.getLogger(__name__)
+from farflung.machinery.errors import Obj
 
 #: policies do not judge policies: one that refuses everything could never be removed
 EXEMPT: Final = frozenset(
@@ -25,14 +19,12 @@ EXEMPT: Final = frozenset(
         (GROUP, "mutatingadmissionpolicybindings"),
     }
 )
-CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
-PER_REQUEST: Final = 2 * PER_POLICY  #: what all policies of a request may cost together
 
 
 def check_new(call: Call, obj: Obj, options: WriteOptions, warnings: list[str]) -> None:
     """A new object, or what is created by a subresource.  Raises ApiError."""
     if call.tools.policies.of(call.target.cluster) is not None:
-        review(Review(call, CREATE, obj, None, options=shown(options), dry_run=options.dry_run), call, warnings)
+        review(call, CREATE, obj, None, shown(options), warnings)
 
 
 def check_change(call: Call, new: Obj, old: Obj, options: WriteOptions, warnings: list[str]) -> None:
@@ -41,14 +33,13 @@ def check_change(call: Call, new: Obj, old: Obj, options: WriteOptions, warnings
     if call.target.subresource == "scale":
         assert call.kind.scaling is not None
         new, old = call.kind.scaling.scale(new), call.kind.scaling.scale(old)
-    review(Review(call, UPDATE, new, old, options=shown(options), dry_run=options.dry_run), call, warnings)
+    review(call, UPDATE, new, old, shown(options), warnings)
 
 
 def check_deletion(call: Call, old: Obj, options: Obj, warnings: list[str]) -> None:
     """`options`: as the client sent them."""
     if call.tools.policies.of(call.target.cluster) is not None:
-        dry_run = bool(options.get("dryRun"))
-        review(Review(call, DELETE, None, old, options=options, dry_run=dry_run), call, warnings)
+        review(call, DELETE, None, old, options, warnings)
 
 
 def shown(options: WriteOptions) -> Obj:
@@ -60,110 +51,14 @@ def shown(options: WriteOptions) -> Obj:
     return said
 
 
-def review(request: Review, call: Call, warnings: list[str]) -> None:
+def review(call: Call, operation: str, new: Obj | None, old: Obj | None, options: Obj, warnings: list[str]) -> None:
     policies = call.tools.policies.of(call.target.cluster)
     if policies is None or (call.resource.group, call.resource.plural) in EXEMPT:
         return
-    hooks = policies.concerning(request.operation, call.resource, call.target.subresource)
+    hooks = policies.concerning(operation, call.resource, call.target.subresource)
     if hooks:
+        from farflung.hub.policies.review import Review  # a hub without policies need not load CEL
+        from farflung.hub.policies.session import Session
+
+        request = Review(call, operation, new, old, options=options, dry_run=bool(options.get("dryRun")))
         Session(request, call, warnings).run(hooks)
-
-
-class Session:
-    """All policies that are about one request, one after the other."""
-
-    def __init__(self, request: Review, call: Call, warnings: list[str]) -> None:
-        self._request = request
-        self._call = call
-        self._warnings = warnings
-        self._left = PER_REQUEST
-        self._refusal: ApiError | None = None
-
-    def run(self, hooks: Sequence[Hook]) -> None:
-        """Raises what the first policy that refuses the request says; all are asked, for their warnings."""
-        for hook in hooks:
-            self._apply(hook)
-        if self._refusal is not None:
-            raise self._refusal
-
-    def _apply(self, hook: Hook) -> None:
-        policy = hook.policy
-        form = hook.match.form(self._request)
-        if form is None:
-            return
-        if policy.param_kind is not None and hook.params is None:
-            self._misconfigured(
-                policy, None, f"failed to find resource referenced by paramKind: '{shown_kind(policy.param_kind)}'"
-            )
-            return
-        same_for_all: Verdict | None = None
-        for binding, match in hook.bound:
-            if match.form(self._request) is None:
-                continue
-            if hook.params is None or binding.param is None:
-                if same_for_all is None:
-                    same_for_all = self._judge(policy, self._request.given(form, None))
-                self._act(policy, binding, same_for_all)
-                continue
-            try:
-                params = params_of(
-                    self._call.store, self._call.target.cluster, hook.params, binding.param, self._request.namespace
-                )
-            except ConfigurationError as error:
-                self._misconfigured(policy, binding, str(error))
-                continue
-            for param in params:
-                self._act(policy, binding, self._judge(policy, self._request.given(form, param)))
-
-    def _judge(self, policy: Policy, given: Obj) -> Verdict:
-        verdict = decide(policy.compiled, given, fails=policy.fails, limit=min(PER_POLICY, self._left))
-        self._left = max(self._left - verdict.spent, 0)
-        return verdict
-
-    def _misconfigured(self, policy: Policy, binding: Binding | None, why: str) -> None:
-        if policy.fails:
-            what = "policy" if binding is None else "binding"
-            self._refuse(policy, binding, Objection(f"failed to configure {what}: {why}"))
-
-    def _act(self, policy: Policy, binding: Binding, verdict: Verdict) -> None:
-        for objection in verdict.objections:
-            if "Deny" in binding.actions:
-                self._refuse(policy, binding, objection)
-            if "Warn" in binding.actions:
-                whose = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-                self._warnings.append(f"Validation failed for {whose}: {objection.message}")
-        if verdict.objections and "Audit" in binding.actions:
-            self._note("objects to", policy, binding)
-        for failure in verdict.failures:
-            self._refuse(policy, binding, failure)
-        for key in verdict.annotations:
-            self._note(f"has a note {key} about", policy, binding)
-
-    def _note(self, what: str, policy: Policy, binding: Binding) -> None:
-        """Names alone: values of an object are not for the log."""
-        target, resource = self._call.target, self._call.resource
-        log.info(
-            "policy %s with binding %s %s %s of %s %s in cluster %s",
-            policy.name,
-            binding.name,
-            what,
-            self._request.operation,
-            resource.qualified,
-            "/".join(part for part in (target.namespace, self._request.name) if part),
-            target.cluster,
-        )
-
-    def _refuse(self, policy: Policy, binding: Binding | None, objection: Objection) -> None:
-        if self._refusal is not None:
-            return
-        bound = "" if binding is None else f" with binding '{binding.name}'"
-        why = f"ValidatingAdmissionPolicy '{policy.name}'{bound} denied request: {objection.message}"
-        error = forbidden(self._call.resource.group, self._call.resource.plural, self._request.name, why)
-        error.code, error.reason = CODES.get(objection.reason, 422), objection.reason
-        error.details = (error.details or {}) | {"causes": [{"message": why}]}
-        self._refusal = error
-
-
-def shown_kind(kind: Obj) -> str:
-    """As Go prints a GroupVersionKind."""
-    return f"{'' if '/' in kind['apiVersion'] else '/'}{kind['apiVersion']}, Kind={kind['kind']}"

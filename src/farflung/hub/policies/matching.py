@@ -15,6 +15,9 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels, LabelSelector, selector_of
 
 ANY: Final = "*"
+CREATE: Final = "CREATE"
+UPDATE: Final = "UPDATE"
+DELETE: Final = "DELETE"
 
 Names = frozenset[str]  #: of objects; none: all of them
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Path
 from farflung.hub.kinds import Kind
-from farflung.hub.policies.compilation import Compiled, compile_policy
 from farflung.hub.policies.matching import Match, Matcher
 from farflung.hub.served import Changed, Kinds, Served, path_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store
+
+if TYPE_CHECKING:
+    from farflung.hub.policies.compilation import Compiled
 
 GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = f"/{GROUP}/validatingadmissionpolicies/"
@@ -42,6 +44,8 @@ class Policy:
 
     @cached_property
     def compiled(self) -> Compiled:
+        from farflung.hub.policies.compilation import compile_policy  # a hub without policies need not load CEL
+
         return compile_policy(self._spec)
 
 

@@ -14,15 +14,13 @@ from farflung.hub.catalog.catalog import Path
 from farflung.hub.kinds import Kind, same
 from farflung.hub.namespaces import namespace_key
 from farflung.hub.policies.authorization import Asking, ResourceCheck
+from farflung.hub.policies.matching import CREATE, DELETE, UPDATE
 from farflung.hub.served import path_of
 from farflung.hub.verbs.call import Call
 from farflung.hub.verbs.token_review import user_info
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels
 
-CREATE: Final = "CREATE"
-UPDATE: Final = "UPDATE"
-DELETE: Final = "DELETE"
 OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
 #: what of a namespace's metadata policies are shown
 SHOWN: Final = frozenset(objects.METADATA_ORDER) - {"namespace", "ownerReferences", "managedFields"}

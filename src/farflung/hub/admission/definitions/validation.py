@@ -36,7 +36,6 @@ from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.admission.fields import Errors, check_choice, check_immutable
 from farflung.hub.admission.registration import check_webhook_service, check_webhook_url
 from farflung.machinery import names
-from farflung.machinery.cel.crd import compile_validations
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_many
 from farflung.machinery.schema.structural.defaults import check_defaults
 
@@ -250,6 +249,8 @@ def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors)
     if not found and any(part.get("$schema") for part in parts):
         found.append(invalid_value(where, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not found and any(VALIDATIONS in part for part in parts):
+        from farflung.machinery.cel.crd import compile_validations  # CEL is loaded with the first rule
+
         found += compile_validations(schema, where)[1]
     errors += found
 
