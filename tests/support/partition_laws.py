@@ -29,6 +29,7 @@ class Laws:
         self._link = link
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
         self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
+        self._followed: dict[Part, int] = {}  #: the newest origin of copies withdrawn while the syncer held them
         self._kept: set[str] = set()  #: of these, those that were made only once
         self._let_go: set[str] = set()  #: uids of copies that the syncer let go, since the hub was restored last
         self._born: dict[str, int] = {}  #: by uid of objects at the edge: how much the syncer had asked until then
@@ -51,6 +52,8 @@ class Laws:
             self._copies[origin] = uid
             if is_going(write.after) and not self._ends(write.cluster):
                 self._withdrawn.add(uid)
+                if FINALIZER in _finalizers(write.after):
+                    self._followed[write.part] = int(origin)
                 if is_create_only(write.after):
                     self._kept.add(uid)
         if write.writer == SYNCER and (wrong := self._wrong_in_hub(write)):
@@ -59,8 +62,9 @@ class Laws:
             self._let_go.add(write.before["metadata"]["uid"])
 
     def forgive(self) -> None:
-        """The hub was restored: what was let go may be there again."""
+        """The hub was restored: what was let go may be there again, and what was withdrawn may not be."""
         self._let_go.clear()
+        self._followed.clear()
 
     def _ends(self, cluster: str) -> bool:
         found = self._cluster(cluster)
@@ -125,7 +129,7 @@ class Laws:
         return ""
 
     def _wrong_end(self, part: Part, obj: Obj) -> str:
-        if not self._may_go(obj):
+        if not self._may_go(part, obj):
             return f"the syncer deleted what nobody withdrew, from {origin_of(obj)}"
         if part.resource in (NAMESPACES, DEFINITIONS):
             for inner, other in self._edge().held(EDGE).items():
@@ -137,14 +141,17 @@ class Laws:
         """Whether what has no copy any more was withdrawn as something that was made only once."""
         return is_create_only(obj) or self._copies.get(origin_of(obj)) in self._kept
 
-    def _may_go(self, obj: Obj) -> bool:
+    def _may_go(self, part: Part, obj: Obj) -> bool:
+        """It was released; or its copy was withdrawn, or a later copy of the same name that the syncer had taken up, be
+        it in another mailbox."""
         origin = origin_of(obj)
-        return origin in self.released or self._copies.get(origin) in self._withdrawn
+        withdrawn = self._copies.get(origin) in self._withdrawn or int(origin or 0) <= self._followed.get(part, -1)
+        return origin in self.released or withdrawn
 
     def _may_go_along(self, part: Part, obj: Obj) -> bool:
         metadata = obj["metadata"]
         return bool(
-            (is_downsynced(obj) and (self._may_go(obj) or is_create_only(obj)))
+            (is_downsynced(obj) and (self._may_go(part, obj) or is_create_only(obj)))
             or metadata.get("ownerReferences")
             or is_going(obj)
             or is_system(Kind(*part.resource), obj)

@@ -9,17 +9,20 @@ import pytest
 from fleet import PROVIDER, TENANCY
 from partition_end import agreed, at_rest
 from partition_laws import is_going
-from partition_menu import BORN, PARTS, SPECS
-from partition_world import World
+from partition_menu import BORN, PARTS, ROLES, SPECS
+from partition_world import World, separated
 from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
 from farflung.client.errors import Unreachable
 from farflung.client.resource import Collection
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import FINALIZER
+from farflung.syncer.values import FINALIZER, Part, Resource
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
+SHOP = Part(Resource("", "namespaces"), "", "shop")
+A_MAP = Part(Resource("", "configmaps"), "shop", "a")
+ROLE = Part(Resource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")
 MANY = 2000  #: turns of the loop, after which everybody has done what could be done
 
 
@@ -168,3 +171,112 @@ async def test_a_withdrawn_namespace_reports_an_object_that_becomes_an_orphan_la
             return [(one["name"], one["reason"]) for one in report["problems"]] == [("farm", "NotEmpty")]
 
         await world.link.eventually(problem, "the report of the problem")
+
+
+async def test_an_object_of_a_replaced_mailbox_is_deleted_when_the_new_mailbox_withdraws_it(tmp_path: Path) -> None:
+    """The new copy never reached the edge."""
+    async with at_rest(tmp_path) as world:
+        world.line("edge").go_down()
+        await world.renew_mailbox()
+        await world.put(SHOP)
+        await world.put(A_MAP)
+        await world.configure(0)
+        await world.link.eventually(lambda: is_held(world, A_MAP), "our finalizer")
+        await world.withdraw(A_MAP)
+        world.line("edge").up = True
+        await world.link.gone_at_edge(MAPS, "a", "shop")
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+
+
+async def test_a_copy_held_just_before_a_crash_is_released_although_its_kind_is_not_wanted_any_more(
+    tmp_path: Path,
+) -> None:
+    async with separated(tmp_path) as world:
+        await world.link.edge.settle()
+        await world.configure(3)
+        await world.put(ROLE)
+        await world.link.start()
+        await world.link.settled()
+        held = asyncio.Event()
+
+        async def crash(request: Request) -> None:
+            """Nothing gets to the disk after the finalizer was sent."""
+            if request.method == "PATCH" and "/clusterroles/" in request.target:
+                world.link.forget()
+                held.set()
+
+        world.link.up.gate = crash
+        await world.configure(2)
+        await world.link.eventually(held.is_set, "the finalizer")
+        await world.link.eventually(lambda: is_held(world, ROLE), "our finalizer")
+        await world.link.stop()
+        world.link.up.gate = None
+        await world.configure(3)
+        await world.withdraw(ROLE)
+        await world.link.start()
+        await world.link.gone_in_mailbox(ROLES, "picker")
+        assert ROLE not in world.objects()
+
+
+async def test_what_a_restored_hub_holds_is_followed_although_its_kind_is_not_wanted_any_more(tmp_path: Path) -> None:
+    """Its last object had been withdrawn since the backup."""
+    async with at_rest(tmp_path) as world:
+        await world.configure(3)
+        await world.link.settled()
+        world.save_hub()
+        await world.withdraw(ROLE)
+        await world.link.gone_in_mailbox(ROLES, "picker")
+        await world.link.settled()
+        await world.restart_hub(world.saved)
+        await agreed(world)
+        assert ROLE in world.objects()
+        await world.withdraw(ROLE)
+        await world.link.gone_in_mailbox(ROLES, "picker")
+        assert ROLE not in world.objects()
+
+
+async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although_its_kind_is_not_wanted_any_more(
+    tmp_path: Path,
+) -> None:
+    """The backup was made after the configuration changed, and before the syncer withdrew what it had brought."""
+    proceed = asyncio.Event()
+
+    async def hold(request: Request) -> None:
+        if request.method == "DELETE":
+            await proceed.wait()
+
+    async with at_rest(tmp_path) as world:
+        world.link.up.gate = hold
+        await world.configure(3)
+        await world.turns(MANY)
+        world.save_hub()
+        assert set(BORN) <= set(world.copies())
+        proceed.set()
+        for part in BORN:
+            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        await world.configure(2)
+        await world.link.settled()
+        await world.restart_hub(world.saved)
+        for part in BORN:
+            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+
+
+async def test_a_copy_that_is_not_wanted_any_more_before_it_reached_the_edge_is_left_alone(tmp_path: Path) -> None:
+    async with separated(tmp_path) as world:
+        await world.furnish()
+        world.line("edge").go_down()
+        await world.link.start()
+        await world.link.settled()
+        await world.configure(3)
+        await world.link.settled()
+        world.line("edge").up = True
+        await agreed(world)
+        await world.configure(2)
+        await world.link.at_edge(ROLES, "picker")
+        await agreed(world)
+        assert [part for part in PARTS if part in world.copies() and is_held(world, part)] == [SHOP, A_MAP, ROLE]
+        assert [part for part in PARTS if part in world.objects()] == [SHOP, A_MAP, ROLE]
+
+
+def is_held(world: World, part: Part) -> bool:
+    return FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())

@@ -193,6 +193,9 @@ class Downsync:
         if not self._is_guarded(entry):
             if copy is None:
                 return None
+            if not entry.applied and not self._covers(part):
+                self._drop(part)  # it is not wanted any more, and never reached the edge
+                return None
             await self._mailbox.guard(part, copy)
             entry = self._journal.get(part) or entry
             if not self._is_guarded(entry):
@@ -237,9 +240,7 @@ class Downsync:
         match step:
             case Apply():
                 if entry.orphaned and not entry.applied and not step.uid:
-                    self._journal.drop(part)  # it never was there, and nobody wants it any more
-                    self._settle(part)
-                    self._look_at_containers(part)
+                    self._drop(part)  # it never was there, and nobody wants it any more
                     return None
                 if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._outside.monotonic())):
                     return pause
@@ -364,10 +365,14 @@ class Downsync:
         if copy is not None and copy.guarded and copy.withdrawn:
             await self._remember()
             await self._mailbox.release(part, copy)
+        self._drop(part)
+        return None
+
+    def _drop(self, part: Part) -> None:
+        """Nothing of it is at the edge."""
         self._journal.drop(part)
         self._settle(part)
         self._look_at_containers(part)
-        return None
 
     async def _remember(self) -> None:
         """What was put so far is on the disk, unless that is full: then only memory is left to go on with."""

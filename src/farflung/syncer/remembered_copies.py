@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from farflung.client.errors import Forbidden
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.informer.informer import Informer
@@ -21,7 +22,8 @@ from farflung.syncer.serving import SUSPICION
 from farflung.syncer.values import Resource
 
 CONFIGURED: Final = "configured"  #: facts of the journal: what was wanted when we last heard of the mailbox
-EARLIER: Final = "earlier"  #: kinds that somebody who was forgotten may have brought
+EARLIER: Final = "earlier"  #: kinds of which the mailbox may hold copies with our finalizer that no entry is about
+KINDS: Final = "kinds"  #: every kind of which the syncer ever watched copies
 
 
 class RememberedCopies:
@@ -51,6 +53,8 @@ class RememberedCopies:
             return
         if any(entry.orphaned for entry in entries):
             return  # perhaps not all was said that there was
+        if not entries and self.is_earlier(resource):
+            return  # a watch may end before it delivers the copies that a list shows at once
         remembered = list(map(copying.remembered, entries))
         informer.resume(remembered, int(heard.revision))
         self._resumed.add(resource)
@@ -58,12 +62,15 @@ class RememberedCopies:
     # --- hearing everything once more -------------------------------------------------------------
 
     def list_all_again(self) -> None:
-        """Nobody goes on from what was heard so far.  All feeds stop."""
+        """Nobody goes on from what was heard so far.  All feeds stop.  A hub that was restored from a backup may hold
+        copies again that were withdrawn since, of kinds that are not wanted any more."""
+        self.doubt()
         self._list_again([*self._journal.heard(), *self.feeds.resources()])
 
     def configure(self, digest: str) -> None:
         """Who went on from before knows only what was wanted then."""
         if digest != self._journal.get_fact(CONFIGURED):
+            self._add_earlier(self._resumed)
             self._list_again(self._resumed.copy() if self.feeds.resources() else list(self._journal.heard()))
             self._journal.set_fact(CONFIGURED, digest)
 
@@ -91,18 +98,43 @@ class RememberedCopies:
             self._journal.set_revision(resource, collection.version, now)
         return news
 
+    def remember_kinds(self) -> None:
+        """Note of which kinds copies are watched, before the syncer adds its finalizer to the first of them: after a
+        crash the journal may lack the entry, and the configuration may not name the kind any more."""
+        known = set(self._read(KINDS))
+        if not known.issuperset(self.feeds.resources()):
+            self._write(KINDS, known.union(self.feeds.resources()))
+
+    def doubt(self) -> None:
+        """The mailbox may hold copies with our finalizer that no entry is about, of every kind that was watched."""
+        self._add_earlier(self._read(KINDS))
+
     def learn(self, said: Obj) -> None:
         """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
-        kinds = {
-            (one.get("group"), one.get("resource")) for one in said.get("syncedThrough") or () if isinstance(one, dict)
-        }
-        known = sorted(one for one in kinds if all(isinstance(text, str) for text in one))
-        self._journal.set_fact(EARLIER, orjson.dumps(known).decode())
+        through = [one for one in said.get("syncedThrough") or () if isinstance(one, dict)]
+        kinds = [(one.get("group"), one.get("resource")) for one in through]
+        self._write(EARLIER, {Resource(*map(str, one)) for one in kinds if all(isinstance(text, str) for text in one)})
 
     def earlier(self) -> list[Resource]:
-        """Of these, those that were not listed yet."""
-        told = [Resource(*one) for one in orjson.loads(self._journal.get_fact(EARLIER) or "[]")]
-        left = [one for one in told if not self.feeds.is_known(one)]
+        """Of these, those that were not listed yet, and that we may list."""
+        told = self._read(EARLIER)
+        left = [one for one in told if not self._is_done(one)]
         if left != told:
-            self._journal.set_fact(EARLIER, orjson.dumps(list(map(list, left))).decode())
+            self._write(EARLIER, left)
         return left
+
+    def _is_done(self, resource: Resource) -> bool:
+        return self.feeds.is_known(resource) or isinstance(self.feeds.error(resource), Forbidden)
+
+    def is_earlier(self, resource: Resource) -> bool:
+        """Whether copies of a kind are watched until they were listed once, as of the last plan."""
+        return resource in self._read(EARLIER)
+
+    def _add_earlier(self, resources: Iterable[Resource]) -> None:
+        self._write(EARLIER, {*self._read(EARLIER), *resources})
+
+    def _read(self, fact: str) -> list[Resource]:
+        return [Resource(*one) for one in orjson.loads(self._journal.get_fact(fact) or "[]")]
+
+    def _write(self, fact: str, resources: Iterable[Resource]) -> None:
+        self._journal.set_fact(fact, orjson.dumps(list(map(list, sorted(resources)))).decode())

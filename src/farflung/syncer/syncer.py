@@ -30,14 +30,14 @@ from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
 from farflung.syncer.orphans import Orphans
-from farflung.syncer.remembered_copies import RememberedCopies
+from farflung.syncer.remembered_copies import KINDS, RememberedCopies
 from farflung.syncer.report import BEAT, PAUSE, Reporter
 from farflung.syncer.serving import SUSPICION, Serving
 from farflung.syncer.sides import Edge, Mailbox
 from farflung.syncer.summary import Summary
 from farflung.syncer.troubles import Direction, Progress, Troubles, all_of, quotable, told
 from farflung.syncer.upsync import Upsync, whole
-from farflung.syncer.upsync_kinds import UpsyncKinds
+from farflung.syncer.upsync_kinds import UPSYNCED, UpsyncKinds
 from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
 
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
@@ -72,6 +72,7 @@ class Syncer:
         self._log = log.bind(syncTargetName=setting.name)
         self._started = setting.now()
         self._kinds = Kinds()
+        self._remembered_kinds: list[str] = []  #: which kinds the journal names on disk
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._replan = asyncio.Event()
         self._planning = False
@@ -230,7 +231,13 @@ class Syncer:
         self.troubles.clear(all_of(resource), Direction.DOWN)
         self.downsync.hear_list(resource)
         self.downsync.look_at(resource)  # copies that did not change since the journal was written have no event
+        self._consider_end_of(resource)
         self._consider_release()
+
+    def _consider_end_of(self, resource: Resource) -> None:
+        """Of the watch of a kind that was to be listed once."""
+        if self._copies.is_earlier(resource):
+            self._replan.set()
 
     def _consider_release(self) -> None:
         if self._orphans.is_told_to_release and self._is_complete:
@@ -298,6 +305,7 @@ class Syncer:
         """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
         self._doubtful, self._incarnation.cluster = False, None
         self._copies.list_all_again()
+        self._upsync_kinds.doubt()
         self._upsynced.stop_all()
         self._configuration.start_anew()
 
@@ -316,6 +324,7 @@ class Syncer:
             reason, message = told(all_of(resource), error)
             self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
             self._reporter.look()
+            self._consider_end_of(resource)
             self._consider_release()
         self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
@@ -340,6 +349,11 @@ class Syncer:
             except JournalError as error:
                 self._log.error(error, "cannot remember")
 
+    def _flush(self) -> None:
+        """Before anything else happens.  If that fails, `_remember` tries again and logs the error."""
+        with contextlib.suppress(JournalError):
+            self._journal.flush()
+
     def note(self) -> None:
         """How far the mailbox was heard, and what it was told."""
         for resource in self._copies.note():
@@ -356,10 +370,10 @@ class Syncer:
         self._log.info("starting syncer", objects=len(self._journal))
         if self._journal.get_fact(RUNNING):
             self.downsync.doubt()
+            self._copies.doubt()
         self._journal.set_fact(RUNNING, "yes")
         self._journal.set_fact(BEGAN, format_seconds(self._started))
-        with contextlib.suppress(JournalError):  # it is tried and told again
-            self._journal.flush()
+        self._flush()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._discovering.run(), name="informer of definitions")
@@ -405,12 +419,22 @@ class Syncer:
         self._reconsider()
         wanted, is_known = self._configuration.wanted, self._configuration.is_known
         lacking |= self._downsync_kinds.plan(group, wanted, is_known=is_known)
+        self.troubles.keep_kinds(set(self._copies.feeds.resources()), Direction.DOWN)
         self._release_orphans()
         is_met = self._incarnation.cluster is not None
         if self._upsync_kinds.plan(group, wanted, is_known=is_known, is_met=is_met):
             lacking.add("mailbox")
+        self._remember_kinds()
         self._reporter.look()
         return lacking
+
+    def _remember_kinds(self) -> None:
+        """On disk, before the first event of a feed that was started just now."""
+        self._copies.remember_kinds()
+        kinds = [self._journal.get_fact(KINDS), self._journal.get_fact(UPSYNCED)]
+        if kinds != self._remembered_kinds:
+            self._remembered_kinds = kinds
+            self._flush()
 
     def _read_configs(self) -> None:
         """What is wanted now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -58,6 +59,12 @@ class Troubles:
     def clear(self, part: Part, direction: Direction) -> None:
         if self._known.pop((part, direction), None) is not None:
             self.changed = True
+
+    def keep_kinds(self, resources: Set[Resource], direction: Direction) -> None:
+        """Clear what is about a kind as a whole, unless it is one of these."""
+        for part, way in list(self._known):
+            if part == all_of(part.resource) and way is direction and part.resource not in resources:
+                self.clear(part, direction)
 
     def listed(self) -> list[Obj]:
         """The first ones, sorted, as the status of a SyncerConfig has them."""

@@ -18,7 +18,8 @@ from farflung.syncer.troubles import Direction, Troubles, all_of
 from farflung.syncer.values import Resource
 from farflung.syncer.wanted import ANY, Wanted
 
-UPSYNCED: Final = "upsynced"  #: fact of the journal: the kinds that we may have put into the mailbox
+UPSYNCED: Final = "upsynced"  #: facts of the journal: the kinds that we may have put into the mailbox
+EVER: Final = "upsynced ever"  #: every kind that was named once
 
 
 class UpsyncKinds:
@@ -43,11 +44,11 @@ class UpsyncKinds:
         """Listen to them.  Whether the mailbox lacks one; a kind that the edge does not have is waited for without
         asking, because its definition will be heard of.  `is_known`: whether that is wanted now, or only was; `is_met`:
         whether the mailbox is known to be ours."""
-        named = self._named(wanted)
-        before = {Resource(*one) for one in orjson.loads(self._journal.get_fact(UPSYNCED) or "[]")}
+        named, before = self._named(wanted), self._read(UPSYNCED)
         kept = {one for one in before - named if not self._copies.is_known(one) or self._has_some(one)}
         if is_known:
-            self._journal.set_fact(UPSYNCED, orjson.dumps(list(map(list, sorted(named | kept)))).decode())
+            self._write(UPSYNCED, named | kept)
+            self._write(EVER, self._read(EVER) | named)
         every = named | kept if is_known else named | before
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, kind.version) if kind else None for one, kind in copies.items()}
@@ -57,6 +58,16 @@ class UpsyncKinds:
         lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
         self._tell(named, lacking if is_known else set())
         return bool(lacking)
+
+    def doubt(self) -> None:
+        """A hub that was restored from a backup may hold objects of every kind that was ever brought there."""
+        self._write(UPSYNCED, self._read(UPSYNCED) | self._read(EVER))
+
+    def _read(self, fact: str) -> set[Resource]:
+        return {Resource(*one) for one in orjson.loads(self._journal.get_fact(fact) or "[]")}
+
+    def _write(self, fact: str, resources: set[Resource]) -> None:
+        self._journal.set_fact(fact, orjson.dumps(list(map(list, sorted(resources)))).decode())
 
     def _named(self, wanted: Wanted) -> set[Resource]:
         named: set[Resource] = set()

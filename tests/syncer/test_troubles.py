@@ -1,0 +1,21 @@
+"""Problems of objects and kinds, as the report of a syncer lists them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from farflung.syncer.troubles import Direction, Troubles, all_of
+from farflung.syncer.values import Part, Resource
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MAPS, ROLES = Resource("", "configmaps"), Resource("rbac.authorization.k8s.io", "clusterroles")
+
+
+def test_a_problem_of_a_kind_ends_when_the_kind_is_not_watched_any_more() -> None:
+    troubles = Troubles()
+    for part in (all_of(MAPS), all_of(ROLES), Part(ROLES, "", "picker")):
+        troubles.put(part, Direction.DOWN, "Forbidden", "may not list", NOON)
+    troubles.put(all_of(ROLES), Direction.UP, "NotServed", "not served", NOON)
+    troubles.keep_kinds({MAPS}, Direction.DOWN)
+    left = [(one["resource"], one["name"], one["direction"]) for one in troubles.listed()]
+    assert left == [("configmaps", "*", "down"), ("clusterroles", "*", "up"), ("clusterroles", "picker", "down")]
