@@ -5,21 +5,21 @@ SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test long check conformance bench manifests format clean
+.PHONY: help install setup demo test long check conformance bench manifests format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/.installed  ## create .venv with everything; install kubectl if it is missing and we may
+install:  ## create .venv with what running needs; install kubectl if it is missing and we may
+	@$(PYTHON) tools/setup.py
 	@tools/ensure-kubectl.sh
 
-.venv/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
-	@touch $@
+setup:  ## the same, with what tests and checks need
+	@$(PYTHON) tools/setup.py --dev
+	@tools/ensure-kubectl.sh
 
-demo: setup  ## a hub, two small clusters, two workloads placed on them, and their web pages; nothing is left behind
+demo:  ## a hub, two small clusters, two workloads placed on them, and their web pages; nothing is left behind
+	@$(PYTHON) tools/setup.py
 	@$(BIN)/farflung demo
 
 test: setup  ## every test but the long ones
@@ -49,16 +49,20 @@ else
 	$(BIN)/python tests/conformance/plugin_transcripts.py
 endif
 
-bench: setup  ## figures, not assertions
+bench:  ## figures, not assertions
+	@$(PYTHON) tools/setup.py --bench
 	$(BIN)/python bench/hub.py
 	$(BIN)/python bench/workspaces.py
 
-manifests: setup  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
+manifests: install  ## write config/crds, exports and imports anew; PROVIDER=root:edge names another workspace to import from
 	$(BIN)/python tools/manifests.py $(if $(PROVIDER),--provider $(PROVIDER))
 
 format: setup  ## rewrite the sources in the house format
 	$(BIN)/ruff format src tests bench tools
 	$(BIN)/ruff check --fix --quiet src tests bench tools
+
+lock:  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 takes the newest versions
+	@$(PYTHON) tools/setup.py --lock $(if $(UPGRADE),--upgrade)
 
 clean:  ## forget the environment and every cache
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin

@@ -1,0 +1,114 @@
+"""tools/setup.py, and the lock files that it installs."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^ ]+)", re.MULTILINE)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture
+def setup() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("farflung_setup", ROOT / "tools" / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def pins(name: str) -> dict[str, str]:
+    return {canonicalize_name(one): version for one, version in PINNED.findall((ROOT / name).read_text())}
+
+
+GROUPS = PROJECT["dependency-groups"]
+LOCKED = {
+    "requirements.lock": [*PROJECT["project"]["dependencies"], *GROUPS["build"]],
+    "requirements-dev.lock": [*PROJECT["project"]["dependencies"], *GROUPS["build"], *GROUPS["dev"]],
+    "requirements-bench.lock": GROUPS["bench"],
+}
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_a_lock_file_has_what_the_project_asks_for(name: str) -> None:
+    """`make lock` mends it."""
+    found = pins(name)
+    for text in LOCKED[name]:
+        wanted = Requirement(text)
+        assert wanted.specifier.contains(found[canonicalize_name(wanted.name)]), text
+
+
+def test_development_has_the_versions_that_running_has() -> None:
+    assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_a_lock_file_has_hashes_and_names_no_index(name: str) -> None:
+    text = (ROOT / name).read_text()
+    entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pins(name))
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in text
+
+
+def test_running_needs_no_aiohttp() -> None:
+    assert "aiohttp" not in pins("requirements.lock")
+
+
+def test_only_what_changed_is_installed(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    running, development = "requirements.lock", "requirements-dev.lock"
+    current = {name: setup.digest(name) for name in (running, development)}
+    assert setup.missing([running], {}) == [running]
+    assert setup.missing([running], {running: current[running]}) == []
+    assert setup.missing([running], {running: "other"}) == [running]
+    assert setup.missing([running], {development: current[development]}) == []
+    assert setup.missing([development], {running: current[running]}) == [development]
+
+
+def test_a_command_that_fails_is_shown_with_all_it_said_but_noise(setup: ModuleType) -> None:
+    script = (
+        "import sys; print('WARNING: Location \\'x\\' is ignored: it is neither a file nor a directory.');"
+        "print('ERROR: no such package', file=sys.stderr); sys.exit(7)"
+    )
+    with pytest.raises(setup.Failed) as caught:
+        setup.run([sys.executable, "-c", script])
+    assert "failed with code 7" in str(caught.value)
+    assert str(caught.value).endswith("\nERROR: no such package")
+
+
+def test_each_line_is_heard(setup: ModuleType) -> None:
+    heard: list[str] = []
+    setup.run([sys.executable, "-c", "print('one'); print('two')"], heard.append)
+    assert heard == ["one\n", "two\n"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_log_gets_lines_and_a_terminal_one_line_that_is_rewritten(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, terminal = io.StringIO(), Terminal()
+    for out in (log, terminal):
+        monkeypatch.setattr(sys, "stdout", out)
+        with setup.Step("install x") as step:
+            step.show("1 of 2 packages fetched")
+    assert [line.partition(":")[0] for line in log.getvalue().splitlines()] == ["setup", "setup"]
+    assert not set(log.getvalue()) & {"\r", "\x1b"}
+    assert "1 of 2 packages fetched" in terminal.getvalue()
+    assert terminal.getvalue().count("\n") == 1

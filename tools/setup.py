@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Create .venv and install what the lock files name.  Needs nothing but Python and its venv module.
+
+    tools/setup.py              what running needs (requirements.lock)
+    tools/setup.py --dev        and what tests and checks need (requirements-dev.lock)
+    tools/setup.py --bench      and what the benchmarks need (requirements-bench.lock)
+    tools/setup.py --lock       write the lock files anew; --upgrade takes the newest versions
+
+Nothing is installed again as long as the lock files and pyproject.toml say the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".venv"
+PYTHON = ENVIRONMENT / "bin/python"
+STAMP = ENVIRONMENT / ".installed"
+OLDEST = (3, 11)
+RUNNING, DEVELOPMENT, BENCHMARKS = "requirements.lock", "requirements-dev.lock", "requirements-bench.lock"
+#: what each lock file covers, as arguments of `uv pip compile`
+LOCKS = {
+    RUNNING: ["pyproject.toml", "--group", "build"],
+    DEVELOPMENT: ["pyproject.toml", "--group", "build", "--group", "dev", "--constraint", RUNNING],
+    BENCHMARKS: ["--group", "bench", "--constraint", RUNNING],
+}
+COMPILE = ["pip", "compile", "--universal", "--python-version", "3.11", "--generate-hashes", "--quiet", "--no-annotate"]
+PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
+NOISE = re.compile(r"WARNING: Location '.*' is ignored|.*\[notice\]")
+REQUIREMENT = re.compile(r"^[A-Za-z0-9][^\s=]*==", re.MULTILINE)
+CONSIDERED = re.compile(r"(Collecting|Requirement already satisfied:|Ignoring) ")
+CHOSEN = "Installing collected packages: "
+PAUSE = 5.0  #: seconds between two lines about progress, where lines cannot be rewritten
+
+
+class Failed(Exception):
+    """One step did not work; the message has all that is known."""
+
+
+def main() -> int:
+    if sys.version_info < OLDEST:
+        return refuse(f"Python {'.'.join(map(str, OLDEST))} or later is needed, and this is {sys.version.split()[0]}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, meaning in (
+        ("--dev", "add what tests and checks need"),
+        ("--bench", "add what the benchmarks need"),
+        ("--lock", "write the lock files anew"),
+        ("--upgrade", "with --lock: take the newest versions"),
+    ):
+        parser.add_argument(name, action="store_true", help=meaning)
+    wanted = parser.parse_args()
+    os.chdir(ROOT)
+    try:
+        if wanted.lock:
+            lock(upgrade=wanted.upgrade)
+        else:
+            with_turn(lambda: install([DEVELOPMENT if wanted.dev else RUNNING] + [BENCHMARKS] * wanted.bench))
+    except Failed as failure:
+        return refuse(str(failure))
+    except KeyboardInterrupt:
+        return refuse("interrupted")
+    return 0
+
+
+def refuse(sentence: str) -> int:
+    print(f"setup: {sentence}", file=sys.stderr, flush=True)
+    return 1
+
+
+def with_turn(action: Callable[[], None]) -> None:
+    """One set-up of a folder at a time.  The lock ends with the process."""
+    folder = os.open(ROOT, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("setup: waiting for another set-up of this folder", flush=True)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    action()
+
+
+# --- installing -----------------------------------------------------------------------------------
+
+
+def install(locks: list[str]) -> None:
+    """Everything in these lock files, and this project."""
+    began = time.monotonic()
+    done, project = remembered(), project_digest()
+    if not missing(locks, done) and done.get("project") == project:
+        return
+    if not works():
+        done = {}
+        with Step(f"create .venv with Python {sys.version.split()[0]}"):
+            shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+            run([sys.executable, "-m", "venv", str(ENVIRONMENT)])
+    for name in missing(locks, done):
+        install_lock(name)
+        done[name] = digest(name)
+        remember(done)
+    if done.get("project") != project:
+        with Step("install farflung from this folder"):
+            run([*python(*PIP), "install", "--no-deps", "--no-build-isolation", "--editable", "."])
+        done["project"] = project
+        remember(done)
+    print(f"setup: done in {time.monotonic() - began:.0f} s; .venv has {megabytes(ENVIRONMENT)} MB", flush=True)
+
+
+def missing(locks: list[str], done: dict[str, str]) -> list[str]:
+    """Those lock files that are not installed as they are now.  The one for development has all that running needs."""
+    current = {name for name in LOCKS if done.get(name) == digest(name)}
+    if DEVELOPMENT in current:
+        current.add(RUNNING)
+    return [name for name in locks if name not in current]
+
+
+def install_lock(name: str) -> None:
+    """The lock file names every package, so pip need not look for more; bytecode is written when it is needed."""
+    count = len(REQUIREMENT.findall(Path(name).read_text()))
+    how = ["--require-hashes", "--no-deps", "--no-compile", "--progress-bar", "off", "--requirement", name]
+    with Step(f"install {name}") as step:
+        considered = 0
+        before = packages()
+        chosen = 0
+
+        def heard(line: str) -> None:
+            nonlocal considered, chosen
+            considered += bool(CONSIDERED.match(line))
+            if line.startswith(CHOSEN):
+                chosen = len(line.removeprefix(CHOSEN).split(","))
+
+        def progress() -> str:
+            if chosen:
+                return f"{min(len(packages() - before), chosen)} of {chosen} packages installed"
+            return f"{considered} of {count} packages fetched"
+
+        run([*python(*PIP), "install", *how], heard, lambda: step.show(progress()))
+
+
+def remembered() -> dict[str, str]:
+    """What was installed, by digest; nothing if .venv is not there or was made otherwise."""
+    try:
+        found = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and PYTHON.exists() else {}
+
+
+def remember(done: dict[str, str]) -> None:
+    STAMP.write_text(json.dumps(done, indent=2) + "\n")
+
+
+def works() -> bool:
+    """Whether .venv has a Python and a pip: an interrupted set-up or a moved folder has not."""
+    if not PYTHON.exists():
+        return False
+    command = python("-c", "import pip, sys; print(sys.prefix)")
+    tried = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own command
+    return tried.returncode == 0 and Path(tried.stdout.strip()) == ENVIRONMENT
+
+
+def python(*arguments: str) -> list[str]:
+    return [str(PYTHON), *arguments]
+
+
+def packages() -> set[str]:
+    return {path.name for path in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info")}
+
+
+def digest(name: str) -> str:
+    return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+
+
+def project_digest() -> str:
+    """Of what installing the project depends on: not of the settings of linters."""
+    import tomllib
+
+    with Path("pyproject.toml").open("rb") as file:
+        said = tomllib.load(file)
+    parts = [said.get("project"), said.get("build-system"), said.get("tool", {}).get("hatch"), str(ROOT)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def megabytes(folder: Path) -> int:
+    sizes = (path.lstat().st_blocks for path in folder.rglob("*"))
+    return round(sum(sizes) * 512 / 1e6)
+
+
+# --- locking --------------------------------------------------------------------------------------
+
+
+def lock(*, upgrade: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="farflung-lock-") as folder:
+        with Step("fetch uv, which resolves versions"):
+            run([sys.executable, "-m", "venv", folder])
+            run([f"{folder}/bin/python", *PIP, "install", "--quiet", "uv"])
+        for name, sources in LOCKS.items():
+            with Step(f"write {name}"):
+                how = [*COMPILE, "--custom-compile-command", "make lock", *(["--upgrade"] if upgrade else [])]
+                run([f"{folder}/bin/uv", *how, *sources, "--output-file", name])
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+class Step:
+    """Says what happens, how far it is, and how long it took.  On a terminal in one line that is rewritten."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.rewrites = sys.stdout.isatty()
+        self.began = self.told = time.monotonic()
+
+    def __enter__(self) -> Step:
+        print(f"setup: {self.what} ...", end="" if self.rewrites else "\n", flush=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None:
+            self._say(f"setup: {self.what}: {time.monotonic() - self.began:.0f} s", "\n")
+        elif self.rewrites:
+            print(flush=True)
+
+    def show(self, progress: str) -> None:
+        now = time.monotonic()
+        if self.rewrites:
+            self._say(f"setup: {self.what}: {progress}, {now - self.began:.0f} s", "")
+        elif now - self.told >= PAUSE:
+            self.told = now
+            self._say(f"setup: {self.what}: {progress}", "\n")
+
+    def _say(self, text: str, end: str) -> None:
+        print(f"\r{text}\x1b[K" if self.rewrites else text, end=end, flush=True)
+
+
+def run(
+    command: list[str], heard: Callable[[str], None] = lambda line: None, tick: Callable[[], None] = lambda: None
+) -> None:
+    """Raises Failed with all that the command said.  `heard` gets each line; `tick` is called a few times a second."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    said: list[str] = []
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(  # noqa: S603 - our own commands
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+    ) as process:
+
+        def read() -> None:
+            for line in process.stdout or ():
+                lines.put(line)
+            lines.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        while True:
+            try:
+                line = lines.get(timeout=0.2)
+            except queue.Empty:
+                tick()
+                continue
+            if line is None:
+                break
+            said.append(line)
+            heard(line)
+            tick()
+    if process.returncode:
+        text = "".join(line for line in said if not NOISE.match(line))
+        raise Failed(f"this failed with code {process.returncode}: {' '.join(command)}\n{text.rstrip()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
