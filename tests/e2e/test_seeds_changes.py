@@ -205,6 +205,7 @@ def session(start: Callable[..., Session]) -> Session:
     return session
 
 
+@pytest.mark.long
 def test_the_slices_follow_every_change(session: Session) -> None:
     """They are written only when they change, each once."""
     watcher = Watcher(session)

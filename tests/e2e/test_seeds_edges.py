@@ -26,7 +26,7 @@ from seed_transcripts import COMMON, IN_PROVIDER, INVENTORY, MAILBOXES, SPECIAL
 
 from farflung.edge.registry import Registry
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 CONFIGURATIONS = {
     "florin-config.yaml": """\

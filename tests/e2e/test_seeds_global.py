@@ -191,7 +191,7 @@ def walk(tmp_path: Path, kubectl: Path, request: pytest.FixtureRequest) -> Itera
         walk.end()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_deleted_makes_room_also_when_everything_was_killed_in_between(walk: Walk) -> None:
     session = walk.session
     session.type(CREATED)
@@ -205,7 +205,7 @@ def test_what_is_deleted_makes_room_also_when_everything_was_killed_in_between(w
     assert session.run("farflung plan -f vm.yaml") == f"Pod default/demovm (new)\ngoes nowhere: {FULL}\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("walk", [["--no-controllers"]], indirect=True, ids=["by hand"])
 def test_a_scheduler_that_was_killed_knows_what_is_bound_when_it_comes_back(walk: Walk) -> None:
     session = walk.session

@@ -1,5 +1,5 @@
 """The scenario of two edge clusters and two workloads, typed as printed: its first stage, the inventory and the
-mailboxes, and its second, the workloads and where they go.
+mailboxes, its second, the workloads and where they go, and its third, what gets into the mailboxes.
 
 Left out is `kind`; `go run ./cmd/…` is `farflung …`, or nothing at all, as a new hub has the provider and runs the
 controllers.  Its sentence that the destination of the special workload is florin is a slip: it is guilder.  A slice is
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seed_mailboxes import FLORIN, GUILDER, find_mailboxes
 from seed_session import Session
 from seed_transcripts import (
     COMMON,
@@ -141,6 +142,17 @@ status:
     type: WorkspaceScheduled
   phase: Ready
 """
+TRANSLATOR = """\
+$ kubectl ws root:espw
+Current workspace is "root:espw".
+$ farflung placement-translator --allclusters-context system:admin -v=2
+I1115 19:58:37.108691    6447 main.go:250] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://127.0.0.1:17643/services/apiexport/2dv8p2djmfm9sy46/edge.kcp.io"
+...
+I0418 00:32:49.789575    6849 shared_informer.go:282] Waiting for caches to sync for placement-translator
+I1115 19:58:37.311154    6447 shared_informer.go:289] Caches are synced for placement-translator
+...
+I1115 19:58:37.632536    6447 workload-projector.go:703] "Updated SyncerConfig" … syncerConfig="the-one" resourceVersionOld="1258" resourceVersionNew="1313"
+"""  # noqa: E501
 
 
 def in_mailbox(name: str) -> str:
@@ -162,3 +174,6 @@ def test_the_scenario_goes_as_printed_with_controllers_run_by_hand(start: Callab
     session.type(INVENTORY + PROVIDER + MAILBOX_CONTROLLER + MAILBOXES)
     session.type(in_mailbox(mailbox_of(session, "sync-target-g")))
     session.type(COMMON + SPECIAL + IN_PROVIDER + SCHEDULER + AFTERWARDS + COMMON_RESOLVED + SPECIAL_RESOLVED)
+    session.type(IN_PROVIDER)
+    find_mailboxes(session)
+    session.type(TRANSLATOR + FLORIN + GUILDER)

@@ -195,12 +195,13 @@ status:
 """
 
 
+@pytest.mark.long
 def test_a_new_hub_has_the_provider_and_needs_the_rest(start: Callable[..., Session]) -> None:
     """The status of a placement is ours."""
     start().type(AT_HOME + SCHEDULER + INVENTORY + ALL_TO_ALL + DEV + LISTED)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_a_bare_hub_the_provider_is_made_by_hand(start: Callable[..., Session]) -> None:
     start("--bare").type(provider("espw") + AT_HOME + SCHEDULER + INVENTORY + ALL_TO_ALL + DEV)
 
@@ -283,6 +284,7 @@ def manifests_for(provider: str, clone: Path) -> None:
     subprocess.run([sys.executable, tool, "--provider", provider], check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.long
 def test_the_provider_may_be_any_workspace(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start("--bare", root_directory="kcp/.kcp")
     manifests_for("root:edge", tmp_path)
@@ -290,7 +292,7 @@ def test_the_provider_may_be_any_workspace(start: Callable[..., Session], tmp_pa
     session.type(FROM_ANOTHER_TERMINAL + before + TEST_1 + TEST_1_RESOLVED + DEV + PLACED)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_providers_do_not_get_in_each_others_way(start: Callable[..., Session], tmp_path: Path) -> None:
     session = start()
     manifests_for("root:edge", tmp_path)

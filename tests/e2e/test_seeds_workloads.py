@@ -1,5 +1,5 @@
-"""The third stage of the scenario of two edge clusters and two workloads, typed as printed: what gets into the
-mailboxes.  Then the changes that were tried with the original, in its order.
+"""The scenario of two edge clusters and two workloads, typed as printed on a new hub that runs the controllers: what
+gets into the mailboxes.  Then the changes that were tried with the original, in its order.
 
 It does some of them wrong, and what is right is expected here: it keeps a label that is gone at the source, and a copy
 that somebody edits or deletes, until the source changes; it makes a namespace only for what is in it, and never
@@ -10,30 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from seed_mailboxes import FLORIN, GUILDER, find_mailboxes
 from seed_session import Session
-from seed_transcripts import (
-    COMMON,
-    IN_PROVIDER,
-    INVENTORY,
-    MAILBOX_CONTROLLER,
-    MAILBOXES,
-    PROVIDER,
-    SCHEDULER,
-    SPECIAL,
-)
+from seed_transcripts import COMMON, IN_PROVIDER, INVENTORY, MAILBOXES, SPECIAL
 
-TRANSLATOR = """\
-$ kubectl ws root:espw
-Current workspace is "root:espw".
-$ farflung placement-translator --allclusters-context system:admin -v=2
-I1115 19:58:37.108691    6447 main.go:250] "Found APIExport view" exportName="edge.kcp.io" serverURL="https://127.0.0.1:17643/services/apiexport/2dv8p2djmfm9sy46/edge.kcp.io"
-...
-I0418 00:32:49.789575    6849 shared_informer.go:282] Waiting for caches to sync for placement-translator
-I1115 19:58:37.311154    6447 shared_informer.go:289] Caches are synced for placement-translator
-...
-I1115 19:58:37.632536    6447 workload-projector.go:703] "Updated SyncerConfig" … syncerConfig="the-one" resourceVersionOld="1258" resourceVersionNew="1313"
-"""  # noqa: E501
 COPY = (
     "kubectl get deployment -n commonstuff commond $AT_FLORIN -o jsonpath='"
     "{.metadata.generation} {.spec.replicas} {.metadata.labels} {.metadata.annotations.a1} "
@@ -180,13 +161,7 @@ True
 """  # noqa: E501
 
 
-def test_the_workloads_get_into_the_mailboxes_with_controllers_run_by_hand(start: Callable[..., Session]) -> None:
-    session = start("--bare")
-    session.type(INVENTORY + PROVIDER + MAILBOX_CONTROLLER + COMMON + SPECIAL + IN_PROVIDER + SCHEDULER)
-    find_mailboxes(session)
-    session.type(TRANSLATOR + FLORIN + GUILDER)
-
-
+@pytest.mark.long
 def test_a_new_hub_brings_the_workloads_to_the_mailboxes_and_follows_changes(start: Callable[..., Session]) -> None:
     session = start("--controllers")
     session.type(INVENTORY + COMMON + SPECIAL + IN_PROVIDER + MAILBOXES)
