@@ -1,4 +1,4 @@
-"""A real hub for all tests of a worker, and each test once for every kubectl."""
+"""Real hubs for all tests of a worker, and each test once for every kubectl."""
 
 from __future__ import annotations
 
@@ -43,6 +43,36 @@ def namespace(hub: HubProcess) -> str:
     with hub.client() as client:
         client.create("/api/v1/namespaces", {"metadata": {"name": name}})
     return name
+
+
+@pytest.fixture(scope="session")
+def session_workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    hub = HubProcess(tmp_path_factory.mktemp("workspaces") / "data", command="start")
+    try:
+        yield hub
+        assert hub.stop() == "farflung hub is stopping\n"
+        assert hub.trouble() == []
+    finally:
+        hub.kill()
+
+
+@pytest.fixture
+def workspaces(session_workspaces: HubProcess) -> Iterator[HubProcess]:
+    """A hub with workspaces, and its controllers, that the tests share.  No test makes it log a problem."""
+    known = len(session_workspaces.trouble())
+    yield session_workspaces
+    assert session_workspaces.process.poll() is None, "the hub has ended"
+    assert session_workspaces.trouble()[known:] == []
+
+
+@pytest.fixture
+def workspace(workspaces: HubProcess) -> str:
+    """The path of a new one, which is an organization."""
+    name = f"test-{next(NUMBERS)}"
+    body = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}}
+    with workspaces.client() as client:
+        client.create("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces", body)
+    return f"root:{name}"
 
 
 OLDEST = 27  #: before 1.27, kubectl lacks flags that the tests of every version use
