@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -41,17 +40,6 @@ spec:
 """
 
 
-@pytest.fixture(scope="module")
-def workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    hub = HubProcess(tmp_path_factory.mktemp("workspaces") / "data", command="start", arguments=["--bare"])
-    try:
-        yield hub
-        hub.stop()
-        assert hub.trouble() == []
-    finally:
-        hub.kill()
-
-
 @pytest.fixture
 def shell(workspaces: HubProcess, tmp_path: Path) -> Kubectl:
     """A kubectl with a kubeconfig of its own that has just come to root."""
@@ -74,21 +62,6 @@ def organization(shell: Kubectl) -> str:
         f'Current workspace is "root:{name}" (type root:organization).\n'
     )
     return name
-
-
-def test_one_goes_through_workspaces_as_through_directories(shell: Kubectl, organization: str) -> None:
-    assert shell("ws create wmw-c") == (
-        'Workspace "wmw-c" (type root:universal) created. Waiting for it to be ready...\n'
-        'Workspace "wmw-c" (type root:universal) is ready to use.\n'
-    )
-    assert shell("ws wmw-c") == f'Current workspace is "root:{organization}:wmw-c" (type root:universal).\n'
-    assert shell("ws ..") == f'Current workspace is "root:{organization}".\n'
-    assert shell("ws -") == f'Current workspace is "root:{organization}:wmw-c".\n'
-    assert shell("workspace . --short") == f"root:{organization}:wmw-c\n"
-    assert shell(f"kcp ws root:{organization}") == f'Current workspace is "root:{organization}".\n'
-    assert shell("ws tree") == f".\n└── {organization}\n    └── wmw-c\n\n"
-    assert shell("ws '~'") == 'Current workspace is "kvdk2spgmbix".\n'
-    assert shell.fails("ws root:nosuch") == 'Error: workspace "root:nosuch" not found'
 
 
 def test_kubectl_works_in_the_workspace_one_is_in(shell: Kubectl, organization: str) -> None:
@@ -132,28 +105,3 @@ def test_an_api_is_made_exported_bound_and_its_claims_accepted(shell: Kubectl, o
     )
     assert re.search(r"^example\.io +-configmaps +Accepted$", shell("kcp claims get apibinding"), re.MULTILINE)
     assert "Warning" not in shell(f"ws root:{organization}:consumer")
-
-
-def test_what_exists_already_may_be_ignored(shell: Kubectl, organization: str) -> None:
-    shell("ws root")
-    assert shell.fails(f"ws create {organization}") == (
-        f'Error: workspaces.tenancy.kcp.io "{organization}" already exists'
-    )
-    assert shell(f"ws create {organization} --ignore-existing").startswith(
-        f'Workspace "{organization}" (type root:organization) already exists.\n'
-    )
-
-
-def test_one_leaves_a_workspace_that_was_deleted_while_one_was_in_it(shell: Kubectl, organization: str) -> None:
-    shell("ws create gone --enter")
-    elsewhere = shell.kubeconfig.with_name("elsewhere")
-    elsewhere.write_bytes(shell.kubeconfig.read_bytes())
-    shell(f"ws .. --kubeconfig {elsewhere}")
-    assert shell(f"delete ws gone --kubeconfig {elsewhere}") == 'workspace.tenancy.kcp.io "gone" deleted\n'
-    assert "Forbidden" in shell.fails("get configmaps")
-    assert shell.fails("ws create below") == (
-        'Error: workspaces.tenancy.kcp.io is forbidden: User "kcp-admin" cannot create resource "workspaces" in API '
-        'group "tenancy.kcp.io" at the cluster scope: access denied'
-    )
-    assert shell("ws ..") == f'Current workspace is "root:{organization}".\n'
-    assert shell.fails("ws gone") == 'Error: workspaces.tenancy.kcp.io "gone" not found'

@@ -137,10 +137,6 @@ def wait_for_part(hub: HubProcess, writes: int) -> None:
         eventually(lambda: revision(client) >= begun + writes or not remaining(client), "the next part of the removal")
 
 
-def test_a_removal_goes_on_however_often_the_hub_is_killed(tmp_path: Path) -> None:
-    remove_and_kill(tmp_path / "data", count=100, kills=3)
-
-
 @pytest.mark.long
 def test_a_thousand_workspaces_go_though_the_hub_is_killed(tmp_path: Path) -> None:
     remove_and_kill(tmp_path / "data", count=1000, kills=6)
@@ -263,12 +259,6 @@ def settle(hub: HubProcess) -> None:
             return len(seen) > 50 and seen[-50] == seen[-1]
 
         eventually(is_quiet, "quiet")
-
-
-def test_what_was_being_made_when_the_hub_was_killed_is_whole_or_not_there(
-    tmp_path: Path,
-) -> None:
-    create_and_kill(tmp_path / "data", 2)
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,6 @@ TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 MAPS = "/api/v1/namespaces/default/configmaps"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECRET = "what-only-bob-may-know"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    hub = HubProcess(tmp_path_factory.mktemp("isolation") / "data", arguments=["--bare"], command="start")
-    try:
-        yield hub
-        hub.stop()
-        assert hub.trouble() == []
-    finally:
-        hub.kill()
 
 
 def token_of(directory: Path, name: str, *groups: str) -> str:
@@ -77,8 +65,8 @@ class Tenants:
 
 
 @pytest.fixture(scope="module")
-def tenants(running: HubProcess) -> Tenants:
-    return Tenants(running)
+def tenants(session_workspaces: HubProcess) -> Tenants:
+    return Tenants(session_workspaces)
 
 
 def test_each_owner_gets_in_and_nobody_else(tenants: Tenants) -> None:
