@@ -168,7 +168,7 @@ def works() -> bool:
     if not PYTHON.exists():
         return False
     command = python("-c", "import pip, sys; print(sys.prefix)")
-    tried = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own command
+    tried = subprocess.run(command, capture_output=True, text=True)
     return tried.returncode == 0 and Path(tried.stdout.strip()) == ENVIRONMENT
 
 
@@ -253,7 +253,7 @@ def run(
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     said: list[str] = []
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(  # noqa: S603 - our own commands
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
     ) as process:
 

@@ -13,9 +13,7 @@ from farflung.machinery.codec.yaml import resolved
 TABLE: Final = "table"
 FORMATS: Final = (TABLE, "json", "yaml")
 NONE: Final = "<none>"
-FOLDED: Final = frozenset(
-    "\x85\u2028\u2029"
-)  #: line breaks of YAML 1.1; a reader keeps them only if escaped
+FOLDED: Final = frozenset("\x85\u2028\u2029")  #: line breaks of YAML 1.1; a reader keeps them only if escaped
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
