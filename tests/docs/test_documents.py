@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,22 +11,16 @@ from typing import Any
 import click
 import pytest
 from executable import ROOT, Directory, Step, matches, run, steps_of
-from kubectl_runner import minor_of
+from kubectl_runner import kubectls, minor_of
 from own_ports import own_ports, with_ports
+from shared_hubs import SharedHubs
 
 from farflung.cli.main import main
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXECUTABLE = [path for path in DOCUMENTS if steps_of(path.read_text())]
 HOW_TOS = [path for path in EXECUTABLE if path.parent.name == "howto"]
-KEPT = {".exported", ".farflung", ".kube", ".venv", "config"}  #: what a reader has before or wants to keep
-#: a reader takes longer to the next page than mailboxes without SyncTargets stay; not every hub has them
-SETTLED = """
-if kubectl ws root:espw; then
-  while [ -n "$(kubectl get workspaces -o name)" ]; do sleep 0.2; done
-  kubectl ws root
-fi
-"""
+KEPT = {".exported", ".farflung", ".venv", "config"}  #: what a reader has before or wants to keep
 COMMAND_LINE = ROOT / "docs/reference/command-line.md"
 
 
@@ -48,29 +41,25 @@ def runs() -> list[Any]:
     return [pytest.param(path, marks=slow.get(path, ()), id=name_of(path)) for path in EXECUTABLE]
 
 
+@pytest.fixture(scope="session")
+def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedHubs]:
+    hubs = SharedHubs(tmp_path_factory.mktemp("hubs"))
+    yield hubs
+    hubs.stop()
+
+
 @pytest.mark.parametrize("document", runs())
-def test_what_a_document_shows_happens(document: Path, tmp_path: Path) -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
+def test_what_a_document_shows_happens(document: Path, hubs: SharedHubs, tmp_path: Path) -> None:
+    """On a hub that other documents used before, unless it starts one with options."""
+    if not kubectls():
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     for words, since in NEEDED.items():
-        if words in document.read_text() and minor_of(Path(kubectl)) < since:
+        if words in document.read_text() and minor_of(kubectls()[-1]) < since:
             pytest.skip(f"kubectl has {words} since 1.{since}")
     with own_ports() as ports:
-        run(document, Directory(tmp_path, ports))
-    assert document not in HOW_TOS or {one.name for one in tmp_path.iterdir()} <= KEPT, "files are left behind"
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("hub", ["hub", "start"])
-def test_how_tos_can_be_followed_one_after_the_other_at_one_hub(hub: str, tmp_path: Path) -> None:
-    pages = [path for path in HOW_TOS if f"\n.venv/bin/farflung {hub}" in path.read_text()]
-    assert len(pages) > 4
-    with own_ports() as ports:
         directory = Directory(tmp_path, ports)
-        for page in [*pages, *reversed(pages)]:
-            run(page, directory, SETTLED)
+        run(document, directory, hubs)
+    assert document not in HOW_TOS or {one.name for one in directory.path.iterdir()} <= KEPT, "files are left behind"
 
 
 def test_a_newcomer_can_run_the_readme_and_the_tutorials() -> None:

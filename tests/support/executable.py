@@ -3,12 +3,16 @@
     ```shell             is run with bash; every command must succeed
     ```shell fails       the last command must not
     ```shell terminal    is a hub in a terminal of its own, until <!-- ^C -->, the next such block or the end
+    ```shell terminal own    the same, of a document that stops its hub or replaces its files
     ```text              right after one of these: what it prints
 
 Other fences are not looked at.  In an expected text `…` stands for anything within a line; ages, ports of this machine
 and the width of columns do not count.  Each document has a directory of its own that looks like the repository after
-`make setup`, and ports of its own for those that it chooses; what a block exports, the next one has.  What a block
-leaves in the background ends with the document.
+`make setup`, a home directory, and ports of its own for those that it chooses; what a block exports, the next one has.
+What a block leaves in the background ends with the document.
+
+Documents that start a hub without options share one, one after the other, and delete what they create: that hub goes on
+at `^C`.
 """
 
 from __future__ import annotations
@@ -24,11 +28,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubectl_runner import kubectls
 from own_ports import with_ports
+from shared_hubs import SharedHub, SharedHubs
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  #: seconds for one block, more than its commands wait themselves
 STOP = "<!-- ^C -->"
+SHARED = re.compile(r"\.venv/bin/farflung (start|hub)\s*")  #: a command whose hub documents share
 READY = "export KUBECONFIG="  #: in the last line a hub prints before it serves
 FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<content>.*?)^```$|^" + re.escape(STOP) + "$", re.MULTILINE | re.DOTALL)
 
@@ -72,12 +79,18 @@ class Differs(Exception):
 
 
 class Directory:
-    """A document's own: the samples, a `.venv/bin` with kubectl's plugins and a `farflung` that takes any free port,
-    and a home for kubectl.  `ports`: which stand for those that it shows."""
+    """A document's own: a copy of the repository with the samples, and a `.venv/bin` with kubectl's plugins and a
+    `farflung` that takes any free port; and a home directory.  `ports`: which stand for those that it shows."""
 
-    def __init__(self, path: Path, ports: Mapping[str, str] | None = None) -> None:
-        self.path = path
+    def __init__(self, parent: Path, ports: Mapping[str, str] | None = None) -> None:
+        self.path = path = parent / "farflung"
+        self.home = parent / "home"
         self._ports = ports or {}
+        path.mkdir()
+        tools = self.home / "bin"
+        tools.mkdir(parents=True)
+        # the one on the PATH may be a dispatcher, which asks the server for its version before it runs this one
+        (tools / "kubectl").symlink_to(kubectls()[-1])
         (path / "config").symlink_to(ROOT / "config")
         command = path / ".venv" / "bin" / "farflung"
         command.parent.mkdir(parents=True)
@@ -89,7 +102,11 @@ class Directory:
             command.with_name(plugin.name).symlink_to(plugin)
         self._state = path / ".exported"
         self._state.write_text("")
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(path), "GOGC": "off"}  # kubectl ends soon anyway
+        self.environment = {
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "GOGC": "off",  # kubectl ends before its garbage matters
+        }
         self._left: list[int] = []  #: process groups that are in the background
 
     def here(self, text: str) -> str:
@@ -190,18 +207,32 @@ class Terminal:
         self._reader.join(timeout=PATIENCE)
 
 
-def run(document: Path, directory: Directory, before_stop: str = "") -> None:
-    """Run a document from its first block to its last.  `before_stop`: what is run before a hub is stopped.  Raises
-    Differs."""
-    terminal: Terminal | None = None
+class Sharing:
+    """One document's use of a shared hub, from construction until `leave`."""
+
+    def __init__(self, hub: SharedHub, directory: Directory) -> None:
+        self.hub = hub
+        self.output = hub.output
+        self._link = directory.path / ".farflung"
+        self._link.symlink_to(hub.directory)
+
+    def interrupt(self) -> None:
+        """^C: the document must have deleted what it created, and the hub goes on."""
+        self._link.unlink()
+        self.hub.check()
+
+
+def run(document: Path, directory: Directory, hubs: SharedHubs) -> None:
+    """Run a document from its first block to its last.  Raises Differs."""
+    terminal: Terminal | Sharing | None = None
     try:
         for step in steps_of(directory.here(document.read_text())):
-            if terminal is not None and step.words in (["^C"], ["terminal"]):
-                directory.run(before_stop)
+            if terminal is not None and step.words[:1] in (["^C"], ["terminal"]):
                 terminal.interrupt()
                 terminal = None
-            if step.words == ["terminal"]:
-                terminal = Terminal(step.script, directory)
+            if step.words[:1] == ["terminal"]:
+                shared = None if "own" in step.words else SHARED.fullmatch(step.script)
+                terminal = Sharing(hubs.hub(shared[1]), directory) if shared else Terminal(step.script, directory)
                 compare(document, step, terminal.output)
             elif step.words != ["^C"]:
                 code, output = directory.run(step.script)
@@ -209,14 +240,15 @@ def run(document: Path, directory: Directory, before_stop: str = "") -> None:
                     raise Differs(f"{place(document, step)} ends with {code}:\n{output}")
                 compare(document, step, output)
         if terminal is not None:
-            directory.run(before_stop)
             terminal.interrupt()
             terminal = None
     finally:
-        if terminal is not None:
+        if isinstance(terminal, Terminal):
             terminal.kill()
+        elif terminal is not None:
+            hubs.discard(terminal.hub)
         directory.end()
-        if (directory.path / ".farflung" / "edges").is_dir():
+        if (directory.home / ".farflung" / "edges").is_dir():
             directory.run(".venv/bin/farflung edge delete --all")
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-SHOWN = ("8081", "8082", "8083", "18481")  #: the ports that documents show
+SHOWN = ("8081", "8082", "8083", "18481", "18483")  #: the ports that documents show
 BLOCKS = range(21000, 31000, 10)  #: below those that this machine hands out for connections
 
 
