@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import kr8s
-import kubernetes_asyncio
 import pytest
 from hub_process import HubProcess, Json, eventually
-from kr8s._async_utils import Portal
-from kubernetes import client, config, dynamic, watch
-from kubernetes.client import ApiClient
-from kubernetes.client.exceptions import (
-    ApiException,
-    ConflictException,
-    NotFoundException,
-    UnprocessableEntityException,
-)
-from lightkube import ApiError, Client, KubeConfig
-from lightkube import generic_resource as generic
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.types import PatchType
+from lazy_module import LazyModule
+
+client = LazyModule("kubernetes.client")
+config = LazyModule("kubernetes.config")
+dynamic = LazyModule("kubernetes.dynamic")
+watch = LazyModule("kubernetes.watch")
+kubernetes_asyncio = LazyModule("kubernetes_asyncio")
+kr8s = LazyModule("kr8s")
+async_utils = LazyModule("kr8s._async_utils")
+lightkube = LazyModule("lightkube")
+generic = LazyModule("lightkube.generic_resource")
+models = LazyModule("lightkube.models.meta_v1")
+types = LazyModule("lightkube.types")
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -107,13 +105,13 @@ def widgets(hub: HubProcess, namespace: str) -> Iterator[Widgets]:
 
 
 @pytest.fixture
-def api(hub: HubProcess) -> Iterator[ApiClient]:
+def api(hub: HubProcess) -> Iterator[client.ApiClient]:
     with config.new_client_from_config(str(hub.kubeconfig)) as connection:
         yield connection
 
 
 @pytest.fixture
-def custom(api: ApiClient) -> client.CustomObjectsApi:
+def custom(api: client.ApiClient) -> client.CustomObjectsApi:
     return client.CustomObjectsApi(api)
 
 
@@ -122,15 +120,17 @@ def test_custom_objects_are_written_defaulted_validated_and_pruned(
 ) -> None:
     created = custom.create_namespaced_custom_object(**widgets.where, body=widgets.widget("a", 3, unknown=1))
     assert created["spec"] == {"size": 3, "limit": 10}
-    with pytest.raises(UnprocessableEntityException, match="too large"):
+    with pytest.raises(client.exceptions.UnprocessableEntityException, match="too large"):
         custom.create_namespaced_custom_object(**widgets.where, body=widgets.widget("b", 11))
-    with pytest.raises(UnprocessableEntityException, match=r'supported values: \\"red\\", \\"blue\\"'):
+    with pytest.raises(
+        client.exceptions.UnprocessableEntityException, match=r'supported values: \\"red\\", \\"blue\\"'
+    ):
         custom.create_namespaced_custom_object(**widgets.where, body=widgets.widget("b", 1, colour="green"))
 
     created["spec"]["size"] = 4
     replaced = custom.replace_namespaced_custom_object(**widgets.where, name="a", body=created)
     assert (replaced["spec"]["size"], replaced["metadata"]["generation"]) == (4, 2)
-    with pytest.raises(ConflictException):
+    with pytest.raises(client.exceptions.ConflictException):
         custom.replace_namespaced_custom_object(**widgets.where, name="a", body=created)
     status = custom.patch_namespaced_custom_object_status(
         **widgets.where, name="a", body={"spec": {"size": 9}, "status": {"ready": True}}, _content_type=MERGE
@@ -142,7 +142,7 @@ def test_custom_objects_are_written_defaulted_validated_and_pruned(
     assert custom.get_namespaced_custom_object(**widgets.where, name="a")["spec"]["size"] == 7
 
     custom.delete_namespaced_custom_object(**widgets.where, name="a")
-    with pytest.raises(NotFoundException):
+    with pytest.raises(client.exceptions.NotFoundException):
         custom.get_namespaced_custom_object(**widgets.where, name="a")
 
 
@@ -178,7 +178,7 @@ def test_custom_objects_are_listed_in_pages_by_selectors_and_watched(
     assert seen == [*(("ADDED", f"w{number}") for number in range(5)), ("DELETED", "w0")]
 
 
-def test_custom_objects_are_applied_by_the_lists_of_their_schema(api: ApiClient, widgets: Widgets) -> None:
+def test_custom_objects_are_applied_by_the_lists_of_their_schema(api: client.ApiClient, widgets: Widgets) -> None:
     kind = dynamic.DynamicClient(api).resources.get(api_version=widgets.version, kind="Widget")
     assert set(kind.subresources) == {"scale", "status"}
 
@@ -196,7 +196,7 @@ def test_custom_objects_are_applied_by_the_lists_of_their_schema(api: ApiClient,
     assert (left.spec.tags, [part.name for part in left.spec.parts]) == (["y"], ["door"])
 
 
-def test_a_definition_is_served_until_it_is_deleted(api: ApiClient, widgets: Widgets) -> None:
+def test_a_definition_is_served_until_it_is_deleted(api: client.ApiClient, widgets: Widgets) -> None:
     extensions = client.ApiextensionsV1Api(api)
     custom = client.CustomObjectsApi(api)
     name = f"widgets.{widgets.group}"
@@ -208,12 +208,12 @@ def test_a_definition_is_served_until_it_is_deleted(api: ApiClient, widgets: Wid
     def gone() -> bool:
         try:
             extensions.read_custom_resource_definition(name)
-        except NotFoundException:
+        except client.exceptions.NotFoundException:
             return True
         return False
 
     eventually(gone, "the end of the definition")
-    with pytest.raises(ApiException) as absent:
+    with pytest.raises(client.exceptions.ApiException) as absent:
         custom.list_namespaced_custom_object(**widgets.where)
     assert absent.value.status == 404
 
@@ -250,25 +250,27 @@ async def test_the_asyncio_client_writes_and_watches_custom_objects(widgets: Wid
 
 
 def test_lightkube_makes_classes_of_definitions(widgets: Widgets) -> None:
-    settings = KubeConfig.from_file(str(widgets.hub.kubeconfig))
-    with Client(settings, namespace=widgets.namespace, field_manager="light", trust_env=False) as lightkube:
-        generic.load_in_cluster_generic_resources(lightkube)
+    settings = lightkube.KubeConfig.from_file(str(widgets.hub.kubeconfig))
+    with lightkube.Client(settings, namespace=widgets.namespace, field_manager="light", trust_env=False) as light:
+        generic.load_in_cluster_generic_resources(light)
         kind: Any = generic.get_generic_resource(widgets.version, "Widget")
-        created = lightkube.create(kind(metadata=ObjectMeta(name="a"), spec={"size": 1}))
+        created = light.create(kind(metadata=models.ObjectMeta(name="a"), spec={"size": 1}))
         assert created["spec"] == {"size": 1, "limit": 10}
-        status = lightkube.patch(kind.Status, "a", {"status": {"size": 1}}, patch_type=PatchType.MERGE)
+        status = light.patch(kind.Status, "a", {"status": {"size": 1}}, patch_type=types.PatchType.MERGE)
         assert status["status"] == {"size": 1}
         assert (
-            lightkube.patch(kind.Scale, "a", {"spec": {"replicas": 2}}, patch_type=PatchType.MERGE).spec.replicas == 2
+            light.patch(kind.Scale, "a", {"spec": {"replicas": 2}}, patch_type=types.PatchType.MERGE).spec.replicas == 2
         )
-        applied = kind(apiVersion=widgets.version, kind="Widget", metadata=ObjectMeta(name="b"), spec={"size": 3})
-        assert lightkube.apply(applied)["spec"]["size"] == 3
-        assert [one.metadata.name for one in lightkube.list(kind, fields={"metadata.name": "b"})] == ["b"]
-        with pytest.raises(ApiError) as refused:
-            lightkube.patch(kind, "a", {"spec": {"size": 11}}, patch_type=PatchType.MERGE)
+        applied = kind(
+            apiVersion=widgets.version, kind="Widget", metadata=models.ObjectMeta(name="b"), spec={"size": 3}
+        )
+        assert light.apply(applied)["spec"]["size"] == 3
+        assert [one.metadata.name for one in light.list(kind, fields={"metadata.name": "b"})] == ["b"]
+        with pytest.raises(lightkube.ApiError) as refused:
+            light.patch(kind, "a", {"spec": {"size": 11}}, patch_type=types.PatchType.MERGE)
         assert (refused.value.status.code, refused.value.status.reason) == (422, "Invalid")
-        with pytest.raises(ApiError) as strategic:
-            lightkube.patch(kind, "a", {"spec": {"size": 1}}, patch_type=PatchType.STRATEGIC)
+        with pytest.raises(lightkube.ApiError) as strategic:
+            light.patch(kind, "a", {"spec": {"size": 1}}, patch_type=types.PatchType.STRATEGIC)
         assert strategic.value.status.code == 415
 
 
@@ -290,4 +292,4 @@ def test_kr8s_finds_custom_resources_by_discovery(widgets: Widgets) -> None:
     widget.delete(propagation_policy="Foreground")
     eventually(lambda: not widget.exists() and not child.exists(), "the end of the widget and its child")
     assert api._session is not None
-    Portal().call(api._session.aclose)
+    async_utils.Portal().call(api._session.aclose)

@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 from hub_process import HubProcess, Json, eventually
-from kubernetes import client, config
-from kubernetes.leaderelection.electionconfig import Config
-from kubernetes.leaderelection.leaderelection import LeaderElection
-from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
-from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+from lazy_module import LazyModule
+
+client = LazyModule("kubernetes.client")
+config = LazyModule("kubernetes.config")
+electing = LazyModule("kubernetes.leaderelection.leaderelection")
+configuring = LazyModule("kubernetes.leaderelection.electionconfig")
+LOCKS = {
+    "LeaseLock": LazyModule("kubernetes.leaderelection.resourcelock.leaselock"),
+    "ConfigMapLock": LazyModule("kubernetes.leaderelection.resourcelock.configmaplock"),
+}
 
 CANDIDATE = str(Path(__file__).with_name("operator") / "candidate.py")
 
@@ -77,17 +82,17 @@ def connected(hub: HubProcess) -> Iterator[None]:
     client.Configuration._default = before
 
 
-def electors(lock: type[Any], namespace: str) -> list[LeaderElection]:
+def electors(lock: type[Any], namespace: str) -> list[Any]:
     return [
-        LeaderElection(Config(lock("race", namespace, str(number)), 60, 30, 1, lambda: None, None))
+        electing.LeaderElection(configuring.Config(lock("race", namespace, str(number)), 60, 30, 1, lambda: None, None))
         for number in range(8)
     ]
 
 
 @pytest.mark.usefixtures("connected")
-@pytest.mark.parametrize("lock", [LeaseLock, ConfigMapLock])
-def test_of_many_who_run_at_once_one_leads_in_every_round(lock: type[Any], namespace: str) -> None:
-    candidates = electors(lock, namespace)
+@pytest.mark.parametrize("lock", LOCKS)
+def test_of_many_who_run_at_once_one_leads_in_every_round(lock: str, namespace: str) -> None:
+    candidates = electors(getattr(LOCKS[lock], lock), namespace)
     with ThreadPoolExecutor(len(candidates)) as threads:
         for _ in range(5):
             won = list(threads.map(lambda one: one.try_acquire_or_renew(), candidates))

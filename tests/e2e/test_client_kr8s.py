@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import kr8s
 import pytest
 from hub_process import HubProcess, eventually
-from kr8s._async_utils import Portal
-from kr8s.asyncio.objects import Pod
-from kr8s.objects import APIObject, ConfigMap, Deployment, new_class
+from lazy_module import LazyModule
+
+kr8s = LazyModule("kr8s")
+async_utils = LazyModule("kr8s._async_utils")
+async_objects = LazyModule("kr8s.asyncio.objects")
+objects = LazyModule("kr8s.objects")
 
 Json = dict[str, Any]
 
@@ -20,18 +22,20 @@ def api(hub: HubProcess, namespace: str) -> Iterator[kr8s.Api]:
     connected = kr8s.api(kubeconfig=str(hub.kubeconfig), namespace=namespace)
     yield connected
     assert connected._session is not None
-    Portal().call(connected._session.aclose)  # it leaves connections to the garbage collector, which complains
+    async_utils.Portal().call(
+        connected._session.aclose
+    )  # it leaves connections to the garbage collector, which complains
 
 
-def config_map(api: kr8s.Api, name: str, data: dict[str, str] | None = None, **labels: str) -> ConfigMap:
+def config_map(api: kr8s.Api, name: str, data: dict[str, str] | None = None, **labels: str) -> objects.ConfigMap:
     metadata: Json = {"name": name, "namespace": api.namespace, "labels": labels}
-    return ConfigMap({"metadata": metadata, "data": data or {}}, api=api)
+    return objects.ConfigMap({"metadata": metadata, "data": data or {}}, api=api)
 
 
-def web(api: kr8s.Api) -> Deployment:
+def web(api: kr8s.Api) -> objects.Deployment:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    return Deployment({"metadata": {"name": "web", "namespace": api.namespace}, "spec": spec}, api=api)
+    return objects.Deployment({"metadata": {"name": "web", "namespace": api.namespace}, "spec": spec}, api=api)
 
 
 def test_an_object_is_created_refreshed_patched_and_deleted(api: kr8s.Api) -> None:
@@ -44,7 +48,7 @@ def test_an_object_is_created_refreshed_patched_and_deleted(api: kr8s.Api) -> No
     assert obj.data == {"k": "2", "l": "3"}
     obj.label(app="x")
     obj.annotate(note="y")
-    again = ConfigMap.get("a", namespace=api.namespace, api=api)
+    again = objects.ConfigMap.get("a", namespace=api.namespace, api=api)
     assert (again.labels, again.annotations) == ({"app": "x"}, {"note": "y"})
     again.remove_label("app")
     obj.refresh()
@@ -119,9 +123,9 @@ def test_children_end_with_their_owner(api: kr8s.Api) -> None:
 
 
 def test_classes_are_made_for_any_kind_that_is_served(api: kr8s.Api) -> None:
-    leases = new_class(kind="Lease", version="coordination.k8s.io/v1", namespaced=True, asyncio=False)
+    leases = objects.new_class(kind="Lease", version="coordination.k8s.io/v1", namespaced=True, asyncio=False)
     metadata = {"name": "l", "namespace": api.namespace}
-    lease: APIObject = leases({"metadata": metadata, "spec": {"holderIdentity": "me"}}, api=api)
+    lease: objects.APIObject = leases({"metadata": metadata, "spec": {"holderIdentity": "me"}}, api=api)
     lease.create()
     [found] = api.get("leases.coordination.k8s.io", namespace=api.namespace)
     assert (type(found).__name__, found.spec.holderIdentity) == ("Lease", "me")
@@ -138,7 +142,7 @@ def test_who_am_i_and_what_is_served(api: kr8s.Api) -> None:
 async def test_the_asynchronous_client_does_the_same(hub: HubProcess, namespace: str) -> None:
     api = await kr8s.asyncio.api(kubeconfig=str(hub.kubeconfig), namespace=namespace)
     spec = {"containers": [{"name": "main", "image": "nginx"}]}
-    pod = await Pod({"metadata": {"name": "p", "namespace": namespace}, "spec": spec}, api=api)
+    pod = await async_objects.Pod({"metadata": {"name": "p", "namespace": namespace}, "spec": spec}, api=api)
     await pod.create()
     await pod.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
     await pod.wait("condition=Ready", timeout=60)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from hub_process import HubProcess, eventually
-from kubernetes import client, config, dynamic, watch
-from kubernetes.client import ApiClient
-from kubernetes.client.exceptions import ApiException, ConflictException, NotFoundException
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, UnprocessibleEntityError
-from kubernetes.informer import SharedInformer
+from lazy_module import LazyModule
+
+client = LazyModule("kubernetes.client")
+config = LazyModule("kubernetes.config")
+dynamic = LazyModule("kubernetes.dynamic")
+informers = LazyModule("kubernetes.informer")
+watch = LazyModule("kubernetes.watch")
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -20,18 +22,18 @@ APPLY = "application/apply-patch+yaml"
 
 
 @pytest.fixture
-def api(hub: HubProcess) -> Iterator[ApiClient]:
+def api(hub: HubProcess) -> Iterator[client.ApiClient]:
     with config.new_client_from_config(str(hub.kubeconfig)) as connection:
         yield connection
 
 
 @pytest.fixture
-def core(api: ApiClient) -> client.CoreV1Api:
+def core(api: client.ApiClient) -> client.CoreV1Api:
     return client.CoreV1Api(api)
 
 
 @pytest.fixture
-def apps(api: ApiClient) -> client.AppsV1Api:
+def apps(api: client.ApiClient) -> client.AppsV1Api:
     return client.AppsV1Api(api)
 
 
@@ -59,13 +61,13 @@ def test_an_object_is_created_read_replaced_and_deleted(core: client.CoreV1Api, 
     read.data["k"] = "2"
     replaced = core.replace_namespaced_config_map("a", namespace, read)
     assert replaced.data == {"k": "2"}
-    with pytest.raises(ConflictException) as stale:
+    with pytest.raises(client.exceptions.ConflictException) as stale:
         core.replace_namespaced_config_map("a", namespace, read)
     assert "the object has been modified" in stale.value.body
 
     deleted: Any = core.delete_namespaced_config_map("a", namespace)
     assert (deleted["status"], deleted["details"]["uid"]) == ("Success", created.metadata.uid)
-    with pytest.raises(NotFoundException) as gone:
+    with pytest.raises(client.exceptions.NotFoundException) as gone:
         core.read_namespaced_config_map("a", namespace)
     assert (gone.value.status, gone.value.reason) == (404, "Not Found")
 
@@ -120,11 +122,11 @@ def test_every_type_of_patch(apps: client.AppsV1Api, namespace: str) -> None:
     assert patched(operations, JSON_PATCH).spec.replicas == 1
     applied = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"paused": True}}
     assert patched(applied, APPLY, field_manager="pauser").spec.paused is True
-    with pytest.raises(ConflictException, match="pauser"):
+    with pytest.raises(client.exceptions.ConflictException, match="pauser"):
         patched({**applied, "spec": {"paused": False}}, APPLY, field_manager="other")
     taken = patched({**applied, "spec": {"paused": False}}, APPLY, field_manager="other", force=True)
     assert "pauser" not in [owner.manager for owner in taken.metadata.managed_fields]
-    with pytest.raises(ApiException) as refused:
+    with pytest.raises(client.exceptions.ApiException) as refused:
         patched([{"op": "test", "path": "/spec/replicas", "value": 9}], JSON_PATCH)
     assert refused.value.status == 422
 
@@ -169,14 +171,14 @@ def test_a_watch_may_begin_with_the_present_and_a_bookmark(core: client.CoreV1Ap
 
 
 def test_a_watch_that_the_hub_refuses_raises(core: client.CoreV1Api, namespace: str) -> None:
-    with pytest.raises(ApiException) as refused:
+    with pytest.raises(client.exceptions.ApiException) as refused:
         list(watch.Watch().stream(core.list_namespaced_config_map, namespace, resource_version="x", timeout_seconds=1))
     assert refused.value.status == 400
 
 
 def test_a_shared_informer_keeps_a_copy_of_the_present(core: client.CoreV1Api, namespace: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("before", watched="yes"))
-    informer = SharedInformer(core.list_namespaced_config_map, namespace, label_selector="watched=yes")
+    informer = informers.SharedInformer(core.list_namespaced_config_map, namespace, label_selector="watched=yes")
     events: list[tuple[str, str]] = []
     for kind in ("ADDED", "MODIFIED", "DELETED"):
         informer.add_event_handler(kind, lambda obj, kind=kind: events.append((kind, obj.metadata.name)))
@@ -196,7 +198,7 @@ def test_a_shared_informer_keeps_a_copy_of_the_present(core: client.CoreV1Api, n
 
 
 @pytest.fixture
-def anything(api: ApiClient) -> dynamic.DynamicClient:
+def anything(api: client.ApiClient) -> dynamic.DynamicClient:
     return dynamic.DynamicClient(api)
 
 
@@ -204,10 +206,10 @@ def test_the_dynamic_client_discovers_what_is_served(anything: dynamic.DynamicCl
     deployments = anything.resources.get(api_version="apps/v1", kind="Deployment")
     assert (deployments.name, deployments.namespaced) == ("deployments", True)
     assert "scale" in deployments.subresources
-    body = ApiClient().sanitize_for_serialization(web())
+    body = client.ApiClient().sanitize_for_serialization(web())
     assert deployments.create(body={**body, "kind": "Deployment"}, namespace=namespace).spec.replicas == 2
     applied = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 4}}
-    with pytest.raises(ConflictError):
+    with pytest.raises(dynamic.exceptions.ConflictError):
         deployments.server_side_apply(body=applied, namespace=namespace, field_manager="scaler")
     forced = deployments.server_side_apply(
         body=applied, namespace=namespace, field_manager="scaler", force_conflicts=True
@@ -216,10 +218,10 @@ def test_the_dynamic_client_discovers_what_is_served(anything: dynamic.DynamicCl
     assert deployments.scale.get(name="web", namespace=namespace).spec.replicas == 4
     listed = deployments.get(namespace=namespace, label_selector="nothing=here")
     assert (listed.kind, listed["items"]) == ("DeploymentList", [])
-    with pytest.raises(UnprocessibleEntityError):
+    with pytest.raises(dynamic.exceptions.UnprocessibleEntityError):
         deployments.patch(body={"spec": {"replicas": -1}}, name="web", namespace=namespace, content_type=MERGE)
     deployments.delete(name="web", namespace=namespace)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(dynamic.exceptions.NotFoundError):
         deployments.get(name="web", namespace=namespace)
 
 
@@ -246,16 +248,16 @@ def test_namespaces_end_with_what_is_in_them(core: client.CoreV1Api, hub: HubPro
     def gone() -> bool:
         try:
             core.read_namespace(name)
-        except NotFoundException:
+        except client.exceptions.NotFoundException:
             return True
         return False
 
     eventually(gone, "the end of the namespace")
-    with pytest.raises(NotFoundException):
+    with pytest.raises(client.exceptions.NotFoundException):
         core.read_namespaced_config_map("inside", name)
 
 
-def test_versions_groups_and_access(api: ApiClient) -> None:
+def test_versions_groups_and_access(api: client.ApiClient) -> None:
     assert client.VersionApi(api).get_code().major == "1"
     assert "apps" in [group.name for group in client.ApisApi(api).get_api_versions().groups]
     review = client.V1SelfSubjectAccessReview(
@@ -271,6 +273,6 @@ def test_a_wrong_token_is_unauthorized(hub: HubProcess) -> None:
     config.load_kube_config(str(hub.kubeconfig), client_configuration=settings)
     settings.refresh_api_key_hook = None  # which would read the good one again
     settings.api_key["BearerToken"] = "Bearer wrong"
-    with ApiClient(settings) as stranger, pytest.raises(ApiException) as refused:
+    with client.ApiClient(settings) as stranger, pytest.raises(client.exceptions.ApiException) as refused:
         client.CoreV1Api(stranger).list_namespace()
     assert refused.value.status == 401

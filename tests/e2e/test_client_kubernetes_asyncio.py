@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 from hub_process import PATIENCE, HubProcess
-from kubernetes_asyncio import client, config, watch
-from kubernetes_asyncio.client import ApiClient
-from kubernetes_asyncio.client.exceptions import ApiException
-from kubernetes_asyncio.dynamic import DynamicClient
+from lazy_module import LazyModule
+
+client = LazyModule("kubernetes_asyncio.client")
+config = LazyModule("kubernetes_asyncio.config")
+dynamic = LazyModule("kubernetes_asyncio.dynamic")
+watch = LazyModule("kubernetes_asyncio.watch")
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -19,10 +21,10 @@ APPLY = "application/apply-patch+yaml"
 
 
 @pytest.fixture
-async def api(hub: HubProcess) -> AsyncIterator[ApiClient]:
+async def api(hub: HubProcess) -> AsyncIterator[client.ApiClient]:
     settings = client.Configuration()
     await config.load_kube_config(config_file=str(hub.kubeconfig), client_configuration=settings)
-    async with ApiClient(settings) as connection:
+    async with client.ApiClient(settings) as connection:
         yield connection
     transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
     async with asyncio.timeout(PATIENCE):
@@ -31,7 +33,7 @@ async def api(hub: HubProcess) -> AsyncIterator[ApiClient]:
 
 
 @pytest.fixture
-def core(api: ApiClient) -> client.CoreV1Api:
+def core(api: client.ApiClient) -> client.CoreV1Api:
     return client.CoreV1Api(api)
 
 
@@ -64,7 +66,7 @@ async def test_of_many_who_replace_the_same_version_one_wins(core: client.CoreV1
         wanted.metadata.resource_version = read.metadata.resource_version
         try:
             await core.replace_namespaced_config_map("a", namespace, wanted)
-        except ApiException as refusal:
+        except client.exceptions.ApiException as refusal:
             return int(refusal.status)
         return 200
 
@@ -137,8 +139,8 @@ async def test_a_watch_ends_when_it_was_told_to(core: client.CoreV1Api, namespac
     assert set(types[1:]) <= {"BOOKMARK"}
 
 
-async def test_the_dynamic_client_applies(api: ApiClient, namespace: str) -> None:
-    anything = await DynamicClient(api)
+async def test_the_dynamic_client_applies(api: client.ApiClient, namespace: str) -> None:
+    anything = await dynamic.DynamicClient(api)
     maps = await anything.resources.get(api_version="v1", kind="ConfigMap")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
     created = await maps.server_side_apply(body=body, namespace=namespace, field_manager="one")
@@ -153,10 +155,10 @@ async def test_the_dynamic_client_applies(api: ApiClient, namespace: str) -> Non
 
 
 async def test_errors_have_status_reason_and_body(core: client.CoreV1Api, namespace: str) -> None:
-    with pytest.raises(ApiException) as invalid:
+    with pytest.raises(client.exceptions.ApiException) as invalid:
         await core.create_namespaced_config_map(namespace, config_map("Not a name"))
     assert (invalid.value.status, invalid.value.reason) == (422, "Unprocessable Entity")
     assert '"reason":"Invalid"' in invalid.value.body
-    with pytest.raises(ApiException) as absent:
+    with pytest.raises(client.exceptions.ApiException) as absent:
         await core.read_namespaced_pod("none", namespace)
     assert absent.value.status == 404
