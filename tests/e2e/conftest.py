@@ -14,7 +14,15 @@ from hub_process import HubProcess
 from kubectl_runner import Kubectl, kubectls, minor_of
 from seed_session import Session
 
+HERE = Path(__file__).parent
 NUMBERS = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here needs processes, so `make check` leaves all of them out."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,6 @@ from hub_process import eventually
 
 from farflung.edge.registry import Registry
 
-pytestmark = pytest.mark.slow
-
 WORKLOAD = """
 apiVersion: v1
 kind: Namespace
