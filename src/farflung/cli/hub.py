@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import NoReturn
 
 import uvloop
 
-from farflung.cli import logs, start
+from farflung.cli import logs
 from farflung.cli.credentials import (
     ADMIN,
     KUBECONFIG,
     PLAIN,
     SIGNING_KEYS,
     TOKENS,
+    Administrator,
     ensure_tokens,
     url_of,
     write_kubeconfig,
@@ -117,10 +118,7 @@ async def _run(settings: Settings) -> None:
         kubeconfig = settings.root_directory / KUBECONFIG
         print(f"farflung hub is ready on https://{settings.bind_address}:{server.port}", flush=True)
         print(f"  export KUBECONFIG={kubeconfig.absolute()}", flush=True)
-        beside = start.controllers(
-            kubeconfig, settings.limits, settings.stale_after, settings.files, verbose=settings.verbose
-        )
-        async with beside if settings.controllers else contextlib.nullcontext():
+        async with _controllers(settings, kubeconfig) if settings.controllers else contextlib.nullcontext():
             await stopped.wait()
             print("farflung hub is stopping", flush=True)
 
@@ -179,8 +177,7 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
     # what a hub makes of an empty directory is always the same, and no news
     lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
-        administrators = start.ADMINISTRATORS_OF_ALL if settings.workspaces else (PLAIN,)
-        admin_tokens = ensure_tokens(directory, administrators, now)
+        admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
         assembly = Assembly(
             store,
@@ -201,10 +198,7 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
             try:
                 metrics = assembly.hub.metrics
                 metrics.gauge("farflung_connections", "Open connections.", lambda: server.open_connections)
-                if settings.workspaces:
-                    start.write_kubeconfig(directory, url, certificates.ca_pem, admin_tokens)
-                else:
-                    write_kubeconfig(directory, url, certificates.ca_pem, admin_tokens[ADMIN])
+                _write_kubeconfig(settings, url, certificates.ca_pem, admin_tokens)
                 yield server
             finally:
                 await server.stop(STOP_GRACE)
@@ -213,3 +207,29 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
             await assembly.stop()
     finally:
         await store.close()
+
+
+# --- what differs with workspaces, and is loaded with them ----------------------------------------
+
+
+def _administrators(settings: Settings) -> Sequence[Administrator]:
+    if not settings.workspaces:
+        return (PLAIN,)
+    from farflung.cli.start import ADMINISTRATORS_OF_ALL
+
+    return ADMINISTRATORS_OF_ALL
+
+
+def _write_kubeconfig(settings: Settings, url: str, ca_pem: bytes, tokens: Mapping[str, str]) -> None:
+    if not settings.workspaces:
+        write_kubeconfig(settings.root_directory, url, ca_pem, tokens[ADMIN])
+        return
+    from farflung.cli import start
+
+    start.write_kubeconfig(settings.root_directory, url, ca_pem, tokens)
+
+
+def _controllers(settings: Settings, kubeconfig: Path) -> contextlib.AbstractAsyncContextManager[None]:
+    from farflung.cli.start import controllers
+
+    return controllers(kubeconfig, settings.limits, settings.stale_after, settings.files, verbose=settings.verbose)

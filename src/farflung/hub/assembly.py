@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin import BUILTIN
 from farflung.http.certificates import Certificates
@@ -27,15 +27,9 @@ from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.custom.registry import kinds_in
-from farflung.hub.housekeeping.bindings import Bindings
-from farflung.hub.housekeeping.collector import Collector
-from farflung.hub.housekeeping.definitions import Definitions
 from farflung.hub.housekeeping.events import HOUR
-from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Household, Housekeeping, Part
-from farflung.hub.housekeeping.inside import Inside
-from farflung.hub.housekeeping.inventory import Inventory
+from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
 from farflung.hub.housekeeping.namespaces import USUAL_PACE, Pace
-from farflung.hub.housekeeping.workspaces import Workspaces
 from farflung.hub.nodes import Nodes
 from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
@@ -43,15 +37,13 @@ from farflung.hub.quotas import Quotas
 from farflung.hub.served import Served
 from farflung.hub.verbs.call import Tools
 from farflung.hub.verbs.watch import Watches
-from farflung.hub.workspaces.access import SHARED, WorkspaceAuthorizer
-from farflung.hub.workspaces.platform import Platform, in_every_workspace, platform
-from farflung.hub.workspaces.writing import kind
 from farflung.lib import ids
 from farflung.store.base import Store
 
+if TYPE_CHECKING:  # what only a hub with workspaces needs is loaded with one
+    from farflung.hub.workspaces.platform import Platform
+
 HOUSEKEEPER: Final = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: its token never leaves the process
-SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
 
 
 @cache
@@ -116,6 +108,9 @@ class Assembly:
         if options.url is None:
             self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
         else:
+            from farflung.hub.workspaces.access import WorkspaceAuthorizer
+            from farflung.hub.workspaces.platform import in_every_workspace, platform
+
             self.kinds, authorizer = kinds_in(store, in_every_workspace()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer
             self.workspaces = platform(
@@ -153,6 +148,11 @@ class Assembly:
 
     @cached_property
     def housekeeping(self) -> Housekeeping:
+        household = ONE_CLUSTER
+        if self.workspaces is not None:
+            from farflung.hub.workspaces.household import household_of
+
+            household = household_of(self._store, self._clock, self.workspaces)
         return Housekeeping(
             self._store,
             self.kinds,
@@ -165,25 +165,8 @@ class Assembly:
             quotas=self.quotas,
             pace=self._options.pace,
             event_seconds=self._options.event_seconds,
-            household=self._household(),
+            household=household,
         )
-
-    def _household(self) -> Household:
-        """With workspaces, the default roles are in one place and every workspace brings its own namespaces."""
-        workspaces, store, clock = self.workspaces, self._store, self._clock
-        if workspaces is None:
-            return ONE_CLUSTER
-
-        def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
-            reconsider = definitions.reconsider
-            apis, binder, exporter = workspaces.apis, workspaces.binder, workspaces.exporter
-            return (
-                Workspaces(store, workspaces.tenancy),
-                Inventory(store, inside, clock, workspaces.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS),
-                Bindings(store, apis, binder, exporter, inside, clock, collector, reconsider),
-            )
-
-        return Household(clusters=(), roles_in=SHARED, further=further)
 
     async def start(self) -> None:
         """Create the objects that every hub has, and begin housekeeping."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.catalog import Catalog, Path
 from farflung.hub.catalog.discovery import Documents
-from farflung.hub.catalog.openapi.schemas import Own
-from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
 from farflung.hub.custom.definition import Definition
 from farflung.hub.kinds import Kind, builtin_kind
 from farflung.hub.request import Target
 from farflung.hub.shapes import Shape, shape_of
+
+if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents
+    from farflung.hub.catalog.openapi.schemas import Own
+    from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
 
 #: a resource of a cluster, in whatever version: cluster, group, plural
 Changed = tuple[str, str, str]
@@ -42,7 +45,6 @@ class Served:
         `open_ended`: kinds may come from elsewhere, as they may to whoever has this for a base."""
         self._base = base
         self._open_ended: bool = base._open_ended if base else open_ended
-        self._shelf: Shelf = base._shelf if base else Shelf()
         self._definitions: Mapping[Path, Definition] = {
             path_of(resource): definition for definition in definitions for resource in definition.resources
         }
@@ -98,7 +100,15 @@ class Served:
         return Documents(self.catalog, open_ended=self._open_ended)
 
     @cached_property
+    def _shelf(self) -> Shelf:
+        from farflung.hub.catalog.openapi.serving import Shelf
+
+        return Shelf() if self._base is None else self._base._shelf
+
+    @cached_property
     def openapi(self) -> OpenAPI:
+        from farflung.hub.catalog.openapi.serving import OpenAPI
+
         return OpenAPI(self.catalog, self._brought, self._shelf)
 
     def _brought(self, resource: Resource) -> Own:

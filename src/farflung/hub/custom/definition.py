@@ -20,8 +20,6 @@ import orjson
 from farflung.apis import custom, definitions
 from farflung.apis.resource import Resource
 from farflung.hub.admission.embedded import OBJECT_META
-from farflung.hub.catalog.openapi.custom import published
-from farflung.hub.catalog.openapi.schemas import Own
 from farflung.hub.custom.conform import CustomConformer
 from farflung.hub.custom.rules import rules_of
 from farflung.hub.custom.scale import CustomScaling
@@ -34,6 +32,7 @@ from farflung.machinery.schema.structural.structural import Structural, compile_
 from farflung.store.base import Revision
 
 if TYPE_CHECKING:
+    from farflung.hub.catalog.openapi.schemas import Own
     from farflung.machinery.cel.validation import Validations
 
 RULES: Final = b'"x-kubernetes-validations"'
@@ -166,5 +165,7 @@ class Definition:
 
     def openapi(self, version: str) -> Own:
         """The definitions that describe a version to clients, by name."""
+        from farflung.hub.catalog.openapi.custom import published
+
         resource = next(one for one in self.resources if one.version == version)
         return published(resource, self._versions[version].schema)

@@ -1,0 +1,37 @@
+"""What a hub with workspaces keeps in order beside what every hub does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from farflung.hub.housekeeping.bindings import Bindings
+from farflung.hub.housekeeping.collector import Collector
+from farflung.hub.housekeeping.definitions import Definitions
+from farflung.hub.housekeeping.housekeeping import Household, Part
+from farflung.hub.housekeeping.inside import Inside
+from farflung.hub.housekeeping.inventory import Inventory
+from farflung.hub.housekeeping.workspaces import Workspaces
+from farflung.hub.workspaces.access import SHARED
+from farflung.hub.workspaces.platform import Platform
+from farflung.hub.workspaces.writing import kind
+from farflung.store.base import Store
+
+SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+
+
+def household_of(store: Store, clock: Callable[[], datetime], workspaces: Platform) -> Household:
+    """The default roles are in one place, and every workspace brings its own namespaces."""
+
+    def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
+        reconsider = definitions.reconsider
+        apis, binder, exporter = workspaces.apis, workspaces.binder, workspaces.exporter
+        return (
+            Workspaces(store, workspaces.tenancy),
+            Inventory(store, inside, clock, workspaces.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS),
+            Bindings(store, apis, binder, exporter, inside, clock, collector, reconsider),
+        )
+
+    return Household(clusters=(), roles_in=SHARED, further=further)
