@@ -122,15 +122,15 @@ def newest_and_oldest() -> list[Any]:
 
 @pytest.fixture(params=newest_and_oldest(), ids=lambda binary: binary.name if binary else "no kubectl")
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Session]]:
-    """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, in a directory
-    of its own that is the user's home.  They run no controllers unless told so, and have nothing to complain about."""
+    """Starts hubs with workspaces: `start("--bare", root_directory=".kcp")` is a session on a new one, whose files are
+    in that directory of the user's home.  They run no controllers unless told so, and log no problem."""
     if request.param is None:
         pytest.fail("there is no kubectl on the PATH: `make setup` installs it", pytrace=False)
     with ExitStack() as hubs:
 
         def one(*arguments: str, root_directory: str = ".farflung") -> Session:
             directory = Directory(tmp_path)
-            place = tmp_path / root_directory
+            place = directory.home / root_directory
             place.parent.mkdir(exist_ok=True)
             hub = HubProcess(place, command="start", arguments=["--no-controllers", *arguments])
             hubs.callback(hub.kill)

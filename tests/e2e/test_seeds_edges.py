@@ -283,7 +283,7 @@ class Story:
         self._undo = undo
         for name, content in CONFIGURATIONS.items():
             (directory.path / name).write_text(directory.here(content))
-        (directory.path / ".curlrc").write_text("silent\nshow-error\n")  # as it is at a terminal
+        (directory.home / ".curlrc").write_text("silent\nshow-error\n")  # as it is at a terminal
         self._start_hub()
         self.session = Session(directory, kubectls()[-1], self.hub)
         self.syncers: dict[str, Terminal] = {}
@@ -306,7 +306,7 @@ class Story:
         self.session.run(f"farflung edge start {name}")
 
     def kill_edge(self, name: str) -> None:
-        os.kill(Registry(self._directory.path / ".farflung").existing(name).phase.pid, signal.SIGKILL)
+        os.kill(Registry(self._directory.home / ".farflung").existing(name).phase.pid, signal.SIGKILL)
 
     def restart_syncer(self, name: str) -> None:
         """The same.  How many objects it remembers depends on the moment."""

@@ -72,25 +72,24 @@ def check_description(said: str) -> None:
     assert re.search(r"globalscheduler.com/site-id: +region1--az1$", said, re.MULTILINE)
 
 
-def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(
-    start: Callable[..., Session], tmp_path: Path
-) -> None:
+def test_a_machine_is_bound_by_a_scheduler_with_the_files_of_its_time(start: Callable[..., Session]) -> None:
     session = start()
     for name in ("conf", "hack"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "vm.yaml").write_text(MACHINE)
+        (session.path / name).symlink_to(ROOT / name)
+    (session.path / "vm.yaml").write_text(MACHINE)
     session.type(AT_HOME)
-    session.export(HUB_KUBECONFIG=str(tmp_path / ".farflung" / "admin.kubeconfig"), CONFIG_BASE=str(tmp_path / "conf"))
+    kubeconfig = session.home / ".farflung" / "admin.kubeconfig"
+    session.export(HUB_KUBECONFIG=str(kubeconfig), CONFIG_BASE=str(session.path / "conf"))
     session.type(SCHEDULER)
     session.type(CREATED)
     check_description(described(session))
     explained = session.run("farflung explain pod demovm")
     assert "goes to az1 with c6.large.2" in explained
     assert re.search(r"^az2 +region2 +az2 +0 +- +no +wrong region$", explained, re.MULTILINE)
-    (tmp_path / "other.yaml").write_text(MACHINE.replace("demovm", "other").replace("region1", "region9"))
+    (session.path / "other.yaml").write_text(MACHINE.replace("demovm", "other").replace("region1", "region9"))
     session.run("kubectl apply -f other.yaml")
     waited(session, "other", "False")
-    rename_regions(tmp_path / "conf", region2="region9")
+    rename_regions(session.path / "conf", region2="region9")
     session.terminals[0].process.send_signal(signal.SIGHUP)
     waited(session, "other")
     assert "goes to az" in session.run("farflung explain pod other")
@@ -143,9 +142,9 @@ class Walk:
         self.place = Directory(directory)
         self.session = Session(self.place, kubectl, self.hub)
         self.schedulers: list[subprocess.Popen[bytes]] = []
-        (directory / "vm.yaml").write_text(MACHINE)
-        (directory / "other.yaml").write_text(MACHINE.replace("demovm", "other"))
-        (directory / "cluster.yaml").write_text(CLUSTER)
+        (self.place.path / "vm.yaml").write_text(MACHINE)
+        (self.place.path / "other.yaml").write_text(MACHINE.replace("demovm", "other"))
+        (self.place.path / "cluster.yaml").write_text(CLUSTER)
         self.session.type(AT_HOME)
         self.session.run("kubectl apply -f cluster.yaml")
 

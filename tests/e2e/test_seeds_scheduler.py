@@ -285,17 +285,17 @@ def manifests_for(provider: str, clone: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_provider_may_be_any_workspace(start: Callable[..., Session], tmp_path: Path) -> None:
+def test_the_provider_may_be_any_workspace(start: Callable[..., Session]) -> None:
     session = start("--bare", root_directory="kcp/.kcp")
-    manifests_for("root:edge", tmp_path)
+    manifests_for("root:edge", session.path)
     before = provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + EDGE_SCHEDULER + INVENTORY
     session.type(FROM_ANOTHER_TERMINAL + before + TEST_1 + TEST_1_RESOLVED + DEV + PLACED)
 
 
 @pytest.mark.long
-def test_two_providers_do_not_get_in_each_others_way(start: Callable[..., Session], tmp_path: Path) -> None:
+def test_two_providers_do_not_get_in_each_others_way(start: Callable[..., Session]) -> None:
     session = start()
-    manifests_for("root:edge", tmp_path)
+    manifests_for("root:edge", session.path)
     session.type(provider("edge") + AT_HOME_WITH_ANOTHER_PROVIDER + EDGE_SCHEDULER + TEST_1)
     elsewhere = """\
 $ kubectl ws root
@@ -350,9 +350,9 @@ Status:{SpecGeneration:0 MatchingLocationCount:0}}"""
 GO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \w+")
 
 
-def test_root_may_be_the_provider(start: Callable[..., Session], tmp_path: Path) -> None:
+def test_root_may_be_the_provider(start: Callable[..., Session]) -> None:
     session = start("--bare")
-    manifests_for("root", tmp_path)
+    manifests_for("root", session.path)
     session.type(ROOT_PROVIDES + OBSERVED)
     observed = session.terminals[0].log().splitlines()[-1].partition("obj=")[2]
     assert GO_TIME.sub("TIME", comparable_log(observed)) == GO_TIME.sub("TIME", comparable_log(OBJECT))

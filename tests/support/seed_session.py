@@ -159,6 +159,7 @@ class Session:
 
     def __init__(self, directory: Directory, kubectl: Path, hub: HubProcess) -> None:
         self._directory = directory
+        self.path, self.home = directory.path, directory.home
         commands = directory.path / "bin"
         commands.mkdir()
         (commands / "kubectl").symlink_to(kubectl)
