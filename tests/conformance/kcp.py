@@ -32,7 +32,6 @@ FURTHER: Final = "shard-admin"  #: in system:masters; the recordings call it sha
 #: the recording that creates the administrator's home workspace, which exists in all others
 FIRST: Final = "home"
 HOME: Final = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~"
-IMPATIENCE: Final = 1  #: seconds to wait for an answer that is known to differ
 #: lists of all workspaces are sorted by the names of clusters, which are random
 UNORDERED: Final = {"apis.jsonl:111": ["/items"]}
 
@@ -43,12 +42,9 @@ def known_differences(name: str) -> frozenset[str]:
 
 
 def scenario(name: str, known: Collection[str]) -> Scenario:
-    """A recording that does not wait long for what is known to differ."""
-    found = Scenario.read(RECORDINGS[name])
+    found = Scenario.read(RECORDINGS[name]).hurry(known)
     for step in found.steps:
         where = f"{found.name}:{step['step']}"
-        if "until" in step and where in known:
-            step["timeout"] = IMPATIENCE
         if where in UNORDERED:
             step["unordered"] = UNORDERED[where]
     return found

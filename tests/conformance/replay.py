@@ -115,12 +115,12 @@ def recorded_administrator(hub: HubProcess) -> Path:
 # --- replaying ------------------------------------------------------------------------------------
 
 
-def replay_http(server: Server, paths: Collection[Path]) -> Outcome:
-    replay = Replay(server)
+def replay_http(server: Server, paths: Collection[Path], *, keeps: bool = False) -> Outcome:
+    """`keeps`: do not delete the objects of the recordings, because the server ends anyway."""
+    replay = Replay(server, keeps=keeps)
     for path in paths:
         replay.play(Scenario.read(path))
-    left = replay.wait_until_clean()
-    if left:
+    if left := replay.wait_until_clean():
         raise RuntimeError(f"these were not deleted: {left}")
     return replay.outcome
 
