@@ -75,10 +75,7 @@ def page(port: int) -> str:
         return text
 
 
-def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
-    process = demo(tmp_path, first_port)
-    output = ended(process)
-    assert process.returncode == 0, output
+def check_story(output: str, first_port: int) -> None:
     assert output.count("This is a common web site.") == 2
     assert output.count("This is a special web site.") == 1
     for port in range(first_port, first_port + 3):
@@ -87,31 +84,38 @@ def test_the_demo_shows_pages_summaries_and_a_trace_and_leaves_nothing_behind(tm
     assert re.search(r"Deployment +speciald +1 +1 +0 ", output), output
     assert "$ farflung trace deployment/commond -n commonstuff" in output
     assert "All 2 destinations are up to date." in output
-    assert nothing_of(tmp_path)
 
 
-def test_a_demo_that_is_kept_goes_on_until_it_is_stopped_or_another_one_is_to_take_its_place(
+def test_a_kept_demo_serves_pages_until_it_is_stopped_and_leaves_nothing_behind(
     tmp_path: Path, first_port: int
 ) -> None:
-    first = demo(tmp_path, first_port, "--keep")
-    output = ended(first)
-    assert first.returncode == 0, output
+    kept = demo(tmp_path, first_port, "--keep")
+    output = ended(kept)
+    assert kept.returncode == 0, output
+    check_story(output, first_port)
     assert "farflung demo --stop" in output
-    assert "This is a special web site." in page(first_port + 1)
     refused = demo(tmp_path, first_port)
     assert "farflung demo --stop` ends and removes it, and `" in ended(refused)
     assert refused.returncode == 1
     assert "This is a special web site." in page(first_port + 1)
-    second = demo(tmp_path, first_port, "--keep", "--replace")
-    output = ended(second)
-    assert second.returncode == 0, output
-    assert "The earlier demo is stopped and gone." in output
-    assert "This is a common web site." in page(first_port + 2)
     stopped = demo(tmp_path, first_port, "--stop")
     assert ended(stopped) == "The demo is stopped and gone.\n"
     assert nothing_of(tmp_path)
     again = demo(tmp_path, first_port, "--stop")
     assert ended(again) == "No demo is running.\n"
+
+
+@pytest.mark.long
+def test_a_demo_replaces_a_kept_one_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
+    kept = demo(tmp_path, first_port, "--keep")
+    output = ended(kept)
+    assert kept.returncode == 0, output
+    second = demo(tmp_path, first_port, "--replace")
+    output = ended(second)
+    assert second.returncode == 0, output
+    assert "The earlier demo is stopped and gone." in output
+    check_story(output, first_port)
+    assert nothing_of(tmp_path)
 
 
 def test_a_port_that_is_in_use_is_named_with_who_has_it_and_nothing_is_made(tmp_path: Path, first_port: int) -> None:
@@ -133,6 +137,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, first_port: in
     assert process.returncode == 1
 
 
+@pytest.mark.long
 def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path, first_port: int) -> None:
     (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "podman").chmod(0o755)

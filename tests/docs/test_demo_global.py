@@ -22,20 +22,18 @@ def demo(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_demo_shows_where_machines_go_and_is_kept_until_it_is_stopped(tmp_path: Path) -> None:
-    ended = demo(tmp_path, "global", "--keep")
-    try:
-        assert ended.returncode == 0, ended.stderr
-        said = ended.stdout
-        assert "\n0/12 clusters fit: 11 no flavor p2.gpu.8, 1 out of p2.gpu.8" in said
-        assert re.search(r"default +shop +Bound +True +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", said)
-        assert re.search(r"default +demovm .* az1 ", said)
-        assert re.search(r"default +render2 .* az12 ", said)
-        assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", said, re.MULTILINE)
-        assert "$ kubectl get allocations -A " in said
-        assert "goes to az1 with c6.large.2" in said
-        assert "farflung demo --stop" in said
-    finally:
-        stopped = demo(tmp_path, "--stop")
-    assert stopped.stdout == "The demo is stopped and gone.\n"
+def test_the_demo_shows_where_machines_go_replaces_an_earlier_one_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "farflung" / "demo").mkdir(parents=True)  # as a demo that was killed leaves it
+    ended = demo(tmp_path, "global", "--replace")
+    assert ended.returncode == 0, ended.stderr
+    assert "The earlier demo is stopped and gone." in ended.stderr
+    output = ended.stdout
+    assert "\n0/12 clusters fit: 11 no flavor p2.gpu.8, 1 out of p2.gpu.8" in output
+    assert re.search(r"default +shop +Bound +True +\[\"az4\",\"az5\",\"az6\",\"az7\",\"az8\",\"az9\"\] +6 ", output)
+    assert re.search(r"default +demovm .* az1 ", output)
+    assert re.search(r"default +render2 .* az12 ", output)
+    assert re.search(r"^az1 +region1 +az1 +8 +\S+ +yes$", output, re.MULTILINE)
+    assert "$ kubectl get allocations -A " in output
+    assert "goes to az1 with c6.large.2" in output
+    assert "All of it is stopped and gone." in ended.stderr
     assert not (tmp_path / "farflung" / "demo").exists()
