@@ -57,6 +57,7 @@ class WatchedStore(MemoryStore):
         other = WatchedStore()
         for name in ("_entries", "_log", "_revision", "_oldest"):
             setattr(other, name, copy.copy(getattr(self, name)))
+        other._keys = {prefix: set(keys) for prefix, keys in self._keys.items()}
         return other
 
     def held(self, cluster: str) -> dict[Part, Obj]:
