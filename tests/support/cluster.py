@@ -109,7 +109,7 @@ class Kubelet:
         return None
 
     def _status(self, pod: Obj, wanted: str) -> Obj:
-        before = pod["status"]
+        before: Obj = pod["status"]
         if wanted == "pending":
             return before
         phase = {"succeeded": "Succeeded", "failed": "Failed"}.get(wanted, "Running")

@@ -70,7 +70,8 @@ class HubProcess:
         self.hint = self.process.stdout.readline().rstrip("\n")
         self.kubeconfig = directory / "admin.kubeconfig"
         self.config: Json = yaml.safe_load(self.kubeconfig.read_text())
-        self.address = urlsplit(self.config["clusters"][0]["cluster"]["server"])
+        server: str = self.config["clusters"][0]["cluster"]["server"]
+        self.address = urlsplit(server)
         self.token: str = self.config["users"][0]["user"]["token"]
         self.tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from farflung.client.errors import Unreachable
 from farflung.client.transport import Reply, Request
 from farflung.http import messages
 
-Function = Callable[[messages.Request], "messages.Response | messages.Stream | Awaitable[object]"]
+Function = messages.Handler
 END = None
 
 
@@ -90,10 +90,9 @@ class LocalTransport:
         path, _, query = request.target.partition("?")
         headers = {name.lower(): value for name, value in request.headers.items()}
         headers["authorization"] = f"Bearer {self.token}"
-        answer = self.function(messages.Request(request.method, path, query, headers, request.body))
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        said = {name.lower(): value for name, value in answer.headers}  # type: ignore[union-attr]
+        given = self.function(messages.Request(request.method, path, query, headers, request.body))
+        answer = given if isinstance(given, messages.Response | messages.Stream) else await given
+        said = {name.lower(): value for name, value in answer.headers}
         if isinstance(answer, messages.Response):
             body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             yield LocalReply(answer.status, said, lambda: _once(body))

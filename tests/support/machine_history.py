@@ -88,7 +88,8 @@ class History:
         """What the scheduler thinks that is held is what the API says."""
         scheduler = self.one.fleet.global_scheduler
         assert scheduler is not None
-        world, thought = scheduler.world, {}
+        world = scheduler.world
+        thought: dict[tuple[str, str], int] = {}
         for site in world.engine.sites():
             thought |= {(site.key.name, flavor): number for flavor, number in world.usage(site.key).flavors}
         return bool(thought == await self.one.used())

@@ -94,7 +94,7 @@ class Edge:
         for name in ("default", "kube-node-lease"):
             await self.hub.create("/api/v1/namespaces", {"metadata": {"name": name}})
         await self.hub.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-        await self.hub.config_map("kube-root-ca.crt", **{"ca.crt": "certificate"})
+        await self.hub.config_map("kube-root-ca.crt", None, **{"ca.crt": "certificate"})
 
     @asynccontextmanager
     async def node(
@@ -174,7 +174,8 @@ class Edge:
         return [line.split(" ", 3)[3] for line in path.read_text().splitlines()] if path.exists() else []
 
     def files(self, pod: Obj, volume: str) -> Path:
-        return self.directory / "pods" / pod["metadata"]["uid"] / "volumes" / volume
+        uid: str = pod["metadata"]["uid"]
+        return self.directory / "pods" / uid / "volumes" / volume
 
 
 def shell(script: str, name: str = "main", **more: Any) -> Obj:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
-from house import House
+from house import TOKEN, House
 from lying_line import LyingTransport
 from partition_laws import EDGE, Laws, is_going, is_in, origin_of
 from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
@@ -24,7 +24,6 @@ from syncing import (
     CONFIGS,
     MAPS,
     NAMESPACES,
-    TOKEN,
     Link,
     furnished_mailbox,
 )

@@ -132,8 +132,13 @@ class Process:
 
         def arrive() -> None:
             answer = self.world.server(request)
+
+            def come_back() -> None:
+                if not answered.done():
+                    answered.set_result(answer)
+
             if link.back is not None:
-                self.world.after(link.back, lambda: answered.done() or answered.set_result(answer))
+                self.world.after(link.back, come_back)
 
         if link.there is not None:
             self.world.after(link.there, arrive)

@@ -30,11 +30,12 @@ def rules_of(objects: Objects, user: User, namespace: str) -> Iterator[Obj]:
 
 
 def is_subject(subject: Obj, home: str, user: User) -> bool:
+    name: str = subject["name"]
     if subject["kind"] == "Group":
-        return subject["name"] in user.groups
+        return name in user.groups
     if subject["kind"] == "User":
-        return subject["name"] == user.name
-    return user.name == f"system:serviceaccount:{subject.get('namespace') or home}:{subject['name']}"
+        return name == user.name
+    return user.name == f"system:serviceaccount:{subject.get('namespace') or home}:{name}"
 
 
 def rule_allows(rule: Obj, asked: Attributes) -> bool:
