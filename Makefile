@@ -5,7 +5,7 @@ SEED := $(shell date +%s)
 # keep bytecode, whatever the environment says: tests start hundreds of processes, and each would compile every module anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install setup demo test long check conformance bench manifests format lock clean
+.PHONY: help install setup demo test long lint check conformance bench manifests format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -30,11 +30,13 @@ long: setup  ## what takes longer: property tests with many random examples, eve
 	@echo "Hypothesis explores from seed $(SEED); \`make long SEED=$(SEED)\` repeats it"
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "long or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
 
-check: setup  ## format, lint, types, import rules, fast tests
+lint: setup  ## format, lint, types, import rules
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: lint  ## the same, and the fast tests
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
 conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER=kubeconfig: against that server
