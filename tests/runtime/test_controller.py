@@ -347,3 +347,29 @@ def test_a_pause_doubles_up_to_a_limit_and_is_never_less_than_half(
     assert whole / 2 <= backoff.delay(failures) <= whole
     assert backoff.delay(failures, longest * 2) == longest * 2
     assert backoff.delay(failures, longest * 1000) == longest * 4
+
+
+async def test_keys_that_failed_without_an_answer_are_looked_at_when_the_server_answers_again() -> None:
+    """They begin with the shortest pause again; keys that failed otherwise wait for their time."""
+    looks: list[str] = []
+    answers = False
+
+    async def reconcile(key: str, worker: int) -> None:
+        looks.append(key)
+        if key == "refused":
+            raise Garbled("odd")
+        if not answers:
+            raise Unreachable("away")
+
+    one = controller(reconcile, backoff=Backoff(1000.0, 1000.0, lambda: 1.0))
+    async with running(one):
+        for key in ("away", "refused"):
+            one.queue.add(key)
+        await until(lambda: len(looks) == 2 and one.queue.idle)
+        answers = True
+        one.retry_unreached()
+        await until(lambda: len(looks) == 3 and one.queue.idle)
+        one.retry_unreached()
+        await until(lambda: one.queue.idle)
+    assert looks == ["away", "refused", "away"]
+    assert len(one.queue) == 1

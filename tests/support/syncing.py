@@ -62,6 +62,7 @@ class Link:
     adopt: Adopt = Adopt.IF_IDENTICAL
     jump: timedelta = timedelta(0)  #: of the syncer's clock
     beat: float = 0.5  #: seconds between two signs of life
+    outside: Surroundings = field(default_factory=surroundings)
     log: io.StringIO = field(default_factory=io.StringIO)
     up: FaultyTransport = field(init=False)
     down: FaultyTransport = field(init=False)
@@ -84,7 +85,7 @@ class Link:
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
         setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=0.005)
-        self.syncer = Syncer(setting, self._journal, surroundings(), Logger(self.log, 3))
+        self.syncer = Syncer(setting, self._journal, self.outside, Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 
     async def stop(self, *, forgetting: bool = False) -> None:

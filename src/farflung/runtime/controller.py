@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from farflung.client.errors import AlreadyExists, ClientError, Conflict
+from farflung.client.errors import AlreadyExists, ClientError, Conflict, Unreachable
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.workqueue import WorkQueue
@@ -45,6 +45,14 @@ class Controller(Generic[K]):
         self._backoff = backoff
         self._log = log
         self._failures: dict[K, int] = {}
+        self._unreached: set[K] = set()  #: keys that failed last because a server did not answer
+
+    def retry_unreached(self) -> None:
+        """A server answers again: look at once at the keys that failed because it did not, as if for the first time."""
+        for key in self._unreached:
+            self._failures.pop(key, None)
+            self.queue.add(key)
+        self._unreached.clear()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -63,6 +71,7 @@ class Controller(Generic[K]):
             await asyncio.sleep(0)  # keys that need nothing must not keep everything else from its turn
 
     async def _look_at(self, key: K, worker: int) -> None:
+        self._unreached.discard(key)
         try:
             again = await self._reconcile(key, worker)
         except asyncio.CancelledError as error:
@@ -82,6 +91,8 @@ class Controller(Generic[K]):
     def _retry(self, key: K, error: BaseException, at_least: float | None) -> None:
         self.tally.failures += 1
         failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if isinstance(error, Unreachable):
+            self._unreached.add(key)
         if isinstance(error, Conflict | AlreadyExists):
             self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
         else:

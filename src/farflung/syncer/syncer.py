@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.nodes import Nodes
 from farflung.syncer.orphans import Orphans
+from farflung.syncer.reachability import Reachability
 from farflung.syncer.remembered_copies import KINDS, RememberedCopies
 from farflung.syncer.report import BEAT, PAUSE, Reporter
 from farflung.syncer.serving import SUSPICION, Serving
@@ -66,6 +67,9 @@ class Syncer:
     """Made of a journal, which it does not close."""
 
     def __init__(self, setting: Setting, journal: Journal, outside: Surroundings, log: Logger) -> None:
+        self._mailbox_line = Reachability(setting.mailbox, outside, self._retry)
+        self._edge_line = Reachability(setting.edge, outside, self._retry)
+        setting = replace(setting, mailbox=self._mailbox_line.client, edge=self._edge_line.client)
         self._setting = setting
         self._journal = journal
         self._outside = outside
@@ -76,11 +80,17 @@ class Syncer:
         self._doubtful = False  #: whether the hub is to be listened to as if nothing had been heard
         self._replan = asyncio.Event()
         self._planning = False
+        self._misses = 0  #: plans in a row that lacked something
         self._discovering = Discovering(
-            setting.mailbox, setting.edge, self._kinds, outside, self._log, self._replan.set
+            setting.mailbox, setting.edge, self._kinds, self._edge_line.outside, self._log, self._replan.set
         )
         self._configuration = Configuration(
-            setting.mailbox, self._kinds, outside, self._log, counts=self._counts, news=self._replan.set
+            setting.mailbox,
+            self._kinds,
+            self._mailbox_line.outside,
+            self._log,
+            counts=self._counts,
+            news=self._replan.set,
         )
         self._orphans = Orphans(journal, lambda: self._configuration.the_one)
         self.troubles = Troubles()
@@ -140,7 +150,7 @@ class Syncer:
             self._know_mailbox,
             lambda before: self.summary.status(before),
             setting.now,
-            outside,
+            self._mailbox_line.outside,
             self._log,
             beat=setting.beat,
             pause=setting.pause,
@@ -151,13 +161,13 @@ class Syncer:
         self._edge = EdgeWatch(
             setting.edge,
             setting.beat / 2,
-            outside,
+            self._edge_line.outside,
             self._log,
             uid=self._reporter.edge,
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
-        self._nodes = Nodes(setting.edge, outside, self._log, self._reporter.look)
+        self._nodes = Nodes(setting.edge, self._edge_line.outside, self._log, self._reporter.look)
         self._serving = Serving(
             setting.name,
             setting.mailbox,
@@ -187,24 +197,25 @@ class Syncer:
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
     def _listen(self) -> None:
-        mailbox, edge, outside = self._setting.mailbox, self._setting.edge, self._outside
+        mailbox, hub_side = self._setting.mailbox, self._mailbox_line.outside
+        edge, edge_side = self._setting.edge, self._edge_line.outside
         self._copies = RememberedCopies(
             mailbox,
             self._journal,
-            outside,
+            hub_side,
             self._log,
             heard=self._hear_copy,
             listed=self._listed_copies,
             trouble=self._mailbox_troubled,
         )
         self._objects: Feeds[Obj] = Feeds(
-            edge, copying.slim, self._hear_object, outside, self._edge_troubled, selection=OURS, listed=self._listed
+            edge, copying.slim, self._hear_object, edge_side, self._edge_troubled, selection=OURS, listed=self._listed
         )
         self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsynced, outside, self._mailbox_troubled, listed=self._listed_up
+            mailbox, whole, self._hear_upsynced, hub_side, self._mailbox_troubled, listed=self._listed_up
         )
         self._born: Feeds[Obj] = Feeds(
-            edge, whole, self._hear_born, outside, self._edge_troubled, listed=self._listed_up
+            edge, whole, self._hear_born, edge_side, self._edge_troubled, listed=self._listed_up
         )
 
     # --- what is heard ----------------------------------------------------------------------------
@@ -382,6 +393,8 @@ class Syncer:
                 group.create_task(self._remember(), name="journal")
                 group.create_task(self._reporter.run(), name="report")
                 group.create_task(self._edge.run(), name="edge")
+                group.create_task(self._mailbox_line.run(), name="reachability of the mailbox")
+                group.create_task(self._edge_line.run(), name="reachability of the edge")
                 group.create_task(self._nodes.run(), name="nodes")
                 await self._follow(group)
         finally:
@@ -391,18 +404,24 @@ class Syncer:
             self._log.info("stopped syncer")
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
-        misses = 0
         while True:
             self._replan.clear()
             self._planning = True
             lacking = await self._plan(group)
             self._planning = False
-            misses = misses + 1 if lacking else 0
+            self._misses = self._misses + 1 if lacking else 0
             try:
-                async with asyncio.timeout(MISSING.delay(misses) if lacking else None):
+                async with asyncio.timeout(MISSING.delay(self._misses) if lacking else None):
                     await self._replan.wait()
             except TimeoutError:
                 self._discovering.doubt(*lacking)
+
+    def _retry(self) -> None:
+        """A side answers again."""
+        for controller in self.controllers:
+            controller.retry_unreached()
+        self._misses = 0
+        self._replan.set()
 
     async def _plan(self, group: asyncio.TaskGroup) -> set[Side]:
         """Listen to what is wanted, as far as it is known.  The sides that lack something."""

@@ -1,0 +1,118 @@
+"""Notice at once that a side which did not answer answers again.
+
+Everything that a syncer tries again waits longer each time, up to a minute, which is right for a server that refuses
+and too long for one that was away.  So a request without an answer makes one task ask for `/version`.  If that has no
+answer either, the side is away: the task asks again every few seconds, and with the first answer ends all waiting.
+
+    request fails ──► probe answered: only that request has a problem, and whatever sent it waits as it would
+                  └─► probe fails ──► AWAY ──► probes, at most PROBING.longest apart ──answer──► `restored`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from farflung.client.errors import ClientError, Unreachable
+from farflung.client.rest import Client
+from farflung.client.transport import Reply, Request, Transport
+from farflung.informer.reflector import Surroundings
+from farflung.lib.backoff import Backoff
+
+FIRST_PROBE: Final = 0.2  #: seconds between the first two probes
+LONGEST_PROBE: Final = 4.0  #: seconds between two probes
+PATIENCE: Final = 5.0  #: seconds that a probe waits for its answer
+RECENT: Final = 60.0  #: seconds after its first answer in which a server may still be starting
+FEW: Final = 6  #: failures in a row that count for pauses meanwhile
+
+
+class Reachability:
+    """Of one side.  Use its `client` and its `outside` in place of those that it was made of: there a sleep ends when
+    the side answers after it was away, and for a minute pauses between failures stay short."""
+
+    def __init__(self, client: Client, outside: Surroundings, restored: Callable[[], None]) -> None:
+        """`restored` is called when the side answers after it was away."""
+        self.client = replace(client, transport=_Observed(client.transport, self._suspect))
+        self.outside = replace(outside, sleep=self._sleep, backoff=_Shorter.of(outside.backoff, self._is_recent))
+        self.is_away = False
+        self._probe = Request("GET", f"{client.prefix}/version", patience=PATIENCE)
+        self._transport = client.transport
+        self._sleep_whole = outside.sleep
+        self._monotonic = outside.monotonic
+        self._since = float("-inf")  #: when it answered after it was away
+        self._pauses = Backoff(FIRST_PROBE, LONGEST_PROBE, outside.random)
+        self._restored = restored
+        self._suspicion = asyncio.Event()
+        self._sleeping: set[asyncio.Future[None]] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._suspicion.wait()
+            failures = 0
+            while not await self._answers():
+                self.is_away = True
+                failures += 1
+                await self._sleep_whole(self._pauses.delay(failures))
+            self._suspicion.clear()
+            if self.is_away:
+                self.is_away, self._since = False, self._monotonic()
+                for one in self._sleeping:
+                    one.cancel()
+                self._restored()
+
+    def _suspect(self) -> None:
+        self._suspicion.set()
+
+    def _is_recent(self) -> bool:
+        return self._monotonic() - self._since < RECENT
+
+    async def _answers(self) -> bool:
+        """Whatever it says, but for a gateway that speaks for a server that is away."""
+        try:
+            async with self._transport.open(self._probe) as reply:
+                await reply.read()
+                return reply.status < 500
+        except ClientError:
+            return False
+
+    async def _sleep(self, seconds: float) -> None:
+        sleeping = asyncio.ensure_future(self._sleep_whole(seconds))
+        self._sleeping.add(sleeping)
+        try:
+            await asyncio.wait({sleeping})
+        finally:
+            self._sleeping.discard(sleeping)
+            sleeping.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shorter(Backoff):
+    is_recent: Callable[[], bool]
+
+    @classmethod
+    def of(cls, backoff: Backoff, is_recent: Callable[[], bool]) -> _Shorter:
+        return cls(backoff.first, backoff.longest, backoff.random, is_recent)
+
+    def delay(self, failures: int, asked: float | None = None) -> float:
+        return Backoff.delay(self, min(failures, FEW) if self.is_recent() else failures, asked)
+
+
+class _Observed:
+    """A transport that reports every request without an answer, and every answer that breaks off."""
+
+    def __init__(self, transport: Transport, failed: Callable[[], None]) -> None:
+        self._transport = transport
+        self._failed = failed
+
+    @asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[Reply]:
+        try:
+            async with self._transport.open(request) as reply:
+                yield reply
+        except Unreachable:
+            self._failed()
+            raise
