@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Any, Protocol
 
 from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
+
+if TYPE_CHECKING:  # an edge shows no metrics
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
 
 class Independent(Protocol):
@@ -105,13 +106,15 @@ class Manager:
         return _Figures(self)
 
 
-class _Figures(Collector):
+class _Figures:
     """Read when somebody asks."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
 
     def collect(self) -> list[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         queued = GaugeMetricFamily("farflung_queue_depth", "Keys that wait.", labels=["controller"])
         looked = CounterMetricFamily("farflung_reconciles", "Keys looked at.", labels=["controller", "result"])
         cached = GaugeMetricFamily("farflung_cached_objects", "Objects that are known.", labels=["resource"])
