@@ -55,7 +55,7 @@ class Bench:
         self._directory = directory
         self._extent = extent
         self._figures = figures
-        self._hub = self._started("start to ready, new directory", "< 1 s")
+        self._hub = self._started("start to ready, new directory", "< 0.4 s")
         figures.show("resident memory, idle", f"{self._hub.resident_megabytes():.0f} MB", "< 100 MB")
 
     def run(self) -> None:
