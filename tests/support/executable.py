@@ -248,7 +248,7 @@ def run(document: Path, directory: Directory, hubs: SharedHubs) -> None:
         elif terminal is not None:
             hubs.discard(terminal.hub)
         directory.end()
-        if (directory.home / ".farflung" / "edges").is_dir():
+        if any((directory.home / ".farflung" / "edges").glob("*")):
             directory.run(".venv/bin/farflung edge delete --all")
 
 
