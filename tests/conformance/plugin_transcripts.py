@@ -31,6 +31,14 @@ TRANSCRIPTS = {recorded.name_of(path): path for path in recorded.recordings("kcp
 RECORDED_ADDRESS = "127.0.0.1:17743"
 SECRETS = "sed -E 's/((certificate-authority-data|token): ).*/\\1.../' $KUBECONFIG"
 STEP_SECONDS = 30
+#: A `kubectl` that starts plugins at once: the real one takes longer to find a plugin than the plugin to do its work.
+#: e2e/test_kubectl_ws.py shows that the real one finds them.
+KUBECTL = """#!/bin/sh
+case $1 in
+  ws | workspace | workspaces | kcp) plugin=kubectl-$1; shift; exec "$plugin" "$@" ;;
+esac
+exec {kubectl} "$@"
+"""
 #: --ignore-existing without --type succeeds here, as its help says, and would change all that follows.
 LEFT_OUT = {"ws.txt:381", "ws.txt:385"}
 END = re.compile(r"kubectl kcp workload$")  #: syncers of kcp's are not asked for, nor what depends on them
@@ -100,8 +108,12 @@ def replay(hub: HubProcess, path: Path) -> Outcome:
         kubeconfig = directory / "admin.kubeconfig"
         shutil.copy(hub.kubeconfig, kubeconfig)
         (directory / "config").symlink_to(ROOT / "config")
+        kubectl = directory / "bin" / "kubectl"
+        kubectl.parent.mkdir()
+        kubectl.write_text(KUBECTL.format(kubectl=shutil.which("kubectl")))
+        kubectl.chmod(0o755)
         environment = os.environ | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "KUBECONFIG": str(kubeconfig),
             "HOME": str(directory),
             "GOGC": "off",  # kubectl ends soon anyway
