@@ -1,8 +1,7 @@
-"""What runs before a commit and after a push is what `make` runs."""
+"""What runs before a commit, before a push and after it is what `.ci/run` runs."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import yaml
@@ -10,17 +9,11 @@ import yaml
 ROOT = Path(__file__).parents[2]
 
 
-def recipe(target: str) -> list[str]:
-    """The commands of a target of the Makefile."""
-    found = re.search(rf"^{target}:.*\n((?:\t.*\n)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert found is not None
-    return [line.strip().replace("$(BIN)", ".venv/bin") for line in found[1].splitlines()]
-
-
-def test_hooks_run_the_commands_of_make_lint() -> None:
+def test_hooks_run_the_commands_of_ci() -> None:
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
-    assert [hook["entry"] for hook in hooks] == recipe("lint")
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make ")]
+    assert [hook["entry"] for hook in hooks] == commands
     assert all(hook["always_run"] and not hook["pass_filenames"] for hook in hooks)
 
 
