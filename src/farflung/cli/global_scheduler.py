@@ -6,10 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Any, Final
 
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_configuration import Configuration
@@ -23,6 +20,9 @@ from farflung.runtime.exports import find_view
 from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 TERMS: Final = Terms(renewal=5.0)  #: a hub at rest writes nothing else
 COMPUTE: Final = "root:compute"  #: the workspace that exports what the scheduler looks at
@@ -45,7 +45,7 @@ class Ways:
         return replace(self, provider=gate(self.provider), root=gate(self.root), everywhere=gate(self.everywhere))
 
 
-class Elected(Collector):
+class Elected:
     """A global scheduler that works only while no other process has one that does: two that do not know of each other
     would bind more to a cluster than it has.  `make`: one that knows nothing yet, as soon as it can."""
 
@@ -92,6 +92,8 @@ class Elected(Collector):
         return self._scheduler is None or self._scheduler.synced
 
     def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         waiting = GaugeMetricFamily(
             "farflung_placements_waiting", "Virtual machines and stacks that have no place.", labels=["state"]
         )

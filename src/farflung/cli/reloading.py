@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from farflung.cli.kept_files import KeptFiles, Reading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.cli.scheduler_files import ConfigurationError, Files, Versions
 from farflung.lib.klog import Logger
 from farflung.machinery import times
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 EVERY: Final = 2.0  #: seconds between two looks
 RESTLESS: Final = 5  #: looks that find something else each time, after which files are read although they change
@@ -28,7 +29,7 @@ NOWHERE: Final = KeptFiles()
 Listener: TypeAlias = Callable[[Configuration], None]
 
 
-class Reloading(Collector):
+class Reloading:
     """Who listens is told of what makes sense, and of nothing else: until wrong files are mended, what they said before
     counts.  Files that change are left alone until they rest, because editors and copies write one after the other, and
     the beginning of a file may make sense."""
@@ -167,6 +168,8 @@ class Reloading(Collector):
         return orjson.dumps({"options": options, "sites": len(self.current.sites), "when": when, **wrong}).decode()
 
     def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         good = GaugeMetricFamily(
             "farflung_configuration_last_reload_successful", "Whether the files make sense as they are."
         )

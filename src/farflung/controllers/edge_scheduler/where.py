@@ -6,15 +6,16 @@ where.ask(location, target)                                     whether it holds
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.budget import MOST_WORK, STEP, OverBudget
-from farflung.machinery.cel.environment import CompileError, Environment
-from farflung.machinery.cel.evaluate import Program
-from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.types import BOOL, DYN
 from farflung.machinery.cel.values import EvaluationError
+
+if TYPE_CHECKING:  # the compiler is loaded with the first expression
+    from farflung.machinery.cel.environment import Environment
+    from farflung.machinery.cel.evaluate import Program
 
 LONGEST: Final = 10_240  #: characters of an expression
 MOST_COST: Final = 100_000  #: of asking about one pair
@@ -23,7 +24,6 @@ COST_OF_EACH: Final = 100  #: that is allowed for each of very many pairs
 PAIR_WORK: Final = 1 << 20  #: bytes that one answer may make on its way
 
 _GIVEN: Final = {"location": DYN, "target": DYN}
-_ENVIRONMENT: Final = Environment(_GIVEN, KUBERNETES)
 
 
 class InvalidWhereError(ValueError):
@@ -71,11 +71,23 @@ class Where:
         return Answer(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
 
 
+@cache
+def _environment() -> Environment:
+    from farflung.machinery.cel.environment import Environment
+    from farflung.machinery.cel.library import KUBERNETES
+
+    return Environment(_GIVEN, KUBERNETES)
+
+
 def compiled(text: str) -> Where:
+    from farflung.machinery.cel.adapt import Adapters
+    from farflung.machinery.cel.environment import CompileError
+    from farflung.machinery.cel.evaluate import Program
+
     if len(text) > LONGEST:
         raise InvalidWhereError(f"may not be more than {LONGEST} characters long")
     try:
-        checked = _ENVIRONMENT.compile(text, BOOL)
+        checked = _environment().compile(text, BOOL)
     except CompileError as error:
         raise InvalidWhereError(f"compilation failed: {error}") from None
     return Where(text, Program(checked.tree, _GIVEN, Adapters()))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+if TYPE_CHECKING:  # commands that read what the scheduler does show no metrics
+    from prometheus_client.core import Metric
 
 RESULTS: Final = ("bound", "refused", "failed")
 STAGES: Final = ("waiting", "deciding", "binding", "total")
@@ -19,8 +18,10 @@ NAMING: Final = re.compile(r"(no flavor|no storage type|out of spot|out of|deare
 OTHERWISE: Final = "other"
 
 
-class Figures(Collector):
+class Figures:
     def __init__(self) -> None:
+        from prometheus_client import Histogram
+
         self._results: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
         self._seconds = Histogram(
@@ -54,6 +55,8 @@ class Figures(Collector):
         self._results["failed"] += 1
 
     def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
         decisions = CounterMetricFamily(
             "farflung_placements", "Virtual machines and stacks that were decided about.", labels=["result"]
         )
