@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from farflung.http.certificates import locked
 from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.lib import yaml_loader
-from farflung.lib.files import write_private
+from farflung.lib.files import locked, write_private
 from farflung.lib.ids import Uids, new_token
 
 TOKENS = "tokens.json"  #: sha256 of a token → whose it is

@@ -16,9 +16,9 @@ import click
 import yaml
 
 from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
-from farflung.http.certificates import locked
 from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
 from farflung.lib import yaml_loader
+from farflung.lib.files import locked
 from farflung.lib.ids import new_token
 from farflung.machinery.times import human
 from farflung.store.base import Unusable

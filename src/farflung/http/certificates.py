@@ -6,13 +6,10 @@ server.crt, server.key    made anew when they are about to expire or the hub's n
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -31,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from farflung.lib.files import write_private
+from farflung.lib.files import locked, write_private
 
 CA_LIFETIME: Final = timedelta(days=3650)
 LIFETIME: Final = timedelta(days=365)
@@ -80,7 +77,7 @@ def ensure_certificates(directory: Path, hosts: Sequence[str], now: datetime) ->
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
-    with locked(directory):
+    with locked(directory):  # two hubs that start at once must not make two authorities
         certificates = ensure_authority(directory, now)
         names = server_names(hosts)
         if not server_certificate_serves(certificates, names, now):
@@ -279,14 +276,3 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise CertificateError(f"{path} is not an elliptic-curve key; restore the right one")
     return key
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Two hubs that start at once on one directory must not make two authorities."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
