@@ -126,7 +126,11 @@ async def test_no_certificate_is_verified(tmp_path: Path, runtime: ProcessRuntim
 
 
 async def test_a_server_without_tls_fails_a_probe_with_tls(runtime: ProcessRuntime) -> None:
-    async with raw_server(answering()) as server:
+    async def plain(line: Line) -> None:
+        await line.reader.read(1)
+        await line.answer(b"", status="400 Bad Request")
+
+    async with raw_server(plain) as server:
         outcome = await probed(server.url, runtime, scheme="HTTPS", path="/x")
     assert not outcome.success
     assert outcome.message.startswith(f'Get "https{server.url.removeprefix("http")}/x": ')
