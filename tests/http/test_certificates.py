@@ -86,9 +86,11 @@ def test_the_server_certificate_follows_its_hosts_and_its_time(
     assert again.ca == certificates.ca
 
 
+@pytest.mark.parametrize("content", [b"not PEM", b""])
 @pytest.mark.parametrize("damage", ["server.crt", "server.key"])
-def test_a_damaged_server_certificate_is_replaced(certificates: Certificates, damage: str) -> None:
-    (certificates.directory / damage).write_bytes(b"not PEM")
+def test_a_damaged_server_certificate_is_replaced(certificates: Certificates, damage: str, content: bytes) -> None:
+    """A power failure may leave it empty."""
+    (certificates.directory / damage).write_bytes(content)
     server_context(ensure_certificates(certificates.directory, ["hub.example"], NOW))
 
 

@@ -203,8 +203,8 @@ def issue_server_certificate(certificates: Certificates, names: list[x509.Genera
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "farflung-hub")])
     alternatives = x509.SubjectAlternativeName(names)
     certificate = issue(certificates, subject, key, ExtendedKeyUsageOID.SERVER_AUTH, alternatives, now)
-    write_private(certificates.server_key_file, key_pem(key))
-    write_private(certificates.server_file, certificate.public_bytes(Encoding.PEM))
+    write_private(certificates.server_key_file, key_pem(key), durable=False)
+    write_private(certificates.server_file, certificate.public_bytes(Encoding.PEM), durable=False)
 
 
 def issue(

@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Readable by the owner alone from the first byte on, and either all there or not at all."""
+def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Readable by the owner alone from the first byte on, and either all there or not at all.  Without `durable`, a
+    power failure may leave it empty: for files that are made anew if they are damaged."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     unfinished.replace(path)
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
