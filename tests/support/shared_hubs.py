@@ -48,7 +48,9 @@ class SharedHub:
             left = self._content() - self._before
 
     def stop(self) -> None:
+        """Raises AssertionError if it logged that something went wrong."""
         self._process.stop()
+        assert self._process.trouble() == []
 
     def kill(self) -> None:
         self._process.kill()
