@@ -43,7 +43,7 @@ COMPILE = ["pip", "compile", "--universal", "--python-version", "3.11", "--gener
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
 NOISE = re.compile(r"WARNING: Location '.*' is ignored|.*\[notice\]")
 REQUIREMENT = re.compile(r"^[A-Za-z0-9][^\s=]*==", re.MULTILINE)
-CONSIDERED = re.compile(r"(Collecting|Requirement already satisfied:|Ignoring) ")
+CONSIDERED = re.compile(r"(Collecting|Processing|Requirement already satisfied:|Ignoring) ")
 CHOSEN = "Installing collected packages: "
 PAUSE = 5.0  #: seconds between two lines about progress, where lines cannot be rewritten
 
@@ -100,13 +100,14 @@ def install(locks: list[str]) -> None:
     """Everything in these lock files, and this project."""
     began = time.monotonic()
     done, project = remembered(), project_digest()
-    if not missing(locks, done) and done.get("project") == project:
+    if not missing(locks, done) and done.get("project") == project and done.get("folder") == str(ROOT):
         return
-    if not works():
+    if not works() or done.get("folder", str(ROOT)) != str(ROOT):  # its scripts name the folder they were made in
         done = {}
         with Step(f"create .venv with Python {sys.version.split()[0]}"):
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
             run([sys.executable, "-m", "venv", str(ENVIRONMENT)])
+    done["folder"] = str(ROOT)
     for name in missing(locks, done):
         install_lock(name)
         done[name] = digest(name)
@@ -164,12 +165,8 @@ def remember(done: dict[str, str]) -> None:
 
 
 def works() -> bool:
-    """Whether .venv has a Python and a pip: an interrupted set-up or a moved folder has not."""
-    if not PYTHON.exists():
-        return False
-    command = python("-c", "import pip, sys; print(sys.prefix)")
-    tried = subprocess.run(command, capture_output=True, text=True)
-    return tried.returncode == 0 and Path(tried.stdout.strip()) == ENVIRONMENT
+    """Whether .venv has a Python and a pip: an interrupted set-up has not."""
+    return PYTHON.exists() and subprocess.run(python("-c", "import pip"), capture_output=True).returncode == 0
 
 
 def python(*arguments: str) -> list[str]:
@@ -190,7 +187,7 @@ def project_digest() -> str:
 
     with Path("pyproject.toml").open("rb") as file:
         said = tomllib.load(file)
-    parts = [said.get("project"), said.get("build-system"), said.get("tool", {}).get("hatch"), str(ROOT)]
+    parts = [said.get("project"), said.get("build-system"), said.get("tool", {}).get("hatch")]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
