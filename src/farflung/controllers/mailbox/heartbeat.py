@@ -1,8 +1,9 @@
 """What a SyncTarget has to show of its syncer.  Pure.
 
-A syncer's clock may be wrong, so what it says the time is does not count.  What counts is when the server took a
-heartbeat that was another than the one before: that is the time which it notes beside the field, in managedFields.  It
-is the same clock by which a SyncTarget is judged, and whoever starts anew or was away finds it where it was.
+A syncer's clock may be wrong, so the time in its heartbeat does not count.  What counts is when the server last took a
+report of the syncer: the time that managedFields has for the owner of the heartbeat field, which every change by that
+owner renews.  A SyncTarget is judged by the same clock, and a controller that starts anew or was away finds the time
+where it was.
 """
 
 from __future__ import annotations
