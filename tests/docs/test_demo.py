@@ -153,10 +153,10 @@ def test_what_goes_wrong_is_one_sentence_and_leaves_nothing_behind(tmp_path: Pat
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param("Start the hub", marks=pytest.mark.long),
+        "Start the hub",
         pytest.param("Describe the common", marks=pytest.mark.long),
         pytest.param("Make the cluster", marks=pytest.mark.long),
-        "Connect",
+        pytest.param("Connect", marks=pytest.mark.long),
     ],
 )
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, first_port: int, after: str) -> None:
