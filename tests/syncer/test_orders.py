@@ -278,5 +278,21 @@ async def test_a_copy_that_is_not_wanted_any_more_before_it_reached_the_edge_is_
         assert [part for part in PARTS if part in world.objects()] == [SHOP, A_MAP, ROLE]
 
 
+async def test_a_kind_that_is_wanted_again_brings_copies_that_were_not_wanted_before(tmp_path: Path) -> None:
+    async with separated(tmp_path) as world:
+        await world.link.edge.settle()
+        await world.configure(2)
+        for part in (SHOP, A_MAP, A_MAP._replace(name="b"), ROLE):
+            await world.put(part)
+        await world.link.start()
+        await agreed(world)
+        await world.withdraw(A_MAP)
+        await world.link.gone_in_mailbox(MAPS, "a", "shop")
+        await world.configure(3)
+        await world.link.settled()
+        await world.configure(0)
+        await world.link.at_edge(MAPS, "b", "shop")
+
+
 def is_held(world: World, part: Part) -> bool:
     return FINALIZER in world.copies()[part]["metadata"].get("finalizers", ())

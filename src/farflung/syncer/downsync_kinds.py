@@ -37,6 +37,7 @@ class DownsyncKinds:
         copies = {one: self._kinds.in_mailbox(one, version) for one, version in versions.items()}
         if is_known:
             self._copies.feeds.want(group, found(copies))
+            self._copies.forget_unwatched()
             self._lose([one for one, collection in copies.items() if collection is None])
         objects = {one: self._at_edge(one, copies[one], versions[one]) for one in versions if one in self._brought}
         gone = [one for one in objects if objects[one] is None and self._objects.collection(one) is not None]

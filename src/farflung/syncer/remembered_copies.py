@@ -74,6 +74,13 @@ class RememberedCopies:
             self._list_again(self._resumed.copy() if self.feeds.resources() else list(self._journal.heard()))
             self._journal.set_fact(CONFIGURED, digest)
 
+    def forget_unwatched(self) -> None:
+        """A kind that is watched no more is listed when it is wanted again: entries do not name the copies that were
+        not wanted when they were heard of."""
+        for resource, heard in list(self._journal.heard().items()):
+            if heard.revision and self.feeds.collection(resource) is None:
+                self._journal.set_revision(resource, "", "")
+
     def _list_again(self, resources: Iterable[Resource]) -> None:
         for resource in resources:
             self._journal.set_revision(resource, "", "")
