@@ -39,6 +39,7 @@ from farflung.syncer.orphans import RELEASE
 from farflung.syncer.shaping import is_downsynced, is_upsynced
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
 
+LONGER = 0.1  #: seconds; longer than a syncer here pauses before it looks again at what no event announces
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -306,11 +307,11 @@ class World:
 
 @contextlib.contextmanager
 def hurried() -> Iterator[None]:
-    """Nobody waits for as long as in earnest."""
+    """Nobody waits for as long as in earnest, and nobody for as long as LONGER."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(syncer, "MISSING", Backoff(0.02, 0.2, lambda: 1.0))
-        patch.setattr(downsync, "STRANGERS", 0.1)
-        patch.setattr(downsync, "AGAIN", 0.05)
+        patch.setattr(syncer, "MISSING", Backoff(0.01, 0.05, lambda: 1.0))
+        patch.setattr(downsync, "STRANGERS", 0.05)
+        patch.setattr(downsync, "AGAIN", 0.03)
         yield
 
 
