@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 from fleet import FaultyTransport
 from house import TOKEN, House
+from simulated_time import monotonic, poll, surroundings
 
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
@@ -24,8 +24,6 @@ from farflung.controllers.workload.kinds import DEPLOYMENTS, NODES, PODS, REPLIC
 from farflung.controllers.workload.pods import is_finished, is_terminating
 from farflung.informer.cache import Key
 from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
-from farflung.lib.backoff import Backoff
 from farflung.lib.ids import random_suffix
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -35,14 +33,6 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import EVENTS, Recorder
 
 NODE = "edge"
-PATIENCE = 60.0
-
-
-def surroundings() -> Surroundings:
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(min(seconds, 0.01))
-
-    return Surroundings(time.monotonic, sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
 
 
 def node(name: str = NODE, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: str) -> Obj:
@@ -82,7 +72,7 @@ class Kubelet:
         self.held = False  #: pods that are deleted stay
         self.pods: Informer[Obj] = Informer(client, PODS, orjson.loads, surroundings(), lambda what, error: None)
         self.controller: Controller[Key] = Controller(
-            "kubelet", self.reconcile, workers=1, backoff=surroundings().backoff, monotonic=time.monotonic, log=log
+            "kubelet", self.reconcile, workers=1, backoff=surroundings().backoff, monotonic=monotonic, log=log
         )
         self.pods.subscribe(lambda change: self.controller.queue.add(change.key))
 
@@ -142,7 +132,7 @@ class Cluster:
         self.manager = Manager(log)
         suffixes = itertools.count()
         self.recorder = Recorder(
-            client, "controllers", self.house.clock, time.monotonic, lambda: f"{id(self)}{next(suffixes):x}", log
+            client, "controllers", self.house.clock, monotonic, lambda: f"{id(self)}{next(suffixes):x}", log
         )
         join(self.manager, client, surroundings(), self.recorder, self.house.clock, random_suffix, log)
         self._tasks = [asyncio.create_task(self.manager.run()), asyncio.create_task(self.recorder.run())]
@@ -180,18 +170,7 @@ class Cluster:
         return [event["message"] for event in events if event["reason"] == reason]
 
     async def eventually(self, holds: Callable[[], Awaitable[bool]], what: str = "") -> None:
-        """Looks after each change of anything."""
-        deadline = time.monotonic() + PATIENCE
-        while not await self._tried(holds):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not in time: {what}\n{self.log.getvalue()[-4000:]}")
-            seen = self.house.store.revision
-            for _ in range(50):
-                await asyncio.sleep(0)
-                if self.house.store.revision != seen:
-                    break
-            else:
-                await asyncio.sleep(0.002)
+        assert await poll(lambda: self._tried(holds)), f"not in time: {what}\n{self.log.getvalue()[-4000:]}"
 
     async def _tried(self, holds: Callable[[], Awaitable[bool]]) -> bool:
         try:
@@ -239,11 +218,12 @@ async def cluster(*, nodes: int = 1) -> AsyncIterator[Cluster]:
 async def _furnished(client: Client) -> None:
     """The account that pods run as is there."""
     accounts = Collection("", "v1", "serviceaccounts", "ServiceAccount")
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await client.get(accounts, "default", "default")
-            except ClientError:
-                await asyncio.sleep(0.001)
-            else:
-                return
+
+    async def is_there() -> bool:
+        try:
+            await client.get(accounts, "default", "default")
+        except ClientError:
+            return False
+        return True
+
+    assert await poll(is_there), "the ServiceAccount was not created"

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 from local_transport import LocalTransport
 from platform_harness import MASTER, OPERATOR, PlatformHub
+from simulated_time import monotonic, poll, surroundings
 
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
@@ -30,7 +30,6 @@ from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.informer.reflector import Surroundings
-from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.exports import find_view
@@ -42,8 +41,6 @@ SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"
 WORKLOAD = "/apis/workload.kcp.io/v1alpha1"
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 PROVIDER = "root:espw"
-PATIENCE = 60.0
-HASTE = 20.0
 
 
 #: what can happen to controllers and their line, each with its argument
@@ -95,21 +92,7 @@ class Fleet:
 
     @property
     def outside(self) -> Surroundings:
-        backoff = Backoff(0.001, 0.01, lambda: 0.5)
-
-        async def sleep(seconds: float) -> None:
-            await asyncio.sleep(min(seconds, 0.01))
-
-        return Surroundings(time.monotonic, sleep, lambda: 0.5, backoff)
-
-    @property
-    def in_haste(self) -> Surroundings:
-        """For who waits for seconds: they pass sooner."""
-
-        async def sleep(seconds: float) -> None:
-            await asyncio.sleep(seconds / HASTE)
-
-        return replace(self.outside, monotonic=lambda: time.monotonic() * HASTE, sleep=sleep)
+        return surroundings()
 
     def client(self, prefix: str = "") -> Client:
         return Client(self.transport, prefix, "test")
@@ -162,7 +145,7 @@ class Fleet:
         setting = GlobalSetting(
             everywhere, espw, root, pods, clusters, workload, edge, lambda: self.hub.now, **self.globals
         )
-        return GlobalScheduler(setting, self._recorder(everywhere, log), self.in_haste, log)
+        return GlobalScheduler(setting, self._recorder(everywhere, log), self.outside, log)
 
     def _listening(self, edge: str, scheduling: str, log: Logger) -> Listening:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
@@ -175,7 +158,7 @@ class Fleet:
 
     def _recorder(self, everywhere: Client, log: Logger) -> Recorder:
         suffixes = itertools.count()
-        return Recorder(everywhere, "test", lambda: self.hub.now, time.monotonic, lambda: f"{next(suffixes):x}", log)
+        return Recorder(everywhere, "test", lambda: self.hub.now, monotonic, lambda: f"{next(suffixes):x}", log)
 
     async def crash(self) -> None:
         """At once, whatever they are doing."""
@@ -244,15 +227,7 @@ class Fleet:
 
     async def eventually(self, condition: Callable[[], Any], what: str = "the condition") -> None:
         """`condition` may be a coroutine function."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = condition()
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return
-            assert time.monotonic() < deadline, f"{what} did not come true\n{self.log.getvalue()[-5000:]}"
-            await asyncio.sleep(0.001)
+        assert await poll(condition), f"{what} did not come true\n{self.log.getvalue()[-5000:]}"
 
 
 @asynccontextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from hub_harness import NEW_UID, authority, hashed
+from simulated_time import now
 
 from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
@@ -50,7 +51,7 @@ class House:
         self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")
 
     def clock(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return now() + self.ahead
 
     async def __aenter__(self) -> Self:
         await self.start()

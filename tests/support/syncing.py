@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import math
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from typing import Any
 from fleet import EDGE, PROVIDER, TENANCY, FaultyTransport, Fleet, fleet
 from house import TOKEN, House
 from platform_harness import MASTER, OPERATOR
+from simulated_time import monotonic, poll
 from translated import binding
 
 from farflung.client.errors import ClientError, NotFound
@@ -29,7 +28,6 @@ from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import Adopt
 
-PATIENCE = 60.0
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 SECRETS = Collection("", "v1", "secrets", "Secret")
@@ -39,12 +37,8 @@ DEFINITIONS = Collection("apiextensions.k8s.io", "v1", "customresourcedefinition
 
 
 def surroundings() -> Surroundings:
-    """Nobody sleeps for long, but who sleeps for ever does."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(seconds if seconds == math.inf else min(seconds, 0.01))
-
-    return Surroundings(time.monotonic, sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
+    """Pauses are short beside the heartbeat of a Link."""
+    return Surroundings(monotonic, asyncio.sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
 
 
 def scope(*namespaces: str, resources: tuple[Collection, ...] = (MAPS, SECRETS, DEPLOYMENTS), **further: Any) -> Obj:
@@ -144,21 +138,20 @@ class Link:
 
     async def eventually(self, condition: Callable[[], Any], what: str = "the condition") -> Any:
         """What it comes to.  It may be a coroutine function, and raise that something is not there yet."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            began = time.process_time()
+
+        async def tried() -> Any:
             try:
                 found = condition()
-                if asyncio.iscoroutine(found):
-                    found = await found
+                found = await found if asyncio.iscoroutine(found) else found
             except (ClientError, KeyError, IndexError):
                 found = None
-            if found:
-                return found
-            assert time.monotonic() < deadline, f"{what} did not come true\n{self.log.getvalue()[-6000:]}"
-            if self._task is not None and self._task.done():
+            if not found and self._task is not None and self._task.done():
                 self._task.result()
-            await asyncio.sleep(max(0.002, time.process_time() - began))
+            return found
+
+        found = await poll(tried)
+        assert found, f"{what} did not come true\n{self.log.getvalue()[-6000:]}"
+        return found
 
     async def at_edge(self, collection: Collection, name: str, namespace: str = "") -> Obj:
         found: Obj = await self.eventually(lambda: self.cluster.get(collection, name, namespace), f"{name} at the edge")
@@ -193,10 +186,8 @@ async def gone(client: Client, collection: Collection, name: str, namespace: str
 
 async def mailbox_path(one: Fleet) -> str:
     """As soon as the controller has made it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (path := await _mailbox(one)):
-        assert time.monotonic() < deadline, one.log.getvalue()
-        await asyncio.sleep(0.005)
+    path: str = await poll(lambda: _mailbox(one))
+    assert path, one.log.getvalue()
     return path
 
 

@@ -57,7 +57,7 @@ class Contender:
         hub = self.one.fleet.hub
         ordinary, master = FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER)
         self._lines = [ordinary, master]
-        log, outside = Logger(self.one.fleet.log, 3), self.one.fleet.in_haste
+        log, outside = Logger(self.one.fleet.log, 3), self.one.fleet.outside
         espw, root, compute = (Client(ordinary, f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
         exporting = zip((compute, compute, root, espw), names, strict=True)
