@@ -10,11 +10,11 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-install:  ## create .venv with what running needs; install kubectl if it is missing and we may
+install:  ## create .venv with what running needs; install kubectl if it is missing and may be installed
 	@$(PYTHON) tools/setup.py
 	@tools/ensure-kubectl.sh
 
-setup:  ## the same, with what tests and checks need
+setup:  ## install, and what tests and checks need
 	@$(PYTHON) tools/setup.py --dev
 	@tools/ensure-kubectl.sh
 
@@ -25,7 +25,7 @@ demo:  ## a hub, two small clusters, two workloads placed on them, and their web
 test: setup  ## every test but the long ones
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not long"
 
-long: setup  ## what takes longer: property tests with many random examples, every kubectl there is, real containers
+long: setup  ## the long ones: many random examples, every kubectl there is, more kills, real containers; SEED=… repeats a run
 	@tools/ensure-podman.sh
 	@echo "Hypothesis explores from seed $(SEED); \`make long SEED=$(SEED)\` repeats it"
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "long or hypothesis" --hypothesis-profile=explore --hypothesis-seed=$(SEED)
@@ -36,10 +36,10 @@ lint: setup  ## format, lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint  ## the same, and the fast tests
+check: lint  ## lint, and the fast tests: run it before you commit
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
-conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER=kubeconfig: against that server
+conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER or KCP=kubeconfig names another server
 ifdef SERVER
 	$(BIN)/python tests/conformance/replay.py --kubeconfig $(SERVER)
 else ifdef KCP
@@ -51,7 +51,7 @@ else
 	$(BIN)/python tests/conformance/plugin_transcripts.py
 endif
 
-bench:  ## figures, not assertions
+bench:  ## print how fast a hub is and what workspaces cost
 	@$(PYTHON) tools/setup.py --bench
 	$(BIN)/python bench/hub.py
 	$(BIN)/python bench/workspaces.py
@@ -66,6 +66,6 @@ format: setup  ## rewrite the sources in the house format
 lock:  ## write the lock files anew, as pyproject.toml says; UPGRADE=1 takes the newest versions
 	@$(PYTHON) tools/setup.py --lock $(if $(UPGRADE),--upgrade)
 
-clean:  ## forget the environment and every cache
+clean:  ## remove the environment and every cache
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis bench/.bin
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
