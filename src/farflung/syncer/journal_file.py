@@ -7,11 +7,12 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from farflung.lib.files import sync_directory
+from farflung.lib.sqlite_file import beside, create_database
 
 APPLICATION: Final = 0x66667379  #: how the file says that it is a journal: "ffsy"
 FORMAT: Final = 1
@@ -96,7 +97,7 @@ class Lock:
     """Keeps other processes off the file; the system releases it when this one ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(_beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -115,7 +116,9 @@ def connect(path: Path) -> sqlite3.Connection:
     """To a file that is a journal and whole; it is made if there is none.  A commit returns when it is on the disk.
     Needs the lock.  Raises DamageError, OSError or sqlite3.Error."""
     if not path.exists():
-        _create(path)
+        for leftover in ("-wal", "-shm"):
+            beside(path, leftover).unlink(missing_ok=True)
+        create_database(path, SCHEMA)
     path.chmod(0o600)
     location = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
@@ -129,24 +132,6 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _create(path: Path) -> None:
-    """Under another name first: the file is either not there or complete."""
-    unfinished = _beside(path, ".new")
-    for leftover in (unfinished, _beside(unfinished, "-journal"), _beside(path, "-wal"), _beside(path, "-shm")):
-        leftover.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-            connection.execute("pragma synchronous = off")  # synced once, below
-            for statement in SCHEMA:
-                connection.execute(statement)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    unfinished.replace(path)
-    sync_directory(path.parent)
 
 
 def _check(connection: sqlite3.Connection) -> None:
@@ -173,16 +158,12 @@ def _try_to_write(connection: sqlite3.Connection, path: Path) -> None:
 
 def put_aside(path: Path) -> Path:
     """Under the first free name, or the last there is.  The log goes first, because a new file must not find it."""
-    names = [_beside(path, f".damaged-{number}") for number in range(1, MOST_ASIDE + 1)]
+    names = [beside(path, f".damaged-{number}") for number in range(1, MOST_ASIDE + 1)]
     aside = next((one for one in names if not one.exists()), names[-1])
-    _beside(path, "-shm").unlink(missing_ok=True)
-    _beside(aside, "-wal").unlink(missing_ok=True)
+    beside(path, "-shm").unlink(missing_ok=True)
+    beside(aside, "-wal").unlink(missing_ok=True)
     with suppress(FileNotFoundError):
-        _beside(path, "-wal").replace(_beside(aside, "-wal"))
+        beside(path, "-wal").replace(beside(aside, "-wal"))
     path.replace(aside)
     sync_directory(path.parent)
     return aside
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)

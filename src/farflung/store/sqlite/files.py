@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from farflung.lib.files import sync_directory
+from farflung.lib.sqlite_file import beside, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.present import Present
 from farflung.store.sqlite.history import newest_changes
@@ -95,10 +95,6 @@ def open_files(path: Path, *, lines: int) -> Opened:
     return Opened(lock, loaded, writing, checkpointing, reading)
 
 
-def beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
-
-
 def prepare(path: Path) -> None:
     """Make the file if there is none; refuse one that is not a store of a format we know.  Needs the lock."""
     with refusals(path):
@@ -108,7 +104,7 @@ def prepare(path: Path) -> None:
             return
         if size_of(beside(path, "-wal")):
             raise Unusable(f"{path} is missing but {path.name}-wal is there: restore the one, or move the other away")
-        create(path)
+        create_database(path, SCHEMA)
 
 
 def size_of(path: Path) -> int:
@@ -132,24 +128,6 @@ def check_header(path: Path, header: bytes) -> None:
             f"{path} has format {version}, and this version of Farflung knows format {FORMAT} only: "
             "use the version that wrote it, or move the file away to start empty"
         )
-
-
-def create(path: Path) -> None:
-    """Under another name first: the file is either not there or complete."""
-    unfinished = beside(path, ".new")
-    for leftover in (unfinished, beside(unfinished, "-journal")):
-        leftover.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-            connection.execute("pragma synchronous = off")  # synced once, below
-            for statement in SCHEMA:
-                connection.execute(statement)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    unfinished.replace(path)
-    sync_directory(path.parent)
 
 
 def load(path: Path, lines: int) -> Loaded:
