@@ -261,6 +261,26 @@ async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although
             await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
 
 
+async def test_what_came_from_the_edge_is_withdrawn_although_a_list_did_not_show_it(tmp_path: Path) -> None:
+    async with at_rest(tmp_path) as world:
+        line = world.line("hub")
+
+        async def lie(request: Request) -> None:
+            line.tell("empty", 1 if "/configmaps?" in request.target and "limit=" in request.target else 0)
+
+        line.gate = lie
+        await world.forget_history("hub")
+        await world.turns(MANY)
+        await world.configure(3)
+        await world.turns(MANY)
+        assert set(BORN) <= set(world.copies())
+        line.gate = None
+        line.be_true()
+        await world.forget_history("hub")
+        for part in BORN:
+            await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+
+
 async def test_a_copy_that_is_not_wanted_any_more_before_it_reached_the_edge_is_left_alone(tmp_path: Path) -> None:
     async with separated(tmp_path) as world:
         await world.furnish()

@@ -212,7 +212,7 @@ class Syncer:
             edge, copying.slim, self._hear_object, edge_side, self._edge_troubled, selection=OURS, listed=self._listed
         )
         self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsynced, hub_side, self._mailbox_troubled, listed=self._listed_up
+            mailbox, whole, self._hear_upsynced, hub_side, self._mailbox_troubled, listed=self._listed_upsynced
         )
         self._born: Feeds[Obj] = Feeds(
             edge, whole, self._hear_born, edge_side, self._edge_troubled, listed=self._listed_up
@@ -246,8 +246,8 @@ class Syncer:
         self._consider_release()
 
     def _consider_end_of(self, resource: Resource) -> None:
-        """Of the watch of a kind that was to be listed once."""
-        if self._copies.is_earlier(resource):
+        """Of the watch of a kind that is not wanted."""
+        if self._copies.is_earlier(resource) or self._upsync_kinds.is_left_over(resource):
             self._replan.set()
 
     def _consider_release(self) -> None:
@@ -256,6 +256,10 @@ class Syncer:
 
     def _listed(self, resource: Resource) -> None:
         self.downsync.look_at(resource)
+
+    def _listed_upsynced(self, resource: Resource) -> None:
+        self.troubles.clear(all_of(resource), Direction.DOWN)
+        self.upsync.look_again()
 
     def _listed_up(self, resource: Resource) -> None:
         self.upsync.look_again()
@@ -438,11 +442,11 @@ class Syncer:
         self._reconsider()
         wanted, is_known = self._configuration.wanted, self._configuration.is_known
         lacking |= self._downsync_kinds.plan(group, wanted, is_known=is_known)
-        self.troubles.keep_kinds(set(self._copies.feeds.resources()), Direction.DOWN)
         self._release_orphans()
         is_met = self._incarnation.cluster is not None
         if self._upsync_kinds.plan(group, wanted, is_known=is_known, is_met=is_met):
             lacking.add("mailbox")
+        self.troubles.keep_kinds({*self._copies.feeds.resources(), *self._upsynced.resources()}, Direction.DOWN)
         self._remember_kinds()
         self._reporter.look()
         return lacking

@@ -92,10 +92,11 @@ class Upsync:
             if self._wanted().brings(*part) and self._objects.get(part) is not None:
                 raise NotServedError(f"the mailbox does not serve {part.resource.plural}")
             return None
-        if not self._copies.is_known(part.resource) or not self._objects.is_known(part.resource):
+        is_wanted = self._wanted().brings(*part)
+        if not self._copies.is_known(part.resource) or (is_wanted and not self._objects.is_known(part.resource)):
             return None
         obj, copy = self._objects.get(part), self._copies.get(part)
-        if obj is not None and _was_born_there(part, obj) and self._wanted().brings(*part):
+        if is_wanted and obj is not None and _was_born_there(part, obj):
             await self._keep(part, collection, obj, copy)
         elif copy is not None and is_upsynced(copy):
             if part.resource == ROOMS and self._holds(part.name):

@@ -9,11 +9,11 @@ from typing import Final
 
 import orjson
 
+from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.journal import Journal
 from farflung.syncer.kinds import Kinds, found
-from farflung.syncer.shaping import is_upsynced
 from farflung.syncer.troubles import Direction, Troubles, all_of
 from farflung.syncer.values import Resource
 from farflung.syncer.wanted import ANY, Wanted
@@ -39,25 +39,33 @@ class UpsyncKinds:
         self._objects = objects
         self._troubles = troubles
         self._now = now
+        self._wanted: frozenset[Resource] = frozenset()  #: as of the last plan
 
     def plan(self, group: asyncio.TaskGroup, wanted: Wanted, *, is_known: bool, is_met: bool) -> bool:
         """Listen to them.  Whether the mailbox lacks one; a kind that the edge does not have is waited for without
         asking, because its definition will be heard of.  `is_known`: whether that is wanted now, or only was; `is_met`:
-        whether the mailbox is known to be ours."""
+        whether the mailbox is known to be ours.
+
+        A kind that is wanted no more is still watched in the mailbox, as long as we may: a list that shows nothing of
+        ours may be wrong, and what is there is to be withdrawn when it is seen."""
         named, before = self._named(wanted), self._read(UPSYNCED)
-        kept = {one for one in before - named if not self._copies.is_known(one) or self._has_some(one)}
+        self._wanted = frozenset(named)
+        every = named | {one for one in before if not isinstance(self._copies.error(one), Forbidden)}
         if is_known:
-            self._write(UPSYNCED, named | kept)
+            self._write(UPSYNCED, every)
             self._write(EVER, self._read(EVER) | named)
-        every = named | kept if is_known else named | before
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
-        born = {one: self._kinds.at_edge(one, kind.version) if kind else None for one, kind in copies.items()}
+        born = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
         if is_met and is_known:
             self._copies.want(group, found(copies))
         self._objects.want(group, found(born))
         lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
         self._tell(named, lacking if is_known else set())
         return bool(lacking)
+
+    def is_left_over(self, resource: Resource) -> bool:
+        """Whether a kind is watched in the mailbox although it is wanted no more."""
+        return resource not in self._wanted and self._copies.collection(resource) is not None
 
     def doubt(self) -> None:
         """A hub that was restored from a backup may hold objects of every kind that was ever brought there."""
@@ -75,9 +83,6 @@ class UpsyncKinds:
             for plural in one.resources:
                 named |= set(self._kinds.of_group(one.group)) if plural == ANY else {Resource(one.group, plural)}
         return named
-
-    def _has_some(self, resource: Resource) -> bool:
-        return any(map(is_upsynced, self._copies.of(resource).values()))
 
     def _tell(self, named: set[Resource], lacking: set[Resource]) -> None:
         for resource in sorted(named):
