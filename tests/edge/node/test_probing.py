@@ -192,3 +192,21 @@ async def test_an_answer_that_is_not_http_is_a_failure(said: bytes, runtime: Pro
         outcome = await probed(server.url, runtime)
     assert not outcome.success
     assert outcome.message
+
+
+@pytest.mark.parametrize("member", ["httpGet", "tcpSocket"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"host": "two..dots", "port": 80},
+        {"host": f"{'long' * 20}.example", "port": 80},
+        {"host": "\0", "port": 80},
+        {"host": "127.0.0.1", "port": "99999"},
+    ],
+)
+async def test_an_address_that_cannot_be_is_a_failure(
+    member: str, wanted: Mapping[str, object], runtime: ProcessRuntime
+) -> None:
+    outcome = await ask({member: wanted}, {}, Started("process://one", "", {}), runtime, LATER)
+    assert not outcome.success
+    assert str(wanted["host"]) in outcome.message

@@ -89,8 +89,9 @@ def _address(wanted: Obj, container: Obj, started: Started) -> Address | None:
 async def _connect(address: Address) -> Outcome:
     try:
         _, writer = await asyncio.open_connection(address.host, address.port)
-    except OSError as error:
-        return Outcome(False, f"dial tcp {address.host}:{address.port}: {error.strerror or error}")
+    except (OSError, ValueError, OverflowError) as error:  # ValueError: no host name; OverflowError: no port
+        cause = (error.strerror if isinstance(error, OSError) else None) or error
+        return Outcome(False, f"dial tcp {address.host}:{address.port}: {cause}")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
