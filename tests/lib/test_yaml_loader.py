@@ -48,6 +48,12 @@ def test_what_is_not_one_safe_document_is_an_error_of_yaml(text: str | bytes) ->
         load(text)
 
 
+@pytest.mark.parametrize("text", ["!!bool maybe", "!!int ''", "!!float ''", "!!float x", "!!timestamp yesterday"])
+def test_a_text_that_is_not_what_its_tag_says_is_an_error_of_yaml(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load(text)
+
+
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_nesting_is_bounded(opening: str) -> None:
     """The loader in C crashes the process where Python's would raise RecursionError."""

@@ -25,3 +25,5 @@ def load(text: str | bytes) -> Any:
         return yaml.load(text, LOADER)  # noqa: S506 - a SafeLoader
     except (RecursionError, ValueError) as error:  # ValueError: a date that does not exist
         raise yaml.YAMLError(str(error)) from None
+    except (LookupError, AttributeError):  # PyYAML's, for a text that is not what its tag says
+        raise yaml.YAMLError("a value does not fit its tag") from None
