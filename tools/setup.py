@@ -12,6 +12,7 @@ Nothing is installed again as long as the lock files and pyproject.toml say the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -107,7 +108,8 @@ def install(locks: list[str]) -> None:
         with Step(f"create .venv with Python {sys.version.split()[0]}"):
             shutil.rmtree(ENVIRONMENT, ignore_errors=True)
             run([sys.executable, "-m", "venv", str(ENVIRONMENT)])
-    done["folder"] = str(ROOT)
+    done = current(done, project) | {"folder": str(ROOT)}
+    remember(done)
     for name in missing(locks, done):
         install_lock(name)
         done[name] = digest(name)
@@ -120,12 +122,19 @@ def install(locks: list[str]) -> None:
     print(f"setup: done in {time.monotonic() - began:.0f} s; .venv has {megabytes(ENVIRONMENT)} MB", flush=True)
 
 
+def current(done: dict[str, str], project: str) -> dict[str, str]:
+    """What is installed as it is wanted now.  The rest is forgotten before anything is installed: what one lock file
+    names replaces other versions of the same packages, which an earlier state of another lock file named."""
+    wanted = {**{name: digest(name) for name in LOCKS}, "project": project}
+    return {name: value for name, value in done.items() if wanted.get(name) == value}
+
+
 def missing(locks: list[str], done: dict[str, str]) -> list[str]:
     """Those lock files that are not installed as they are now.  The one for development has all that running needs."""
-    current = {name for name in LOCKS if done.get(name) == digest(name)}
-    if DEVELOPMENT in current:
-        current.add(RUNNING)
-    return [name for name in locks if name not in current]
+    installed = {name for name in LOCKS if done.get(name) == digest(name)}
+    if DEVELOPMENT in installed:
+        installed.add(RUNNING)
+    return [name for name in locks if name not in installed]
 
 
 def install_lock(name: str) -> None:
@@ -192,8 +201,11 @@ def project_digest() -> str:
 
 
 def megabytes(folder: Path) -> int:
-    sizes = (path.lstat().st_blocks for path in folder.rglob("*"))
-    return round(sum(sizes) * 512 / 1e6)
+    blocks = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # processes that use it write and remove bytecode meanwhile
+            blocks += path.lstat().st_blocks
+    return round(blocks * 512 / 1e6)
 
 
 # --- locking --------------------------------------------------------------------------------------

@@ -78,6 +78,88 @@ def test_only_what_changed_is_installed(setup: ModuleType, monkeypatch: pytest.M
     assert setup.missing([development], {running: current[running]}) == [development]
 
 
+class Folder:
+    """A clone with lock files, whose set-up only notes what it would install."""
+
+    def __init__(self, root: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.installed: list[str] = []
+        self.fails = ""  #: what cannot be installed
+        self.root, self._setup = root, setup
+        environment = root / ".venv"
+        monkeypatch.chdir(root)
+        monkeypatch.setattr(setup, "ROOT", root)
+        monkeypatch.setattr(setup, "ENVIRONMENT", environment)
+        monkeypatch.setattr(setup, "PYTHON", environment / "bin/python")
+        monkeypatch.setattr(setup, "STAMP", environment / ".installed")
+        monkeypatch.setattr(setup, "works", setup.PYTHON.exists)
+        monkeypatch.setattr(setup, "run", self._run)
+        (root / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+
+    def _run(self, command: list[str], *_: object) -> None:
+        if "venv" in command:
+            self._setup.PYTHON.parent.mkdir(parents=True)
+            self._setup.PYTHON.touch()
+        elif "install" in command:
+            self.installed.append(command[-1])
+            if self.fails == command[-1]:
+                raise self._setup.Failed("interrupted")
+
+    def check_out(self, version: str) -> None:
+        for name in LOCKED:
+            (self.root / name).write_text(f"# {name} {version}\n")
+
+    def install(self, *locks: str) -> list[str]:
+        self.installed.clear()
+        self._setup.install(list(locks))
+        return self.installed
+
+
+@pytest.fixture
+def folder(tmp_path: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    return Folder(tmp_path, setup, monkeypatch)
+
+
+def test_a_lock_file_is_installed_again_after_another_one_replaced_its_packages(folder: Folder) -> None:
+    running, development = "requirements.lock", "requirements-dev.lock"
+    folder.check_out("old")
+    assert folder.install(running) == [running, "."]
+    assert folder.install(running) == []
+    folder.check_out("new")
+    assert folder.install(development) == [development]
+    assert folder.install(running) == []
+    folder.check_out("old")
+    assert folder.install(running) == [running]
+    assert folder.install(development) == [development]
+
+
+def test_what_an_interrupted_set_up_replaced_is_installed_again(folder: Folder, setup: ModuleType) -> None:
+    running = "requirements.lock"
+    folder.check_out("old")
+    folder.install(running)
+    folder.check_out("new")
+    folder.fails = running
+    with pytest.raises(setup.Failed):
+        folder.install(running)
+    folder.check_out("old")
+    folder.fails = ""
+    assert folder.install(running) == [running]
+
+
+def test_a_stamp_without_a_folder_is_completed_once(
+    folder: Folder, setup: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = "requirements.lock"
+    folder.check_out("old")
+    folder.install(running)
+    done = setup.remembered()
+    del done["folder"]
+    setup.remember(done)
+    folder.install(running)
+    capsys.readouterr()
+    folder.install(running)
+    assert capsys.readouterr().out == ""
+
+
 def test_a_command_that_fails_is_shown_with_all_it_said_but_noise(setup: ModuleType) -> None:
     script = (
         "import sys; print('WARNING: Location \\'x\\' is ignored: it is neither a file nor a directory.');"
