@@ -142,6 +142,7 @@ async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyn
     return asyncio.create_task(manager.run())
 
 
+@pytest.mark.simulated_time
 async def test_of_two_schedulers_one_works_and_the_other_follows_when_it_ends() -> None:
     async with machines(start=False) as one:
         log = io.StringIO()

@@ -22,6 +22,8 @@ from farflung.cli.plan import check, is_change, plan, printed
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 
+pytestmark = pytest.mark.simulated_time
+
 MAPS, SECRETS = inside("shop", "configmaps"), inside("shop", "secrets")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 HIDDEN = "dontshowthis"

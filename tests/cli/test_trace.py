@@ -34,6 +34,8 @@ from farflung.controllers.global_scheduler.binding import PODS
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
 
+pytestmark = pytest.mark.simulated_time
+
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")
 BINDING = {"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["kube"]}
 CONFIG_MAPS = Collection("", "v1", "configmaps", "ConfigMap")
