@@ -34,7 +34,7 @@ from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
-from farflung.syncer import contests, downsync, syncer
+from farflung.syncer import contests, downsync, reachability, syncer
 from farflung.syncer.orphans import RELEASE
 from farflung.syncer.shaping import is_downsynced, is_upsynced
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
@@ -312,6 +312,7 @@ def hurried() -> Iterator[None]:
         patch.setattr(syncer, "MISSING", Backoff(0.01, 0.05, lambda: 1.0))
         patch.setattr(downsync, "STRANGERS", 0.05)
         patch.setattr(downsync, "AGAIN", 0.03)
+        patch.setattr(reachability, "LONGEST_PROBE", 0.05)
         yield
 
 

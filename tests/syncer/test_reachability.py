@@ -20,7 +20,7 @@ from farflung.client.transport import Reply, Request
 from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.syncer import syncer
-from farflung.syncer.reachability import LONGEST_PROBE, RECENT, Reachability
+from farflung.syncer.reachability import FIRST_PROBE, LONGEST_PROBE, RECENT, Reachability
 
 FOR_EVER = 1000.0  #: seconds; longer than any test waits
 
@@ -55,15 +55,20 @@ class Side:
     server: Server
     now: float = 0.0
     restored: int = 0
+    pauses: list[float] = field(default_factory=list)  #: of all sleep that began
     reachability: Reachability = field(init=False)
 
     def __post_init__(self) -> None:
         backoff = Backoff(0.05, FOR_EVER, lambda: 1.0)
-        outside = Surroundings(lambda: self.now, sleep, lambda: 0.5, backoff)
+        outside = Surroundings(lambda: self.now, self._sleep, lambda: 1.0, backoff)
         self.reachability = Reachability(Client(self.server, "/clusters/mailbox"), outside, self._count)
 
     def _count(self) -> None:
         self.restored += 1
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await sleep(seconds)
 
     async def fail(self) -> None:
         with pytest.raises(ClientError):
@@ -130,6 +135,21 @@ async def test_pauses_stay_short_for_a_minute_after_the_return() -> None:
         assert backoff.delay(30, asked=20.0) == 20.0
         one.now += RECENT
         assert backoff.delay(30) == FOR_EVER
+
+
+async def test_a_side_that_comes_and_goes_is_probed_less_and_less_often() -> None:
+    rounds = 8
+    async with side(*[0, 0, 200] * rounds, *[0, 0, 200]) as one:
+        for number in range(rounds):
+            await one.fail()
+            await turns()
+            assert one.restored == number + 1
+        assert one.pauses[:3] == [FIRST_PROBE, 2 * FIRST_PROBE, 4 * FIRST_PROBE]
+        assert one.pauses[-1] == LONGEST_PROBE
+        one.now += RECENT
+        await one.fail()
+        await turns()
+        assert (one.restored, one.pauses[-1]) == (rounds + 1, FIRST_PROBE)
 
 
 # --- a syncer -------------------------------------------------------------------------------------

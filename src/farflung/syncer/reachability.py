@@ -5,7 +5,10 @@ and too long for one that was away.  So a request without an answer makes one ta
 answer either, the side is away: the task asks again every few seconds, and with the first answer ends all waiting.
 
     request fails ──► probe answered: only that request has a problem, and whatever sent it waits as it would
-                  └─► probe fails ──► AWAY ──► probes, at most PROBING.longest apart ──answer──► `restored`
+                  └─► probe fails ──► AWAY ──► probes, at most LONGEST_PROBE apart ──answer──► `restored`
+
+Pauses between probes grow also if the side answers in between, until it did so for a minute: a side that comes and goes
+makes the syncer try everything again every few seconds, not several times a second.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class Reachability:
         self._sleep_whole = outside.sleep
         self._monotonic = outside.monotonic
         self._since = float("-inf")  #: when it answered after it was away
+        self._failures = 0  #: of probes, since the side last answered for a minute
         self._pauses = Backoff(FIRST_PROBE, LONGEST_PROBE, outside.random)
         self._restored = restored
         self._suspicion = asyncio.Event()
@@ -52,11 +56,12 @@ class Reachability:
         """Until cancelled."""
         while True:
             await self._suspicion.wait()
-            failures = 0
+            if not self._is_recent():
+                self._failures = 0
             while not await self._answers():
                 self.is_away = True
-                failures += 1
-                await self._sleep_whole(self._pauses.delay(failures))
+                self._failures += 1
+                await self._sleep_whole(self._pauses.delay(self._failures))
             self._suspicion.clear()
             if self.is_away:
                 self.is_away, self._since = False, self._monotonic()
