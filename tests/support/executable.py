@@ -8,8 +8,8 @@
 
 Other fences are not looked at.  In an expected text `…` stands for anything within a line; ages, ports of this machine
 and the width of columns do not count.  Each document has a directory of its own that looks like the repository after
-`make install`, a home directory, and ports of its own for those that it chooses; what a block exports, the next one has.
-What a block leaves in the background ends with the document.
+`make install`, a home directory, and ports of its own for those that it chooses; what a block exports, the next one
+has.  What a block leaves in the background ends with the document.
 
 Documents that start a hub without options share one, one after the other, and delete what they create: that hub goes on
 at `^C`.
