@@ -311,6 +311,13 @@ def test_a_change_that_means_nothing_concerns_nobody() -> None:
     assert not made.put_location(at("l", document=b'{"status":{"x":1}}'))
 
 
+def test_the_last_location_that_selects_nothing_is_removed() -> None:
+    made = engine(at("nothing", instances=None), at("everything"), Placement(PLACE, selectors=(EVERYTHING,)))
+    assert made.remove_location(Key("imw", "everything")) == {PLACE}
+    assert made.remove_location(Key("imw", "nothing")) == {PLACE}
+    assert not made.resolve(PLACE).destinations
+
+
 def test_a_relabelled_location_concerns_those_that_it_leaves_and_those_that_it_joins() -> None:
     keys = {env: Key("wmw", env) for env in ("prod", "dev", "other")}
     made = engine(*(Placement(key, selectors=(parse_labels(f"env={env}"),)) for env, key in keys.items()))

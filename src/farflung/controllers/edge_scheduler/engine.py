@@ -178,19 +178,23 @@ class Engine:
         number, location = found
         self._labels.remove(number)
         self._pairs[number] = None
-        self._inventories[key.cluster].selectors.remove(number)
-        self._forget_empty(key.cluster)
+        self._select_no_targets(number, key.cluster)
         concerned = self._selecting(location.labels)
         for placement in concerned:
             self._matched[placement].discard(number)
         return self._keys(concerned)
 
     def _select_targets(self, number: int, location: Location) -> None:
-        inventory = self._inventory(location.key.cluster)
         if location.instances is None:
-            inventory.selectors.remove(number)
+            self._select_no_targets(number, location.key.cluster)
         else:
-            inventory.selectors.put(number, location.instances)
+            self._inventory(location.key.cluster).selectors.put(number, location.instances)
+
+    def _select_no_targets(self, number: int, cluster: str) -> None:
+        """A workspace whose Locations select nothing, and that has no SyncTargets, has no inventory."""
+        if cluster in self._inventories:
+            self._inventories[cluster].selectors.remove(number)
+            self._forget_empty(cluster)
 
     # --- targets ----------------------------------------------------------------------------------
 
