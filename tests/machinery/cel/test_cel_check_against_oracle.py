@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 from examples import examples
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.cel import types
@@ -43,10 +44,14 @@ def without_mixed_orders(functions: Functions) -> Functions:
     }
 
 
+def backwards(functions: Functions) -> Functions:
+    return {name: Function(name, function.overloads[::-1]) for name, function in functions.items()}
+
+
 @cache
-def ours() -> Environment:
+def ours(order: Callable[[Functions], Functions]) -> Environment:
     variables = {name: our for name, (our, _) in VARIABLES.items()}
-    return Environment(variables, without_mixed_orders(KUBERNETES), homogeneous=False)
+    return Environment(variables, order(without_mixed_orders(KUBERNETES)), homogeneous=False)
 
 
 @cache
@@ -66,9 +71,9 @@ def oracle_name(of: Type) -> str:
     return of.name.upper()
 
 
-def our_verdict(text: str) -> str | None:
+def our_verdict(text: str, order: Callable[[Functions], Functions] = dict) -> str | None:
     try:
-        return oracle_name(ours().compile(text).type)
+        return oracle_name(ours(order).compile(text).type)
     except CompileError:
         return None
 
@@ -124,8 +129,13 @@ tokens = st.sampled_from(
 
 @settings(max_examples=examples(400))
 @given(expressions)
+@example("(d + {}.a)")
 def test_the_oracle_finds_the_same_types(text: str) -> None:
-    assert our_verdict(text) == its_verdict(text)
+    """Where several overloads fit a type that is still open, as `{}.a` in `d + {}.a`, the first overload counts.  The
+    oracle has its overloads in another order than Kubernetes."""
+    verdict = our_verdict(text)
+    assume(verdict == our_verdict(text, backwards))
+    assert verdict == its_verdict(text)
 
 
 @settings(max_examples=examples(400))
@@ -148,6 +158,6 @@ def test_the_oracle_takes_the_same_texts_for_expressions(text: str) -> None:
 @given(st.one_of(st.text(), st.text(alphabet="()[]{}.,?:!-+*/%&|<>='\"\\abrux01eE_` \n"), expressions))
 def test_any_text_is_compiled_or_refused(text: str) -> None:
     try:
-        ours().compile(text)
+        ours(dict).compile(text)
     except CompileError as error:
         assert str(error)
