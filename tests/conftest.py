@@ -15,7 +15,7 @@ LONG = 3600  #: seconds that a long test may take, unless it says otherwise
 # Property tests have no deadline: a slow machine is no bug. `make test` tries the same few examples every time;
 # `make long` (--hypothesis-profile=explore) tries many, from the seed it prints.
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=20)
-settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=500, print_blob=True)
 settings.load_profile("same")
 
 garbage.collect_seldom()  # collecting tests takes a quarter less CPU, running them a tenth
