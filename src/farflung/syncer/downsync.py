@@ -240,7 +240,7 @@ class Downsync:
         match step:
             case Apply():
                 if entry.orphaned and not entry.applied and not step.uid:
-                    self._drop(part)  # it never was there, and nobody wants it any more
+                    self._drop(part)  # it never was there, and is not wanted any more
                     return None
                 if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._outside.monotonic())):
                     return pause
@@ -369,7 +369,7 @@ class Downsync:
         return None
 
     def _drop(self, part: Part) -> None:
-        """Nothing of it is at the edge."""
+        """Forget an object of which nothing is at the edge."""
         self._journal.drop(part)
         self._settle(part)
         self._look_at_containers(part)

@@ -1,4 +1,4 @@
-"""Notice at once that a side which did not answer answers again.
+"""End all pauses as soon as a side that did not answer answers again.
 
 Everything that a syncer tries again waits longer each time, up to a minute, which is right for a server that refuses
 and too long for one that was away.  So a request without an answer makes one task ask for `/version`.  If that has no
@@ -39,7 +39,7 @@ class Reachability:
     def __init__(self, client: Client, outside: Surroundings, restored: Callable[[], None]) -> None:
         """`restored` is called when the side answers after it was away."""
         self.client = replace(client, transport=_Observed(client.transport, self._suspect))
-        self.outside = replace(outside, sleep=self._sleep, backoff=_Shorter.of(outside.backoff, self._is_recent))
+        self.outside = replace(outside, sleep=self._sleep, backoff=_ShorterPauses.of(outside.backoff, self._is_recent))
         self.is_away = False
         self._probe = Request("GET", f"{client.prefix}/version", patience=PATIENCE)
         self._transport = client.transport
@@ -76,7 +76,7 @@ class Reachability:
         return self._monotonic() - self._since < RECENT
 
     async def _answers(self) -> bool:
-        """Whatever it says, but for a gateway that speaks for a server that is away."""
+        """Whatever the answer is, except an error of a gateway whose server is away."""
         try:
             async with self._transport.open(self._probe) as reply:
                 await reply.read()
@@ -95,11 +95,13 @@ class Reachability:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shorter(Backoff):
+class _ShorterPauses(Backoff):
+    """Counts at most FEW failures as long as `is_recent`."""
+
     is_recent: Callable[[], bool]
 
     @classmethod
-    def of(cls, backoff: Backoff, is_recent: Callable[[], bool]) -> _Shorter:
+    def of(cls, backoff: Backoff, is_recent: Callable[[], bool]) -> _ShorterPauses:
         return cls(backoff.first, backoff.longest, backoff.random, is_recent)
 
     def delay(self, failures: int, asked: float | None = None) -> float:

@@ -67,9 +67,9 @@ class Syncer:
     """Made of a journal, which it does not close."""
 
     def __init__(self, setting: Setting, journal: Journal, outside: Surroundings, log: Logger) -> None:
-        self._mailbox_line = Reachability(setting.mailbox, outside, self._retry)
-        self._edge_line = Reachability(setting.edge, outside, self._retry)
-        setting = replace(setting, mailbox=self._mailbox_line.client, edge=self._edge_line.client)
+        self._mailbox_reachability = Reachability(setting.mailbox, outside, self._retry)
+        self._edge_reachability = Reachability(setting.edge, outside, self._retry)
+        setting = replace(setting, mailbox=self._mailbox_reachability.client, edge=self._edge_reachability.client)
         self._setting = setting
         self._journal = journal
         self._outside = outside
@@ -82,12 +82,12 @@ class Syncer:
         self._planning = False
         self._misses = 0  #: plans in a row that lacked something
         self._discovering = Discovering(
-            setting.mailbox, setting.edge, self._kinds, self._edge_line.outside, self._log, self._replan.set
+            setting.mailbox, setting.edge, self._kinds, self._edge_reachability.outside, self._log, self._replan.set
         )
         self._configuration = Configuration(
             setting.mailbox,
             self._kinds,
-            self._mailbox_line.outside,
+            self._mailbox_reachability.outside,
             self._log,
             counts=self._counts,
             news=self._replan.set,
@@ -150,7 +150,7 @@ class Syncer:
             self._know_mailbox,
             lambda before: self.summary.status(before),
             setting.now,
-            self._mailbox_line.outside,
+            self._mailbox_reachability.outside,
             self._log,
             beat=setting.beat,
             pause=setting.pause,
@@ -161,13 +161,13 @@ class Syncer:
         self._edge = EdgeWatch(
             setting.edge,
             setting.beat / 2,
-            self._edge_line.outside,
+            self._edge_reachability.outside,
             self._log,
             uid=self._reporter.edge,
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
-        self._nodes = Nodes(setting.edge, self._edge_line.outside, self._log, self._reporter.look)
+        self._nodes = Nodes(setting.edge, self._edge_reachability.outside, self._log, self._reporter.look)
         self._serving = Serving(
             setting.name,
             setting.mailbox,
@@ -197,25 +197,31 @@ class Syncer:
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
     def _listen(self) -> None:
-        mailbox, hub_side = self._setting.mailbox, self._mailbox_line.outside
-        edge, edge_side = self._setting.edge, self._edge_line.outside
+        mailbox, mailbox_outside = self._setting.mailbox, self._mailbox_reachability.outside
+        edge, edge_outside = self._setting.edge, self._edge_reachability.outside
         self._copies = RememberedCopies(
             mailbox,
             self._journal,
-            hub_side,
+            mailbox_outside,
             self._log,
             heard=self._hear_copy,
             listed=self._listed_copies,
             trouble=self._mailbox_troubled,
         )
         self._objects: Feeds[Obj] = Feeds(
-            edge, copying.slim, self._hear_object, edge_side, self._edge_troubled, selection=OURS, listed=self._listed
+            edge,
+            copying.slim,
+            self._hear_object,
+            edge_outside,
+            self._edge_troubled,
+            selection=OURS,
+            listed=self._listed,
         )
         self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsynced, hub_side, self._mailbox_troubled, listed=self._listed_upsynced
+            mailbox, whole, self._hear_upsynced, mailbox_outside, self._mailbox_troubled, listed=self._listed_upsynced
         )
         self._born: Feeds[Obj] = Feeds(
-            edge, whole, self._hear_born, edge_side, self._edge_troubled, listed=self._listed_up
+            edge, whole, self._hear_born, edge_outside, self._edge_troubled, listed=self._listed_up
         )
 
     # --- what is heard ----------------------------------------------------------------------------
@@ -397,8 +403,8 @@ class Syncer:
                 group.create_task(self._remember(), name="journal")
                 group.create_task(self._reporter.run(), name="report")
                 group.create_task(self._edge.run(), name="edge")
-                group.create_task(self._mailbox_line.run(), name="reachability of the mailbox")
-                group.create_task(self._edge_line.run(), name="reachability of the edge")
+                group.create_task(self._mailbox_reachability.run(), name="reachability of the mailbox")
+                group.create_task(self._edge_reachability.run(), name="reachability of the edge")
                 group.create_task(self._nodes.run(), name="nodes")
                 await self._follow(group)
         finally:
