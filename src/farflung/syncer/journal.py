@@ -20,6 +20,8 @@ from sys import intern
 from types import MappingProxyType
 from typing import Final
 
+import orjson
+
 from farflung.syncer.journal_file import (
     DamageError,
     JournalError,
@@ -209,6 +211,15 @@ class Journal:
         self._facts[name] = value
         with self._noting:
             self._changes.facts[name] = value
+
+    def get_kinds(self, fact: str) -> set[Resource]:
+        """A fact that is a set of kinds."""
+        return {Resource(*one) for one in orjson.loads(self.get_fact(fact) or "[]")}
+
+    def set_kinds(self, fact: str, resources: Iterable[Resource]) -> None:
+        kinds = set(resources)
+        if kinds != self.get_kinds(fact):
+            self.set_fact(fact, orjson.dumps(list(map(list, sorted(kinds)))).decode())
 
     # --- the file ---------------------------------------------------------------------------------
 

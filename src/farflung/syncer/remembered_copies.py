@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import orjson
-
 from farflung.client.errors import Forbidden
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
@@ -62,8 +60,8 @@ class RememberedCopies:
     # --- hearing everything once more -------------------------------------------------------------
 
     def list_all_again(self) -> None:
-        """Nobody goes on from what was heard so far.  All feeds stop.  A hub that was restored from a backup may hold
-        copies again that were withdrawn since, of kinds that are not wanted any more."""
+        """Stop all feeds, and resume none of them.  A hub that was restored from a backup may again hold copies that
+        were withdrawn since, of kinds that are not wanted any more."""
         self.doubt()
         self._list_again([*self._journal.heard(), *self.feeds.resources()])
 
@@ -75,8 +73,8 @@ class RememberedCopies:
             self._journal.set_fact(CONFIGURED, digest)
 
     def forget_unwatched(self) -> None:
-        """A kind that is watched no more is listed when it is wanted again: entries do not name the copies that were
-        not wanted when they were heard of."""
+        """List a kind that is no longer watched when it is wanted again: the journal has no entries of copies that were
+        not wanted when their events arrived."""
         for resource, heard in list(self._journal.heard().items()):
             if heard.revision and self.feeds.collection(resource) is None:
                 self._journal.set_revision(resource, "", "")
@@ -108,26 +106,23 @@ class RememberedCopies:
     def remember_kinds(self) -> None:
         """Note of which kinds copies are watched, before the syncer adds its finalizer to the first of them: after a
         crash the journal may lack the entry, and the configuration may not name the kind any more."""
-        known = set(self._read(KINDS))
-        if not known.issuperset(self.feeds.resources()):
-            self._write(KINDS, known.union(self.feeds.resources()))
+        self._journal.set_kinds(KINDS, self._journal.get_kinds(KINDS).union(self.feeds.resources()))
 
     def doubt(self) -> None:
         """The mailbox may hold copies with our finalizer that no entry is about, of every kind that was watched."""
-        self._add_earlier(self._read(KINDS))
+        self._add_earlier(self._journal.get_kinds(KINDS))
 
     def learn(self, said: Obj) -> None:
         """Whoever remembers nothing hears from the last report of which kinds there may be copies that wait for us."""
         through = [one for one in said.get("syncedThrough") or () if isinstance(one, dict)]
         kinds = [(one.get("group"), one.get("resource")) for one in through]
-        self._write(EARLIER, {Resource(*map(str, one)) for one in kinds if all(isinstance(text, str) for text in one)})
+        known = {Resource(*map(str, one)) for one in kinds if all(isinstance(text, str) for text in one)}
+        self._journal.set_kinds(EARLIER, known)
 
     def earlier(self) -> list[Resource]:
         """Of these, those that were not listed yet, and that we may list."""
-        told = self._read(EARLIER)
-        left = [one for one in told if not self._is_done(one)]
-        if left != told:
-            self._write(EARLIER, left)
+        left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self._is_done(one))
+        self._journal.set_kinds(EARLIER, left)
         return left
 
     def _is_done(self, resource: Resource) -> bool:
@@ -135,13 +130,7 @@ class RememberedCopies:
 
     def is_earlier(self, resource: Resource) -> bool:
         """Whether copies of a kind are watched until they were listed once, as of the last plan."""
-        return resource in self._read(EARLIER)
+        return resource in self._journal.get_kinds(EARLIER)
 
     def _add_earlier(self, resources: Iterable[Resource]) -> None:
-        self._write(EARLIER, {*self._read(EARLIER), *resources})
-
-    def _read(self, fact: str) -> list[Resource]:
-        return [Resource(*one) for one in orjson.loads(self._journal.get_fact(fact) or "[]")]
-
-    def _write(self, fact: str, resources: Iterable[Resource]) -> None:
-        self._journal.set_fact(fact, orjson.dumps(list(map(list, sorted(resources)))).decode())
+        self._journal.set_kinds(EARLIER, self._journal.get_kinds(EARLIER).union(resources))

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-import orjson
-
 from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
 from farflung.syncer.feeds import Feeds
@@ -48,12 +46,12 @@ class UpsyncKinds:
 
         A kind that is wanted no more is still watched in the mailbox, as long as we may: a list that shows nothing of
         ours may be wrong, and what is there is to be withdrawn when it is seen."""
-        named, before = self._named(wanted), self._read(UPSYNCED)
+        named, before = self._named(wanted), self._journal.get_kinds(UPSYNCED)
         self._wanted = frozenset(named)
         every = named | {one for one in before if not isinstance(self._copies.error(one), Forbidden)}
         if is_known:
-            self._write(UPSYNCED, every)
-            self._write(EVER, self._read(EVER) | named)
+            self._journal.set_kinds(UPSYNCED, every)
+            self._journal.set_kinds(EVER, self._journal.get_kinds(EVER) | named)
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
         if is_met and is_known:
@@ -69,13 +67,7 @@ class UpsyncKinds:
 
     def doubt(self) -> None:
         """A hub that was restored from a backup may hold objects of every kind that was ever brought there."""
-        self._write(UPSYNCED, self._read(UPSYNCED) | self._read(EVER))
-
-    def _read(self, fact: str) -> set[Resource]:
-        return {Resource(*one) for one in orjson.loads(self._journal.get_fact(fact) or "[]")}
-
-    def _write(self, fact: str, resources: set[Resource]) -> None:
-        self._journal.set_fact(fact, orjson.dumps(list(map(list, sorted(resources)))).decode())
+        self._journal.set_kinds(UPSYNCED, self._journal.get_kinds(UPSYNCED) | self._journal.get_kinds(EVER))
 
     def _named(self, wanted: Wanted) -> set[Resource]:
         named: set[Resource] = set()
