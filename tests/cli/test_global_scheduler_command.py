@@ -80,7 +80,7 @@ def test_the_server_and_the_kubeconfig_of_a_directory_count_if_nothing_else_is_s
         ("conf.yaml", "master: ftp://127.0.0.1\nscheduler_policy_file: edgecloud_policy.yaml", "conf.yaml: master: "),
         ("conf.yaml", "{", "conf.yaml"),
         ("flavors.json", "[]", "flavors.json"),
-        ("conf.yaml", "kubeconfig: ~nobody-here/x\nscheduler_policy_file: edgecloud_policy.yaml", "whose home"),
+        ("conf.yaml", "kubeconfig: ~nobody-here/x\nscheduler_policy_file: edgecloud_policy.yaml", "home directory"),
     ],
 )
 def test_what_is_wrong_with_files_is_said_in_one_sentence(conf: Path, file: str, text: str, said: str) -> None:

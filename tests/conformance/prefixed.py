@@ -49,7 +49,7 @@ def known_differences(names: Collection[str], left_out: Collection[str]) -> froz
 
 
 def replay_in_workspace(server: Server, names: Collection[str]) -> Outcome:
-    """Replay recordings in a new workspace of a server on which nobody did so before."""
+    """Replay recordings in a new workspace.  A server can be used once, as the workspace stays."""
     cluster = create_workspace(server)
     run = Replay(
         server,

@@ -23,7 +23,7 @@ from farflung.store.memory import MemoryStore
 
 T = TypeVar("T")
 PATIENCE: Final = 60.0
-ADDRESS: Final = "https://hub.example.com:6443"  #: what workspaces are told; no client resolves it
+ADDRESS: Final = "https://hub.example.com:6443"  #: in the URLs of workspaces; no client resolves it
 
 
 class ThreadedHub:

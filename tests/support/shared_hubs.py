@@ -60,7 +60,7 @@ class SharedHub:
         with self._process.client() as client:
             client.get("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~")
         users = {user["name"]: user["user"]["token"] for user in self._process.config["users"]}
-        self._process.token = users["shard-admin"]  # who may list the objects of all workspaces
+        self._process.token = users["shard-admin"]  # this user may list the objects of all workspaces
         return self._content()
 
     def _content(self) -> set[tuple[str, ...]]:
@@ -118,7 +118,7 @@ class SharedHubs:
         return self._hubs[command]
 
     def discard(self, hub: SharedHub) -> None:
-        """After a document that did not end: nobody knows what it left behind."""
+        """Kill a hub whose document failed, as the document may have left objects behind."""
         hub.kill()
         self._hubs = {command: other for command, other in self._hubs.items() if other is not hub}
 

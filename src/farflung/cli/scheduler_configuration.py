@@ -1,4 +1,4 @@
-"""What the files of the global scheduler say."""
+"""The configuration of the global scheduler, read from its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farflung.scheduling.values import Flavor, Site
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What files say; nothing is needed."""
+    """Every field has a default: no file is required."""
 
     policy: Policy = field(default_factory=default_policy)
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
@@ -31,13 +31,13 @@ def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -
     if named_directory:
         directory = Path(named_directory)
         base = _base(directory, text_of)
-        said = base.settings
-        policy_file = policy_file or str(directory / said.policy_file)
-        kubeconfig = str(directory / _at_home(said.kubeconfig, directory / CONF)) if said.kubeconfig else ""
-        if said.master:
-            _check_server(said.master, directory / CONF)
-        found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=said.master)
-        spot_fake = said.spot_fake
+        settings = base.settings
+        policy_file = policy_file or str(directory / settings.policy_file)
+        kubeconfig = str(directory / _at_home(settings.kubeconfig, directory / CONF)) if settings.kubeconfig else ""
+        if settings.master:
+            _check_server(settings.master, directory / CONF)
+        found = Configuration(flavors=base.flavors, sites=base.sites, kubeconfig=kubeconfig, master=settings.master)
+        spot_fake = settings.spot_fake
     policy = _policy(Path(policy_file), text_of) if policy_file else found.policy
     return replace(found, policy=replace(policy, spot_fake=spot_fake))
 
@@ -69,8 +69,8 @@ def _check_server(master: str, path: Path) -> None:
         raise ConfigurationError(f"{path}: master: {error}") from None
 
 
-def _at_home(told: str, where: Path) -> Path:
+def _at_home(path: str, where: Path) -> Path:
     try:
-        return Path(told).expanduser()
+        return Path(path).expanduser()
     except RuntimeError:
-        raise ConfigurationError(f"{where}: kubeconfig: nobody knows whose home {told!r} is in") from None
+        raise ConfigurationError(f"{where}: kubeconfig: the home directory in {path!r} does not exist") from None

@@ -254,7 +254,7 @@ class Hub:
             case "version":
                 return Response(200, orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
             case "metrics":
-                return Response(200, *self.metrics.shown())
+                return Response(200, *self.metrics.render())
             case ".well-known" | "openid":
                 return openid.answer(request, path, self._tools.accounts.keys) or page_not_found()
             case "openapi":

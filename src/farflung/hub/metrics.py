@@ -1,7 +1,7 @@
 """What /metrics shows.
 
-Requests are counted in a dict: that is one addition, and the loop is the only thread.  Everything else is asked for
-when somebody looks, and the library that writes it is loaded then.
+Requests are counted in a dict: that is one addition, and the loop is the only thread.  Everything else is measured when
+a client reads the page, and the library that writes it is loaded then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Metrics:
         for name, (what, measure) in self._gauges.items():
             yield GaugeMetricFamily(name, what, measure())
 
-    def shown(self) -> tuple[bytes, str]:
+    def render(self) -> tuple[bytes, str]:
         """The text and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 

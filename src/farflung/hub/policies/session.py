@@ -1,4 +1,4 @@
-"""All policies that are about one request, one after the other."""
+"""Asks all policies that match one request, one after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Session:
         self._refusal: ApiError | None = None
 
     def run(self, hooks: Sequence[Hook]) -> None:
-        """Raises what the first policy that refuses the request says; all are asked, for their warnings."""
+        """Raises the refusal of the first policy that refuses the request.  All are asked, for their warnings."""
         for hook in hooks:
             self._apply(hook)
         if self._refusal is not None:

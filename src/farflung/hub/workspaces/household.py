@@ -1,4 +1,4 @@
-"""What a hub with workspaces keeps in order beside what every hub does."""
+"""The housekeeping of a hub with workspaces, in addition to that of every hub."""
 
 from __future__ import annotations
 
