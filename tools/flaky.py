@@ -60,12 +60,25 @@ def name_of(case: ElementTree.Element) -> str:
     return f"{case.get('classname')}::{case.get('name')}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(words: list[str]) -> argparse.Namespace:
+    """`words`: of the command line.  What is after `--` is kept from argparse, which would refuse it after an option."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [-h] [--idle] N [-- ARGUMENTS]",
+    )
     parser.add_argument("runs", type=int, metavar="N", help="how often the suite runs")
     parser.add_argument("--idle", action="store_true", help="leave the cores to the tests")
-    parser.add_argument("arguments", nargs="*", help="for pytest, after --")
-    chosen = parser.parse_args()
+    end = words.index("--") if "--" in words else len(words)
+    chosen = parser.parse_args(words[:end])
+    if chosen.runs < 1:
+        parser.error("N must be at least 1")
+    chosen.arguments = words[end + 1 :]
+    return chosen
+
+
+def main() -> int:
+    chosen = parse(sys.argv[1:])
     failures: dict[str, list[int]] = {}
     with busy_cores(0 if chosen.idle else os.cpu_count() or 1):
         for run in range(1, chosen.runs + 1):
