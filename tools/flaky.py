@@ -61,7 +61,7 @@ def name_of(case: ElementTree.Element) -> str:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """`words`: of the command line.  What is after `--` is kept from argparse, which would refuse it after an option."""
+    """`words`: of the command line.  What follows `--` is kept from argparse, which refuses it after an option."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
