@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
@@ -21,9 +20,6 @@ import recorded
 import replay
 from exchanges import Outcome, Replay, Scenario, Step
 from servers import Request, Server, server_of, token_of
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
-from hub_process import HubProcess
 
 DIFFERENCES: Final = Path(__file__).parent / "kcp-differences.txt"
 RECORDINGS: Final = {recorded.name_of(path).removesuffix(".jsonl"): path for path in recorded.recordings("kcp/http")}
@@ -67,15 +63,11 @@ def replay_on(server: Server, name: str, further_token: str, known: Collection[s
 
 def replay_fresh(name: str) -> Outcome:
     """Replay a recording on a hub with nothing in it."""
-    with tempfile.TemporaryDirectory() as directory:
-        hub = HubProcess(Path(directory) / "hub", command="start", arguments=["--bare"])
-        try:
-            with closing(server_of(hub.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server:
-                outcome = replay_on(server, name, token_of(hub.kubeconfig, FURTHER), known_differences(name))
-            hub.stop()
-            return outcome
-        finally:
-            hub.kill()
+    with (
+        replay.fresh_hub("start", "--bare") as hub,
+        closing(server_of(hub.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server,
+    ):
+        return replay_on(server, name, token_of(hub.kubeconfig, FURTHER), known_differences(name))
 
 
 def main() -> int:

@@ -15,12 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import recorded
-from replay import of_recordings, read_differences, report
+from kubectl_transcripts import Outcome
+from replay import fresh_hub, of_recordings, read_differences, report
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
 from hub_process import HubProcess
@@ -66,22 +66,6 @@ class Step:
     command: str
     output: tuple[str, ...]  #: with complaints last, marked `E| `
     code: int
-
-
-@dataclass
-class Outcome:
-    passed: int = 0
-    differences: dict[str, list[str]] = field(default_factory=dict)  #: by step: `ws.txt:17`
-
-    @property
-    def differing(self) -> frozenset[str]:
-        return frozenset(self.differences)
-
-    def text(self, steps: Collection[str]) -> str:
-        """The differences of these steps, to read."""
-        return "\n".join(
-            "\n    ".join([where, *self.differences[where]]) for where in sorted(self.differing & set(steps))
-        )
 
 
 def steps(path: Path) -> list[Step]:
@@ -158,12 +142,8 @@ def known_differences(name: str) -> frozenset[str]:
 
 def replay_fresh(name: str) -> Outcome:
     """Replay a transcript on a hub with nothing in it."""
-    with tempfile.TemporaryDirectory() as directory:
-        hub = HubProcess(Path(directory) / "hub", command="start", arguments=["--bare"])
-        try:
-            return replay(hub, TRANSCRIPTS[name])
-        finally:
-            hub.kill()
+    with fresh_hub("start", "--bare") as hub:
+        return replay(hub, TRANSCRIPTS[name])
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ import argparse
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
@@ -27,9 +26,6 @@ from servers import Request, Server, server_of
 
 from farflung.apis.builtin import BUILTIN, HUB
 from farflung.hub.request import DEFAULT_CLUSTER, target_of
-
-sys.path.append(str(Path(__file__).parents[1] / "support"))  # pytest does so by itself; a script has to
-from hub_process import HubProcess
 
 DIFFERENCES: Final = Path(__file__).parent / "prefixed-differences.txt"
 RECORDINGS: Final = {recorded.name_of(path).removesuffix(".jsonl"): path for path in recorded.recordings("kubernetes")}
@@ -66,15 +62,11 @@ def replay_in_workspace(server: Server, names: Collection[str]) -> Outcome:
 
 def replay_fresh(names: Collection[str]) -> Outcome:
     """Replay recordings in a workspace of a fresh hub."""
-    with tempfile.TemporaryDirectory() as directory:
-        hub = HubProcess(Path(directory) / "hub", command="start", arguments=["--bare"])
-        try:
-            with closing(server_of(hub.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server:
-                outcome = replay_in_workspace(server, names)
-            hub.stop()
-            return outcome
-        finally:
-            hub.kill()
+    with (
+        replay.fresh_hub("start", "--bare") as hub,
+        closing(server_of(hub.kubeconfig, user=ADMINISTRATOR, prefixed=False)) as server,
+    ):
+        return replay_in_workspace(server, names)
 
 
 def create_workspace(server: Server) -> str:

@@ -85,10 +85,10 @@ def of_recordings(steps: Collection[str], paths: Collection[Path]) -> frozenset[
 
 
 @contextmanager
-def fresh_hub() -> Iterator[HubProcess]:
-    """A hub with nothing in it."""
+def fresh_hub(command: str = "hub", *arguments: str) -> Iterator[HubProcess]:
+    """A hub with nothing in it.  `command`: `hub` or `start`."""
     with tempfile.TemporaryDirectory() as name:
-        hub = HubProcess(Path(name) / "hub")
+        hub = HubProcess(Path(name) / "hub", command=command, arguments=arguments)
         try:
             yield hub
             hub.stop()
