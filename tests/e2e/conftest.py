@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(scope="session")
-def session_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    hub = HubProcess(tmp_path_factory.mktemp("hub") / "data")
+@contextmanager
+def running(hub: HubProcess) -> Iterator[HubProcess]:
+    """Stops the hub at the end, and checks that it logged no problem."""
     try:
         yield hub
         assert hub.stop() == "farflung hub is stopping\n"
@@ -36,13 +36,26 @@ def session_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess
         hub.kill()
 
 
+@contextmanager
+def shared(hub: HubProcess) -> Iterator[None]:
+    """One test's use of a hub."""
+    known = len(hub.trouble())
+    yield
+    assert hub.process.poll() is None, "the hub has ended"
+    assert hub.trouble()[known:] == []
+
+
+@pytest.fixture(scope="session")
+def session_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with running(HubProcess(tmp_path_factory.mktemp("hub") / "data")) as hub:
+        yield hub
+
+
 @pytest.fixture
 def hub(session_hub: HubProcess) -> Iterator[HubProcess]:
-    """The hub that the tests share.  Whatever a test does to it, it goes on and has nothing to complain about."""
-    known = len(session_hub.trouble())
-    yield session_hub
-    assert session_hub.process.poll() is None, "the hub has ended"
-    assert session_hub.trouble()[known:] == []
+    """The hub that the tests share.  No test makes it end or log a problem."""
+    with shared(session_hub):
+        yield session_hub
 
 
 @pytest.fixture
@@ -55,22 +68,15 @@ def namespace(hub: HubProcess) -> str:
 
 @pytest.fixture(scope="session")
 def session_workspaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    hub = HubProcess(tmp_path_factory.mktemp("workspaces") / "data", command="start")
-    try:
+    with running(HubProcess(tmp_path_factory.mktemp("workspaces") / "data", command="start")) as hub:
         yield hub
-        assert hub.stop() == "farflung hub is stopping\n"
-        assert hub.trouble() == []
-    finally:
-        hub.kill()
 
 
 @pytest.fixture
 def workspaces(session_workspaces: HubProcess) -> Iterator[HubProcess]:
-    """A hub with workspaces, and its controllers, that the tests share.  No test makes it log a problem."""
-    known = len(session_workspaces.trouble())
-    yield session_workspaces
-    assert session_workspaces.process.poll() is None, "the hub has ended"
-    assert session_workspaces.trouble()[known:] == []
+    """A hub with workspaces, and its controllers, that the tests share.  No test makes it end or log a problem."""
+    with shared(session_workspaces):
+        yield session_workspaces
 
 
 @pytest.fixture

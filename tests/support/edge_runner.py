@@ -97,11 +97,6 @@ class EdgeUser:
         assert ended.returncode == 0, f"{words}: {ended.stderr}{self.log()}"
         return ended.stdout
 
-    def kubectl_refused(self, *words: str) -> str:
-        ended = subprocess.run([_kubectl(), *words], env=self.environment, capture_output=True, text=True)
-        assert ended.returncode != 0, ended.stdout
-        return ended.stderr
-
     def begin_kubectl(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen([_kubectl(), *words], env=self.environment, stdout=subprocess.PIPE, text=True)
 
