@@ -373,3 +373,27 @@ async def test_keys_that_failed_without_an_answer_are_looked_at_when_the_server_
         await until(lambda: one.queue.idle)
     assert looks == ["away", "refused", "away"]
     assert len(one.queue) == 1
+
+
+async def test_a_key_that_a_worker_has_when_a_server_answers_again_is_looked_at_right_after() -> None:
+    """Its request may have been sent before, and get no answer."""
+    looks, hanging = 0, asyncio.Event()
+
+    async def reconcile(key: str, worker: int) -> float | None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            await hanging.wait()
+        if looks < 3:
+            raise Unreachable("away")
+        return None
+
+    one = controller(reconcile, backoff=Backoff(1000.0, 1000.0, lambda: 1.0))
+    async with running(one):
+        one.queue.add("a")
+        await until(lambda: one.tally.failures == 1)
+        one.queue.add("a")
+        await until(lambda: looks == 2)
+        one.retry_unreached()
+        hanging.set()
+        await until(lambda: one.tally.successes == 1)

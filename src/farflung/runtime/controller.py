@@ -48,7 +48,8 @@ class Controller(Generic[K]):
         self._unreached: set[K] = set()  #: keys that failed last because a server did not answer
 
     def retry_unreached(self) -> None:
-        """A server answers again: look at once at the keys that failed because it did not, as if for the first time."""
+        """A server answers again: look at once at the keys that failed because it did not, as if for the first time.
+        One that a worker has may still wait for the server in vain, and is looked at again right after that."""
         for key in self._unreached:
             self._failures.pop(key, None)
             self.queue.add(key)
@@ -71,7 +72,6 @@ class Controller(Generic[K]):
             await asyncio.sleep(0)  # keys that need nothing must not keep everything else from its turn
 
     async def _look_at(self, key: K, worker: int) -> None:
-        self._unreached.discard(key)
         try:
             again = await self._reconcile(key, worker)
         except asyncio.CancelledError as error:
@@ -85,6 +85,7 @@ class Controller(Generic[K]):
         else:
             self.tally.successes += 1
             self._failures.pop(key, None)
+            self._unreached.discard(key)
             if again is not None:
                 self.queue.add_after(key, again)
 
@@ -93,6 +94,8 @@ class Controller(Generic[K]):
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if isinstance(error, Unreachable):
             self._unreached.add(key)
+        else:
+            self._unreached.discard(key)
         if isinstance(error, Conflict | AlreadyExists):
             self._log.info("somebody else wrote first", v=3, controller=self.name, key=str(key))
         else:
