@@ -1,4 +1,4 @@
-"""Who makes the load: kbench, a small Go program, or a client in Python where there is no Go toolchain.
+"""Load generators: kbench, a small Go program, or a client in Python where there is no Go toolchain.
 
 A client in Python takes as much CPU as the hub, on the same cores: rates measured with it are those of the client.
 """

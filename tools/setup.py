@@ -6,7 +6,7 @@
     tools/setup.py --bench      and what the benchmarks need (requirements-bench.lock)
     tools/setup.py --lock       write the lock files anew; --upgrade takes the newest versions
 
-Nothing is installed again as long as the lock files and pyproject.toml say the same.
+Nothing is installed again until a lock file or the project's part of pyproject.toml changes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PAUSE = 5.0  #: seconds between two lines about progress, where lines cannot be 
 
 
 class Failed(Exception):
-    """One step did not work; the message has all that is known."""
+    """A step failed; the message has the command and its output."""
 
 
 def main() -> int:
@@ -146,7 +146,7 @@ def install_lock(name: str) -> None:
         before = packages()
         chosen = 0
 
-        def heard(line: str) -> None:
+        def on_line(line: str) -> None:
             nonlocal considered, chosen
             considered += bool(CONSIDERED.match(line))
             if line.startswith(CHOSEN):
@@ -157,7 +157,7 @@ def install_lock(name: str) -> None:
                 return f"{min(len(packages() - before), chosen)} of {chosen} packages installed"
             return f"{considered} of {count} packages fetched"
 
-        run([*python(*PIP), "install", *how], heard, lambda: step.show(progress()))
+        run([*python(*PIP), "install", *how], on_line, lambda: step.show(progress()))
 
 
 def remembered() -> dict[str, str]:
@@ -195,8 +195,8 @@ def project_digest() -> str:
     import tomllib
 
     with Path("pyproject.toml").open("rb") as file:
-        said = tomllib.load(file)
-    parts = [said.get("project"), said.get("build-system"), said.get("tool", {}).get("hatch")]
+        settings = tomllib.load(file)
+    parts = [settings.get("project"), settings.get("build-system"), settings.get("tool", {}).get("hatch")]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -231,7 +231,7 @@ class Step:
     def __init__(self, what: str) -> None:
         self.what = what
         self.rewrites = sys.stdout.isatty()
-        self.began = self.told = time.monotonic()
+        self.began = self.shown_at = time.monotonic()
 
     def __enter__(self) -> Step:
         print(f"setup: {self.what} ...", end="" if self.rewrites else "\n", flush=True)
@@ -247,8 +247,8 @@ class Step:
         now = time.monotonic()
         if self.rewrites:
             self._say(f"setup: {self.what}: {progress}, {now - self.began:.0f} s", "")
-        elif now - self.told >= PAUSE:
-            self.told = now
+        elif now - self.shown_at >= PAUSE:
+            self.shown_at = now
             self._say(f"setup: {self.what}: {progress}", "\n")
 
     def _say(self, text: str, end: str) -> None:
@@ -256,11 +256,11 @@ class Step:
 
 
 def run(
-    command: list[str], heard: Callable[[str], None] = lambda line: None, tick: Callable[[], None] = lambda: None
+    command: list[str], on_line: Callable[[str], None] = lambda line: None, tick: Callable[[], None] = lambda: None
 ) -> None:
-    """Raises Failed with all that the command said.  `heard` gets each line; `tick` is called a few times a second."""
+    """`on_line` gets each line of output; `tick` is called a few times a second.  Raises Failed."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    said: list[str] = []
+    output: list[str] = []
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
@@ -280,11 +280,11 @@ def run(
                 continue
             if line is None:
                 break
-            said.append(line)
-            heard(line)
+            output.append(line)
+            on_line(line)
             tick()
     if process.returncode:
-        text = "".join(line for line in said if not NOISE.match(line))
+        text = "".join(line for line in output if not NOISE.match(line))
         raise Failed(f"this failed with code {process.returncode}: {' '.join(command)}\n{text.rstrip()}")
 
 

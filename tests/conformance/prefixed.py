@@ -104,10 +104,10 @@ def without_cluster(answer: Any, cluster: str) -> Any:
     kept = {name: without_cluster(value, cluster) for name, value in answer.items() if name != "annotations"}
     if "annotations" in answer:
         annotations = answer["annotations"]
-        told = isinstance(annotations, dict) and annotations.get(CLUSTER) == cluster
-        if told:
+        is_named = isinstance(annotations, dict) and annotations.get(CLUSTER) == cluster
+        if is_named:
             annotations = {name: value for name, value in annotations.items() if name != CLUSTER}
-        if annotations or not told:
+        if annotations or not is_named:
             kept["annotations"] = annotations
     return kept
 

@@ -101,12 +101,12 @@ def test_a_server_answers_as_it_was_recorded(hub: Server, tmp_path: Path, name: 
 
 
 def test_nothing_but_the_cluster_of_the_workspace_is_left_out_of_a_comparison() -> None:
-    told = {"kcp.io/cluster": "abc"}
+    annotation = {"kcp.io/cluster": "abc"}
     quoted = r"{\"name\":\"a\",\"annotations\":{\"kcp.io/cluster\":\"abc\"},\"labels\":{}}"
     answer = {
         "items": [
-            {"metadata": {"name": "a", "annotations": told}},
-            {"metadata": {"annotations": {**told, "b": "c"}}},
+            {"metadata": {"name": "a", "annotations": annotation}},
+            {"metadata": {"annotations": {**annotation, "b": "c"}}},
             {"metadata": {"annotations": {"kcp.io/cluster": "another"}}},
             {"metadata": {"annotations": {}}},
         ],

@@ -128,7 +128,7 @@ def test_controllers_that_are_killed_in_the_middle_finish_although_their_files_a
     policy.write_text("predicates: [{name: Flavor}]")
     hub = run("--policy-file", str(policy))
 
-    def told() -> Json:
+    def lease_notes() -> Json:
         """What the lease of the global scheduler says about its files."""
         lease = listed(client, LEASES).get(LEASE, {"metadata": {}})
         text = lease["metadata"].get("annotations", {}).get("globalscheduler.com/files", "{}")
@@ -138,7 +138,7 @@ def test_controllers_that_are_killed_in_the_middle_finish_although_their_files_a
         furnish(client)
         place(client, 0, COUNT // 2)
         eventually(lambda: begun(client), "a mailbox")
-        eventually(lambda: told().get("options") == ["--policy-file", str(policy)], "the file in the lease")
+        eventually(lambda: lease_notes().get("options") == ["--policy-file", str(policy)], "the file in the lease")
         before = listed(client, LEASES)[LEASE]["spec"]
         (controllers,) = controllers_of(hub)
         policy.write_text("predicates: [{name: Luck}]")
@@ -146,7 +146,7 @@ def test_controllers_that_are_killed_in_the_middle_finish_although_their_files_a
         place(client, COUNT // 2, COUNT)
         eventually(lambda: done(client), "the rest of the work")
         assert controllers not in controllers_of(hub)
-        eventually(lambda: "Luck" in told().get("problem", ""), "what is wrong")
+        eventually(lambda: "Luck" in lease_notes().get("problem", ""), "what is wrong")
         eventually(lambda: listed(client, LEASES)[LEASE]["spec"]["renewTime"] > before["renewTime"], "a renewal")
         after = listed(client, LEASES)[LEASE]["spec"]
         assert after == before | {"renewTime": after["renewTime"]}  # the new process did not wait for the old lease
@@ -160,7 +160,7 @@ def test_controllers_that_are_killed_in_the_middle_finish_although_their_files_a
         assert ended.returncode == 1
         assert f"{policy}: there is no plugin 'Luck' here" in ended.stdout
         policy.write_text("predicates: [{name: Volume}]")
-        eventually(lambda: "problem" not in told(), "files that are right again")
+        eventually(lambda: "problem" not in lease_notes(), "files that are right again")
     assert hub.stop() == "farflung hub is stopping\n"
     assert "farflung controllers ended with exit code -9; it is started again in" in hub.trouble()[0]
     assert "the files are wrong, and what they said before counts" in hub.log()

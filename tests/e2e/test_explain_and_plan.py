@@ -49,8 +49,8 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     file = tmp_path / "p.yaml"
     file.write_text(yaml.safe_dump(placement("p", PROD)))
 
-    code, said, _ = run(kubeconfig, "plan", "-f", str(file), *here, "--detailed-exitcode")
-    head, line, summary, _, where, told, *_ = said.splitlines()
+    code, output, _ = run(kubeconfig, "plan", "-f", str(file), *here, "--detailed-exitcode")
+    head, line, summary, _, where, told, *_ = output.splitlines()
     assert (code, head, summary) == (2, "EdgePlacement p (new)", "1 added, 0 removed, 0 unchanged")
     assert line.split()[::3] == ["+", "prod"]
     assert (where, told) == ("1 destination: prod/prod", "~ syncerconfigs.edge.kcp.io the-one")
@@ -60,9 +60,9 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     explained: dict[str, Any] = {}
 
     def current() -> bool:
-        code, said, wrong = run(kubeconfig, "explain", "placement", "p", *here, "-o", "json")
+        code, output, wrong = run(kubeconfig, "explain", "placement", "p", *here, "-o", "json")
         assert code == 0, wrong
-        explained.update(orjson.loads(said))
+        explained.update(orjson.loads(output))
         return bool(explained["now"]["slicesAreCurrent"] and explained["now"]["statusIsCurrent"])
 
     eventually(current, "the scheduler's work")
@@ -70,12 +70,12 @@ def test_a_placement_is_planned_made_and_explained(workspaces: HubProcess, web: 
     assert run(kubeconfig, "plan", "-f", "-", *here, "--detailed-exitcode", stdin=file.read_bytes())[0] == 0
 
     both = yaml.safe_dump(placement("p", PROD, {"matchLabels": {"env": "dev"}})).encode()
-    code, said, _ = run(kubeconfig, "plan", "-f", "-", *here, stdin=both)
+    code, output, _ = run(kubeconfig, "plan", "-f", "-", *here, stdin=both)
     assert code == 0
-    assert "1 added, 0 removed, 1 unchanged" in said.splitlines()
-    code, said, _ = run(kubeconfig, "explain", "placement", "p", *here, "--location", "dev")
+    assert "1 added, 0 removed, 1 unchanged" in output.splitlines()
+    code, output, _ = run(kubeconfig, "explain", "placement", "p", *here, "--location", "dev")
     assert code == 0
-    assert 'no: spec.locationSelectors[0]: the label env of the Location is "dev", not "prod"' in said
+    assert 'no: spec.locationSelectors[0]: the label env of the Location is "dev", not "prod"' in output
 
 
 def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, web: str, tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, w
     assert (nowhere[0], nowhere[2].count("\n")) == (1, 1)
     assert "is the address of no workspace: give one with --workspace" in nowhere[2]
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
-    code, said, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
+    code, output, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
     assert (code, complaint) == (1, "Error: not everything can be planned\n")
-    assert said.startswith("EdgePlacement p: error: spec.locationSelectors[0].matchExpressions[0].operator: ")
+    assert output.startswith("EdgePlacement p: error: spec.locationSelectors[0].matchExpressions[0].operator: ")
     assert run(kubeconfig, "plan", "--what")[0] == 1
     assert "there is no " in run(tmp_path / "none", "explain", "placement", "p")[2]
 
@@ -103,6 +103,6 @@ def test_a_hub_that_is_away_is_a_sentence(workspaces: HubProcess, tmp_path: Path
         taken.bind(("127.0.0.1", 0))
         stale = tmp_path / "stale.kubeconfig"
         stale.write_text(workspaces.kubeconfig.read_text().replace(f":{workspaces.port}", f":{taken.getsockname()[1]}"))
-        code, said, complaint = run(stale, "explain", "placement", "p")
-    assert (code, said, complaint.count("\n")) == (1, "", 1)
+        code, output, complaint = run(stale, "explain", "placement", "p")
+    assert (code, output, complaint.count("\n")) == (1, "", 1)
     assert complaint.startswith("Error: cannot reach the server: ")

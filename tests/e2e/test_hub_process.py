@@ -36,12 +36,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def one_sentence(*arguments: str) -> str:
     """All that a hub which cannot start prints."""
-    code, said = refused(*arguments)
+    code, output = refused(*arguments)
     assert code == 1
-    assert said.startswith("farflung hub: ")
-    assert said.endswith("\n")
-    assert said.count("\n") == 1
-    return said.removeprefix("farflung hub: ").rstrip("\n")
+    assert output.startswith("farflung hub: ")
+    assert output.endswith("\n")
+    assert output.count("\n") == 1
+    return output.removeprefix("farflung hub: ").rstrip("\n")
 
 
 def names(hub: HubProcess) -> set[str]:
@@ -99,8 +99,8 @@ def test_a_hub_serves_stops_in_order_and_comes_back_as_it_was(start: Start) -> N
         before = client.get(f"{MAPS}/kept")
 
     content = files(hub.directory)
-    said = one_sentence("--root-directory", str(hub.directory), "--port", "0")
-    assert f"is in use by another process (pid {hub.process.pid})" in said
+    output = one_sentence("--root-directory", str(hub.directory), "--port", "0")
+    assert f"is in use by another process (pid {hub.process.pid})" in output
     assert files(hub.directory) == content
 
     body = orjson.dumps({"metadata": {"name": "late"}, "data": {"a": "b" * 1000}})

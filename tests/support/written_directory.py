@@ -28,7 +28,7 @@ HERE: Final = Path(__file__).parent.parent / "upgrade"
 LEFT_OUT: Final = frozenset(
     {"ca.crt", "ca.key", "server.crt", "server.key", "controllers.identity", "workspaces.sqlite.lock"}
 )
-#: What comes and goes by itself.
+#: Resources that the hub and its controllers write all the time.
 FLEETING: Final = frozenset({"events", "leases"})
 WORKSPACES: Final = ("root:inventory", "root:shop", "root:shop:web", "root:shop:readings")
 MAILBOXES: Final = "root:espw"
@@ -269,5 +269,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("farflung", metavar="FARFLUNG")
     parser.add_argument("name", metavar="NAME")
-    said = parser.parse_args()
-    write(said.farflung, said.name)
+    arguments = parser.parse_args()
+    write(arguments.farflung, arguments.name)

@@ -160,7 +160,7 @@ def test_a_stamp_without_a_folder_is_completed_once(
     assert capsys.readouterr().out == ""
 
 
-def test_a_command_that_fails_is_shown_with_all_it_said_but_noise(setup: ModuleType) -> None:
+def test_a_command_that_fails_is_shown_with_its_output_except_noise(setup: ModuleType) -> None:
     script = (
         "import sys; print('WARNING: Location \\'x\\' is ignored: it is neither a file nor a directory.');"
         "print('ERROR: no such package', file=sys.stderr); sys.exit(7)"
@@ -171,10 +171,10 @@ def test_a_command_that_fails_is_shown_with_all_it_said_but_noise(setup: ModuleT
     assert str(caught.value).endswith("\nERROR: no such package")
 
 
-def test_each_line_is_heard(setup: ModuleType) -> None:
-    heard: list[str] = []
-    setup.run([sys.executable, "-c", "print('one'); print('two')"], heard.append)
-    assert heard == ["one\n", "two\n"]
+def test_each_line_of_output_is_passed_on(setup: ModuleType) -> None:
+    lines: list[str] = []
+    setup.run([sys.executable, "-c", "print('one'); print('two')"], lines.append)
+    assert lines == ["one\n", "two\n"]
 
 
 class Terminal(io.StringIO):

@@ -36,7 +36,7 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Wait until no other process has it locked."""
+    """Keep it locked.  Waits for a process that has it locked."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

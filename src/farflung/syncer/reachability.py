@@ -4,7 +4,7 @@ Everything that a syncer tries again waits longer each time, up to a minute, whi
 and too long for one that was away.  So a request without an answer makes one task ask for `/version`.  If that has no
 answer either, the side is away: the task asks again every few seconds, and with the first answer ends all waiting.
 
-    request fails ──► probe answered: only that request has a problem, and whatever sent it waits as it would
+    request fails ──► probe answered: only that request has a problem, and its sender waits as usual
                   └─► probe fails ──► AWAY ──► probes, at most LONGEST_PROBE apart ──answer──► `restored`
 
 Pauses between probes grow also if the side answers in between, until it did so for a minute: a side that comes and goes

@@ -182,11 +182,11 @@ async def test_a_server_that_is_not_there_fails_the_probe_with_the_cause(runtime
     assert "connection refused" in outcome.message
 
 
-@pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"\x00\xff" * 100])
-async def test_an_answer_that_is_not_http_is_a_failure(said: bytes, runtime: ProcessRuntime) -> None:
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"\x00\xff" * 100])
+async def test_an_answer_that_is_not_http_is_a_failure(answer: bytes, runtime: ProcessRuntime) -> None:
     async def talk(line: Line) -> None:
         await line.request()
-        await line.say(said)
+        await line.say(answer)
 
     async with raw_server(talk) as server:
         outcome = await probed(server.url, runtime)

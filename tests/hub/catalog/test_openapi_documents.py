@@ -245,7 +245,7 @@ def test_every_document_has_exactly_the_definitions_it_needs(everything):
     assert used == content["definitions"].keys()
 
 
-def told(schema: Mapping[str, Any]) -> dict[str, Any]:
+def texts_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """What a schema says to readers: descriptions and fields, and which of these are required."""
     fields = schema.get("properties", {})
     required = set(schema.get("required", ()))
@@ -258,12 +258,12 @@ def test_fields_and_descriptions_are_those_of_the_installed_schemas(everything):
     served = dict(document(everything, "/openapi/v2")["definitions"])
     for name in orjson.loads(got(everything, "/openapi/v3").body)["paths"]:
         schemas = document(everything, f"/openapi/v3/{name}")["components"]["schemas"]
-        assert all(told(schema) == told(served[one]) for one, schema in schemas.items() if one in served), name
+        assert all(texts_of(schema) == texts_of(served[one]) for one, schema in schemas.items() if one in served), name
         served |= schemas
     installed = served.keys() & set(definitions.names()) - OURS.keys()
     assert {"io.k8s.api.core.v1.Pod", "io.k8s.api.batch.v1.JobSpec", f"{META}ObjectMeta"} <= installed
     for name in installed:
-        assert told(served[name]) == told(definitions.definition(name)), name
+        assert texts_of(served[name]) == texts_of(definitions.definition(name)), name
 
 
 def test_types_are_those_of_openapi(everything):

@@ -206,7 +206,7 @@ class _Plan:
         return [*writes, *map(self._delete, sorted(self._superfluous, reverse=True))]
 
     def _may_drop(self, name: str) -> bool:
-        """Whether no needed destination is only in this slice, of those that the slice has to drop."""
+        """Whether every needed destination that the slice has to drop is in another slice, too."""
         dropped = self._old[name] - self._new[name]
         return all(self._copies[destination] > 1 for destination in dropped & self._needed)
 

@@ -2,8 +2,7 @@
 
 A syncer's clock may be wrong, so the time in its heartbeat does not count.  What counts is when the server last took a
 report of the syncer: the time that managedFields has for the owner of the heartbeat field, which every change by that
-owner renews.  A SyncTarget is judged by the same clock, and a controller that starts anew or was away finds the time
-where it was.
+owner renews.  A SyncTarget is judged by the same clock, and a controller that was restarted reads the same time.
 """
 
 from __future__ import annotations
