@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import socket
 
-FIRST, LAST = 10_000, 32_000  #: below the ports that Linux gives to clients, which would take one before it is used
+#: below the blocks of own_ports.py, and the ports that Linux gives to clients: these would take one before it is used
+FIRST, LAST = 10_000, 20_999
 
 _chance = random.SystemRandom()  # worker processes of pytest must not choose the same ports
 _given: set[int] = set()
@@ -16,13 +17,13 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = _chance.randint(FIRST, LAST)
-        if port not in _given and _is_free(port):
+        if port not in _given and is_free(port):
             _given.add(port)
             found.append(port)
     return found
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     try:
         with socket.create_server(("127.0.0.1", port)):
             return True

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from free_ports import is_free
+
 SHOWN = ("8081", "8082", "8083", "18481", "18483")  #: the ports that documents show
 BLOCKS = range(21000, 31000, 10)  #: below those that this machine hands out for connections
 
@@ -33,12 +35,4 @@ def _takes(first: int, held: ExitStack) -> bool:
         sign.close()
         return False
     held.enter_context(sign)
-    return all(map(_is_free, range(first, first + len(SHOWN))))
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
+    return all(map(is_free, range(first, first + len(SHOWN))))
