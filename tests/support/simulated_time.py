@@ -24,6 +24,7 @@ from farflung.lib.backoff import Backoff
 
 PATIENCE: Final = 60.0  #: seconds of the wall after which a condition will not come true any more
 SIMULATED_PATIENCE: Final = 1200.0  #: the same in seconds of a SimulatedLoop
+LONGER: Final = 35.0  #: seconds; longer than any controller pauses before it tries again what failed
 TURN: Final = 1e-5  #: seconds that a turn of the loop takes, so that a task that only yields sees time pass
 
 

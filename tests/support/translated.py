@@ -10,6 +10,7 @@ from typing import Any
 from fleet import EDGE, PROVIDER, TENANCY, Fleet, fleet
 from hub_harness import MERGE_PATCH
 from platform_harness import APIS, MASTER
+from simulated_time import LONGER
 
 from farflung.machinery.errors import Obj
 
@@ -110,12 +111,11 @@ class World:
         return all(each is not None and each.idle for each in working)
 
     async def at_rest(self) -> None:
-        """Until nothing was written for a while."""
+        """Until nothing is written for longer than any controller pauses."""
         last = -1
         while last != self.fleet.hub.store.revision:
             last = self.fleet.hub.store.revision
-            for _ in range(200):
-                await asyncio.sleep(0)
+            await asyncio.sleep(LONGER)
             await self.fleet.eventually(lambda: self.idle, "rest")
 
     # --- objects ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from examples import examples
 from fleet import EDGE, FAULTS, PROVIDER, SCHEDULING, WORKLOAD, Fleet, fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_time import LONGER
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import selector_of
@@ -166,11 +167,11 @@ async def test_after_any_history_the_slices_say_what_nested_loops_say_and_nothin
 
 
 async def at_rest(one: World) -> None:
-    """Until nothing was written for a while."""
+    """Until nothing is written for longer than any controller pauses."""
     hub, last = one.fleet.hub, -1
     while last != hub.store.revision:
         last = hub.store.revision
-        await turns()
+        await asyncio.sleep(LONGER)
         await one.fleet.eventually(lambda: one.fleet.manager is not None and one.fleet.manager.idle, "rest")
 
 
