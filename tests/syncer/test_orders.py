@@ -235,6 +235,29 @@ async def test_what_a_restored_hub_holds_is_followed_although_its_kind_is_not_wa
         assert ROLE not in world.objects()
 
 
+async def test_a_syncer_asks_again_what_is_served_when_its_mailbox_is_replaced(tmp_path: Path) -> None:
+    """The mailbox before did not serve Deployments, and the configuration does not name them: nothing else asks."""
+    async with at_rest(tmp_path) as world:
+        await world.configure(3)
+        await world.link.settled()
+        world.save_hub()
+        fleet, before = world.link.fleet, world.mailbox_cluster()
+        name = world.link.path.rpartition(":")[2]
+        await fleet.do("DELETE", f"/clusters/{PROVIDER}{TENANCY}/workspaces/{name}")
+        await fleet.eventually(lambda: world.mailbox_cluster() not in ("", before), "another mailbox")
+
+        async def has_orphans() -> bool:
+            return bool((await world.link.report())["objects"]["orphaned"] == len(PARTS))
+
+        await world.link.eventually(has_orphans, "orphans")
+        await world.release()
+        await world.link.eventually(lambda: not set(PARTS) & set(world.objects()), "the end of the orphans")
+        await world.link.settled()
+        await world.restart_hub(world.saved)
+        await agreed(world)
+        assert set(PARTS) <= set(world.objects())
+
+
 async def test_what_came_from_the_edge_is_withdrawn_from_a_restored_hub_although_its_kind_is_not_wanted_any_more(
     tmp_path: Path,
 ) -> None:

@@ -282,7 +282,8 @@ class Syncer:
         return True
 
     def _forget_mailbox(self) -> None:
-        """Another one is in its place."""
+        """Another one is in its place, which may serve other kinds."""
+        self._discovering.doubt("mailbox")
         self._copies.list_all_again()
         self.downsync.keep_released()
 
@@ -305,7 +306,6 @@ class Syncer:
         if self._incarnation.cluster is not None:
             self._log.info("another mailbox is heard", v=2, before=self._incarnation.cluster, now=cluster)
             self._start_anew()
-            self._discovering.doubt("mailbox")
         return False
 
     def _doubt_hub(self, config: Obj) -> None:
@@ -325,6 +325,7 @@ class Syncer:
     def _start_anew(self) -> None:
         """Whoever goes on from a version that a hub has reached for the second time misses what happened until then."""
         self._doubtful, self._incarnation.cluster = False, None
+        self._discovering.doubt("mailbox")
         self._copies.list_all_again()
         self._upsync_kinds.doubt()
         self._upsynced.stop_all()
