@@ -64,7 +64,7 @@ class Tenants:
         return answer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tenants(session_workspaces: HubProcess) -> Tenants:
     return Tenants(session_workspaces)
 
