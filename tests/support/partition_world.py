@@ -307,7 +307,7 @@ class World:
 
 @contextlib.contextmanager
 def hurried() -> Iterator[None]:
-    """Nobody waits for as long as in earnest, and nobody for as long as LONGER."""
+    """Pauses of the syncer are short, and shorter than LONGER."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(syncer, "MISSING", Backoff(0.01, 0.05, lambda: 1.0))
         patch.setattr(downsync, "STRANGERS", 0.05)

@@ -141,7 +141,7 @@ async def agree(world: World, steps: list[tuple[Step, int]]) -> None:
 
 async def be_quiet(world: World) -> None:
     """Until the syncer writes nothing for longer than it pauses anywhere.  It may notice late that a mailbox serves a
-    kind, because no event says so; but nobody corrects anybody, or asks for anything, again and again."""
+    kind, because no event says so; but neither side corrects the other, or sends a request, again and again."""
 
     async def is_quiet() -> bool:
         await world.link.settled()

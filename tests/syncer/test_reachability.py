@@ -162,7 +162,7 @@ async def test_a_side_that_comes_and_goes_is_probed_less_and_less_often() -> Non
 
 @contextmanager
 def patient() -> Iterator[Surroundings]:
-    """Whoever fails waits for ever, but for probes."""
+    """Pauses after a failure never end by themselves; only probes are sent."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(syncer, "MISSING", Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
         yield Surroundings(time.monotonic, sleep, lambda: 0.5, Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
