@@ -162,8 +162,7 @@ async def test_after_any_history_the_slices_say_what_nested_loops_say_and_nothin
         with one.fleet.hub.writes_nothing():
             await one.fleet.crash()
             await one.fleet.start()
-            await one.fleet.eventually(lambda: one.fleet.manager is not None and one.fleet.manager.idle, "rest")
-            await turns()
+            await at_rest(one)
 
 
 async def at_rest(one: World) -> None:

@@ -203,7 +203,7 @@ async def test_a_placement_that_cannot_be_understood_keeps_what_is_there_and_so_
         await one.at_rest()
         with one.fleet.hub.writes_nothing():
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
             assert await data(one) == {"tea": "3"}
             assert await the_one(one) == told
         # another placement goes on meanwhile
@@ -533,7 +533,7 @@ async def test_one_wrong_label_takes_nothing_from_a_fleet_until_somebody_confirm
         # the next translator holds it as well, and has nothing to say
         with one.fleet.hub.writes_nothing():
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
         assert await one.has(FLEET, f"{MAPS}/prices")
         # explicit deletions are meant
         await one.must_put(one.workloads[0], MAPS, config_map("late", {"a": "1"}))

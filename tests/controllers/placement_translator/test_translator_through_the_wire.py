@@ -596,7 +596,6 @@ async def compare(steps: list[Step]) -> None:
         assert await history.wrong() == ""
         with one.fleet.hub.writes_nothing():
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
-            await turns(200)
+            await one.at_rest()
         assert await history.wrong() == ""
         assert "hunter" not in one.fleet.log.getvalue()

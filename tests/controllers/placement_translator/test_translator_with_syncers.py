@@ -88,7 +88,7 @@ async def test_finalizers_and_status_are_no_difference_and_stay_when_a_copy_is_c
         with one.fleet.hub.writes_nothing():
             await one.at_rest()
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
         await one.must_put(one.workloads[0], DEPLOYMENTS, deployment("web", "nginx:2"))
 
         async def changed() -> Obj | None:
@@ -112,7 +112,7 @@ async def test_a_copy_that_is_held_is_deleted_once_and_its_namespace_goes_after_
         assert not await is_going(one, path=SHOP)
         with one.fleet.hub.writes_nothing():
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
         assert deletions(one, "configmaps shop/prices") == 1
         await let_go(one)
         await one.fleet.eventually(lambda: one.lacks(["florin"], SHOP), "the end of the namespace")
@@ -202,7 +202,7 @@ async def test_what_is_being_withdrawn_counts_once_and_a_confirmation_is_used_up
         with one.fleet.hub.writes_nothing():
             await one.at_rest()
             await one.restart()
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
         for box in one.boxes:
             await let_go(one, box)
         await one.fleet.eventually(lambda: one.lacks(one.boxes, SHOP), "the namespaces go without being held again")

@@ -373,7 +373,7 @@ async def compare(steps: list[Step]) -> None:
         with one.fleet.hub.writes_nothing():
             await one.fleet.crash()
             await one.fleet.start(**{**CONTROLLERS, "mailboxes": False})
-            await one.fleet.eventually(lambda: one.idle, "rest")
+            await one.at_rest()
         assert await history.wrong() == ""
 
 

@@ -171,7 +171,7 @@ async def test_after_a_restart_nothing_is_written() -> None:
         await one.world.at_rest()
         with one.world.fleet.hub.writes_nothing():
             await one.world.restart()
-            await one.world.fleet.eventually(lambda: one.world.idle, "rest")
+            await one.world.at_rest()
         assert await one.says(reporting=1)
 
 
