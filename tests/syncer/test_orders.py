@@ -13,7 +13,7 @@ from partition_menu import BORN, PARTS, ROLES, SPECS
 from partition_world import World, separated
 from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
-from farflung.client.errors import Unreachable
+from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
@@ -233,6 +233,37 @@ async def test_what_a_restored_hub_holds_is_followed_although_its_kind_is_not_wa
         await world.withdraw(ROLE)
         await world.link.gone_in_mailbox(ROLES, "picker")
         assert ROLE not in world.objects()
+
+
+async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_lists_at_first(tmp_path: Path) -> None:
+    """A hub that starts may not know yet who may do what.  That is no problem of a kind that is not wanted."""
+    refused: set[str] = set()
+
+    async def refuse(request: Request) -> None:
+        path = request.target.partition("?")[0]
+        if request.method == "GET" and path.endswith(("/clusterroles", "/configmaps")):
+            refused.add(path.rpartition("/")[2])
+            raise Forbidden(403, "Forbidden", "not yet")
+
+    async with at_rest(tmp_path) as world:
+        for part in PARTS:
+            if part.resource == A_MAP.resource:
+                await world.withdraw(part)
+                await world.link.gone_in_mailbox(MAPS, part.name, part.namespace)
+        await world.configure(3)
+        await world.link.settled()
+        world.save_hub()
+        await world.withdraw(ROLE)
+        await world.link.gone_in_mailbox(ROLES, "picker")
+        await world.link.settled()
+        world.link.up.gate = refuse
+        await world.restart_hub(world.saved)
+        await world.link.eventually(lambda: refused == {"clusterroles", "configmaps"}, "refusals")
+        await world.turns(MANY)
+        assert (await world.link.report())["problems"] == []
+        world.link.up.gate = None
+        await agreed(world)
+        assert ROLE in world.objects()
 
 
 async def test_a_syncer_asks_again_what_is_served_when_its_mailbox_is_replaced(tmp_path: Path) -> None:

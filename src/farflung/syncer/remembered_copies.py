@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from farflung.client.errors import Forbidden
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.informer.informer import Informer
@@ -120,13 +119,10 @@ class RememberedCopies:
         self._journal.set_kinds(EARLIER, known)
 
     def earlier(self) -> list[Resource]:
-        """Of these, those that were not listed yet, and that we may list."""
-        left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self._is_done(one))
+        """Of these, those that were not listed yet."""
+        left = sorted(one for one in self._journal.get_kinds(EARLIER) if not self.feeds.is_known(one))
         self._journal.set_kinds(EARLIER, left)
         return left
-
-    def _is_done(self, resource: Resource) -> bool:
-        return self.feeds.is_known(resource) or isinstance(self.feeds.error(resource), Forbidden)
 
     def is_earlier(self, resource: Resource) -> bool:
         """Whether copies of a kind are watched until they were listed once, as of the last plan."""

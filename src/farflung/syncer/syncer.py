@@ -248,13 +248,9 @@ class Syncer:
         self.troubles.clear(all_of(resource), Direction.DOWN)
         self.downsync.hear_list(resource)
         self.downsync.look_at(resource)  # copies that did not change since the journal was written have no event
-        self._consider_end_of(resource)
+        if self._copies.is_earlier(resource):
+            self._replan.set()  # its watch may end
         self._consider_release()
-
-    def _consider_end_of(self, resource: Resource) -> None:
-        """Of the watch of a kind that is not wanted."""
-        if self._copies.is_earlier(resource) or self._upsync_kinds.is_left_over(resource):
-            self._replan.set()
 
     def _consider_release(self) -> None:
         if self._orphans.is_told_to_release and self._is_complete:
@@ -327,7 +323,6 @@ class Syncer:
         self._doubtful, self._incarnation.cluster = False, None
         self._discovering.doubt("mailbox")
         self._copies.list_all_again()
-        self._upsync_kinds.doubt()
         self._upsynced.stop_all()
         self._configuration.start_anew()
 
@@ -343,10 +338,10 @@ class Syncer:
         if isinstance(error, NotFound):
             self._discovering.doubt("mailbox")
         elif isinstance(error, Refused) and not isinstance(error, Expired):
-            reason, message = told(all_of(resource), error)
-            self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
-            self._reporter.look()
-            self._consider_end_of(resource)
+            if resource in self._kinds_to_bring():
+                reason, message = told(all_of(resource), error)
+                self.troubles.put(all_of(resource), Direction.DOWN, reason, message, self._setting.now())
+                self._reporter.look()
             self._consider_release()
         self._log.info("cannot listen to the mailbox", v=2, resource=str(resource), error=str(error))
 
@@ -453,10 +448,16 @@ class Syncer:
         is_met = self._incarnation.cluster is not None
         if self._upsync_kinds.plan(group, wanted, is_known=is_known, is_met=is_met):
             lacking.add("mailbox")
-        self.troubles.keep_kinds({*self._copies.feeds.resources(), *self._upsynced.resources()}, Direction.DOWN)
+        self.troubles.keep_kinds(self._kinds_to_bring(), Direction.DOWN)
         self._remember_kinds()
         self._reporter.look()
         return lacking
+
+    def _kinds_to_bring(self) -> set[Resource]:
+        """Kinds that are wanted, or of which something was brought.  Others are watched to withdraw what was brought
+        before; if the mailbox does not let the syncer, that is no problem to report."""
+        wanted = self._configuration.wanted
+        return {*wanted.resources, *self._journal.resources(), *self._upsync_kinds.wanted}
 
     def _remember_kinds(self) -> None:
         """On disk, before the first event of a feed that was started just now."""

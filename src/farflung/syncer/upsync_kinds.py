@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from farflung.client.errors import Forbidden
 from farflung.machinery.errors import Obj
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.journal import Journal
@@ -16,8 +15,7 @@ from farflung.syncer.troubles import Direction, Troubles, all_of
 from farflung.syncer.values import Resource
 from farflung.syncer.wanted import ANY, Wanted
 
-UPSYNCED: Final = "upsynced"  #: facts of the journal: the kinds that we may have put into the mailbox
-EVER: Final = "upsynced ever"  #: every kind that was named once
+UPSYNCED: Final = "upsynced"  #: fact of the journal: the kinds that we may have put into the mailbox
 
 
 class UpsyncKinds:
@@ -37,21 +35,20 @@ class UpsyncKinds:
         self._objects = objects
         self._troubles = troubles
         self._now = now
-        self._wanted: frozenset[Resource] = frozenset()  #: as of the last plan
+        self.wanted: frozenset[Resource] = frozenset()  #: as of the last plan
 
     def plan(self, group: asyncio.TaskGroup, wanted: Wanted, *, is_known: bool, is_met: bool) -> bool:
         """Listen to them.  Whether the mailbox lacks one; a kind that the edge does not have is waited for without
         asking, because its definition will be heard of.  `is_known`: whether that is wanted now, or only was; `is_met`:
         whether the mailbox is known to be ours.
 
-        A kind that is wanted no more is still watched in the mailbox, as long as we may: a list that shows nothing of
-        ours may be wrong, and what is there is to be withdrawn when it is seen."""
-        named, before = self._named(wanted), self._journal.get_kinds(UPSYNCED)
-        self._wanted = frozenset(named)
-        every = named | {one for one in before if not isinstance(self._copies.error(one), Forbidden)}
+        A kind that is wanted no more is still watched in the mailbox: a list that shows nothing of ours, or a refusal,
+        may be wrong, and what is there is to be withdrawn when it is seen."""
+        named = self._named(wanted)
+        self.wanted = frozenset(named)
+        every = named | self._journal.get_kinds(UPSYNCED)
         if is_known:
             self._journal.set_kinds(UPSYNCED, every)
-            self._journal.set_kinds(EVER, self._journal.get_kinds(EVER) | named)
         copies = {one: self._kinds.in_mailbox(one, "") for one in every}
         born = {one: self._kinds.at_edge(one, kind.version) for one in named if (kind := copies[one])}
         if is_met and is_known:
@@ -60,14 +57,6 @@ class UpsyncKinds:
         lacking = {one for one in named if copies[one] is None and self._kinds.at_edge(one) is not None}
         self._tell(named, lacking if is_known else set())
         return bool(lacking)
-
-    def is_left_over(self, resource: Resource) -> bool:
-        """Whether a kind is watched in the mailbox although it is wanted no more."""
-        return resource not in self._wanted and self._copies.collection(resource) is not None
-
-    def doubt(self) -> None:
-        """A hub that was restored from a backup may hold objects of every kind that was ever brought there."""
-        self._journal.set_kinds(UPSYNCED, self._journal.get_kinds(UPSYNCED) | self._journal.get_kinds(EVER))
 
     def _named(self, wanted: Wanted) -> set[Resource]:
         named: set[Resource] = set()
