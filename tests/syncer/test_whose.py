@@ -118,4 +118,4 @@ async def test_the_mailbox_of_another_is_not_obeyed_from_the_start(tmp_path: Pat
         await furnish(link.mailbox, "ours")
         link.up.function = link.fleet.hub.function
         await link.at_edge(MAPS, "ours", "shop")
-        assert await shows(link, "ours")
+        await link.eventually(lambda: shows(link, "ours"), "what our mailbox says")
