@@ -236,7 +236,7 @@ async def test_what_a_restored_hub_holds_is_followed_although_its_kind_is_not_wa
 
 
 async def test_what_a_restored_hub_holds_is_followed_although_the_hub_refuses_lists_at_first(tmp_path: Path) -> None:
-    """A hub that starts may not know yet who may do what.  That is no problem of a kind that is not wanted."""
+    """A hub that starts may answer 403 for a moment.  The syncer reports no problem of a kind that is not wanted."""
     refused: set[str] = set()
 
     async def refuse(request: Request) -> None:
