@@ -3,8 +3,9 @@
 A test waits as long as the program does, in seconds of the loop, and takes no longer than what the program computes.
 Which of two timers ends first does not depend on the machine.
 
-The clock jumps only if nothing outside of the loop can happen: while a thread works for it or a file descriptor is
-watched, time passes as it does on the wall.  What reads another clock than the loop's does not see it jump.
+The clock jumps only if nothing outside of the loop can happen.  While a thread works for the loop, the clock stands
+still, so that no timer depends on how fast the thread is.  While a file descriptor is watched, time passes as it does
+on the wall.  What reads another clock than the loop's does not see it jump.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         self._elapsed += TURN
         began = time.monotonic()
-        outside = self._threads or len(self._watched) > self._own
-        if not outside and not self._is_busy() and (timers := self._scheduled):  # type: ignore[attr-defined]
+        watches = len(self._watched) > self._own
+        jumps = not watches and not self._threads and not self._is_busy()
+        if jumps and (timers := self._scheduled):  # type: ignore[attr-defined]
             self._elapsed = max(self._elapsed, timers[0].when())
         super()._run_once()  # type: ignore[misc]
-        if outside:
+        if watches:
             self._elapsed += time.monotonic() - began
 
     def _is_busy(self) -> bool:
