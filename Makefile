@@ -37,7 +37,7 @@ lint: setup  ## format, lint, types, import rules
 	$(BIN)/lint-imports
 
 check: lint  ## lint, and the fast tests: run it before you commit
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not long"
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "not slow and not long"
 
 conformance: setup  ## replay the recordings of a real kube-apiserver and a real kcp; SERVER or KCP=kubeconfig names another server
 ifdef SERVER
