@@ -227,7 +227,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
         for write in before:
             await history.write(*write)
         paths = (CONFIG_MAPS, "/api/v1/namespaces", "/api/v1/namespaces/default/serviceaccounts")
-        shown = [(await history.hub.get(one)).body for one in paths]
+        shown = [(await history.hub.get(one)).json["items"] for one in paths]
         first = await history.hub.get(CONFIG_MAPS, asking(selector))
         page = await history.hub.get(CONFIG_MAPS, "limit=1")
         await store.close()
@@ -235,7 +235,7 @@ async def test_a_restarted_hub_goes_on_where_it_was(before: Any, after: Any, sel
         store = await SqliteStore.open(path, stamp=objects.stamp)
         try:
             history.hub = LocalHub(store)
-            assert [(await history.hub.get(one)).body for one in paths] == shown
+            assert [(await history.hub.get(one)).json["items"] for one in paths] == shown
             for write in after:
                 await history.write(*write)
             for since, state in history.states.items():

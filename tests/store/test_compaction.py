@@ -154,7 +154,7 @@ async def test_a_compaction_that_was_interrupted_is_finished_by_the_next(tmp_pat
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("update meta set value = 21 where name = 'compacted'")
         connection.commit()
-    store = await SqliteStore.open(tmp_path / "store.db")
+    store = await SqliteStore.open(tmp_path / "store.db", clock=lambda: 0.0)
     assert (store.oldest, store.revision) == (21, 21)
     await store.compact(21)
     await store.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from farflung.store.base import ABSENT, FIRST, Unusable
+from farflung.store.base import ABSENT, FIRST, Compacted, Unusable
 from farflung.store.sqlite import SqliteStore
 
 MAPS = "/core/configmaps/"
@@ -56,7 +56,7 @@ async def test_a_reopened_store_is_where_it_was(path: Path) -> None:
     await store.delete(key("b"), expect=b.revision)
     await store.close()
 
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, clock=lambda: 0.0)
     assert [(entry.key, entry.value, entry.revision) for entry in store.list(MAPS).entries] == [(key("a"), b"2", 3)]
     assert store.revision == 5
     assert [change.revision for change in await store.changes(MAPS, since=FIRST, until=5)] == [2, 3, 4, 5]
@@ -85,9 +85,50 @@ async def test_revisions_are_not_reused_when_the_newest_were_compacted_away(path
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("select count(*) from kv").fetchone() == (0,)
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, clock=lambda: 0.0)
     assert (store.revision, store.oldest) == (deleted, deleted)
     assert (await store.put(key("a"), b"2", expect=ABSENT)).revision == deleted + 1
+    await store.close()
+
+
+async def test_a_store_that_is_opened_again_resumes_where_clients_were(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    a = await store.put(key("a"), b"1", expect=ABSENT)
+    b = await store.put(key("b"), b"1", expect=ABSENT)
+    await store.close()
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        assert [change.key for change in await store.changes(MAPS, since=a.revision, until=store.revision)] == [b.key]
+        assert await store.changes(MAPS, since=b.revision, until=store.revision) == []
+        await store.close()
+
+
+async def test_a_revision_from_after_a_backup_is_compacted_once_the_backup_is_restored(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.put(key("a"), b"1", expect=ABSENT)
+    await store.close()
+    backup = path.read_bytes()
+    store = await SqliteStore.open(path)
+    remembered = [store.revision, *[(await store.put(key(name), b"1", expect=ABSENT)).revision for name in "bcd"]]
+    await store.close()
+
+    path.write_bytes(backup)
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        await store.put(key(str(store.revision)), b"1", expect=ABSENT)
+        for revision in remembered:
+            with pytest.raises(Compacted):
+                await store.changes(MAPS, since=revision, until=store.revision)
+        await store.close()
+
+
+async def test_a_file_from_before_gaps_were_noted_is_opened_and_gets_one(path: Path) -> None:
+    await filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop table gap")
+    store = await SqliteStore.open(path)
+    with pytest.raises(Compacted):
+        await store.changes(MAPS, since=store.revision - 1, until=store.revision)
     await store.close()
 
 

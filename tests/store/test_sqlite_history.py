@@ -31,7 +31,7 @@ async def test_a_start_reads_no_more_of_the_past_than_it_keeps(tmp_path: Path) -
     await store.close()
 
     tracemalloc.start()
-    store = await SqliteStore.open(tmp_path / "store.db")
+    store = await SqliteStore.open(tmp_path / "store.db", clock=lambda: 0.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     [change] = await store.changes(MAPS, since=store.revision - 1, until=store.revision)

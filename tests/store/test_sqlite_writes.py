@@ -93,7 +93,7 @@ async def test_writes_work_again_once_the_disk_does(store: SqliteStore, tmp_path
     assert all(isinstance(entry, Entry) for entry in entries)
     assert updated.revision > a.revision
     await store.close()
-    again = await SqliteStore.open(tmp_path / "store.db")
+    again = await SqliteStore.open(tmp_path / "store.db", clock=lambda: 0.0)
     assert len(again.list(MAPS).entries) == 6
     assert again.revision == max(entry.revision for entry in entries if isinstance(entry, Entry))
     await again.close()
@@ -156,7 +156,7 @@ async def test_a_large_batch_is_as_good_as_many_small_ones(store: SqliteStore, t
         *(store.put(key(f"l{number}"), bytes(3_000_000), expect=ABSENT) for number in range(8))
     )
     await store.close()
-    again = await SqliteStore.open(tmp_path / "store.db")
+    again = await SqliteStore.open(tmp_path / "store.db", clock=lambda: 0.0)
     assert again.revision == large[-1].revision
     assert len(again.list(MAPS).entries) == 3008
     await again.close()

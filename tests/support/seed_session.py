@@ -29,9 +29,9 @@ CONTINUED = re.compile(r"<<(\w+)")
 VOLATILE = [
     (re.compile(r"https://[\w.]+:\d+"), "https://HUB"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UID"),
+    (re.compile(r"(?<=resourceVersion: )\"\d+\""), "VERSION"),
     (re.compile(r"\b(?=[a-z]*\d)[0-9a-z]{13,16}\b"), "CLUSTER"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
-    (re.compile(r"(?<=resourceVersion: )\"\d+\""), "VERSION"),
     (re.compile(r"\bv1alpha1-[0-9a-f]{8}(?=\.)"), "SCHEMA"),
     (re.compile(r"(?<=\s)(\d+[smhd])+$", re.MULTILINE), "AGE"),
     (re.compile(r"(?<=\" deleted) from \S+ namespace$", re.MULTILINE), ""),  # since 1.34
@@ -49,7 +49,7 @@ FOREGROUND = re.compile(
     r"farflung (scheduler|mailbox-controller|placement-translator|controllers|syncer|global-scheduler)(?= |$)"
     r"|hack/gs-scheduler-up\.sh"
 )
-LOOKING = re.compile(r"(KUBECONFIG=\S+ )?kubectl (get|describe) |curl ")
+LOOKING = re.compile(r"(KUBECONFIG=\S+ )?kubectl (get|describe) |curl |farflung (trace|status) ")
 LAST_WORDS = ('I] "shutting down controller" controller=', 'I] "stopped syncer"')
 
 

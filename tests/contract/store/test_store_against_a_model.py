@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from farflung.store.base import ABSENT, FIRST, Change, Compacted, Conflict, FutureRevision, Page, Store
+from farflung.store.gaps import PER_SECOND
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite import SqliteStore
 
@@ -47,6 +48,16 @@ class Model:
         self.lines: list[tuple[int, str, bytes | None]] = []
         self.revision = FIRST
         self.oldest = FIRST
+        self.gaps: list[tuple[int, int]] = []
+
+    def reopen(self, now: float) -> None:
+        first = max(self.revision, int(now * PER_SECOND))
+        if self.revision != FIRST and first != self.revision:
+            self.gaps.append((self.revision, first))
+            self.revision = first
+
+    def end_of_gap(self, revision: int) -> int:
+        return next((first for last, first in self.gaps if last < revision < first), revision)
 
     def write(self, key: str, value: bytes | None) -> int:
         self.revision += 1
@@ -160,7 +171,8 @@ class Comparison(RuleBasedStateMachine):
         self.compare_page(self.run(question), prefix, at, after, limit)
 
     def asks_in_vain(self, question: Coroutine[Any, Any, object], at: int) -> bool:
-        refusal = Compacted if at < self.model.oldest else FutureRevision if at > self.model.revision else None
+        is_gone = at < self.model.oldest or self.model.end_of_gap(at) != at
+        refusal = Compacted if is_gone else FutureRevision if at > self.model.revision else None
         if refusal is not None:
             with pytest.raises(refusal):
                 self.run(question)
@@ -187,7 +199,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(prefix=prefixes, back=st.integers(0, 8))
     def start_watching(self, prefix: str, back: int) -> None:
-        since = max(self.model.revision - back, self.model.oldest)
+        since = self.model.end_of_gap(max(self.model.revision - back, self.model.oldest))
         self.watches.append((prefix, since, self.store.watch(prefix, since=since)))
 
     @rule()
@@ -206,7 +218,7 @@ class Comparison(RuleBasedStateMachine):
     def compact(self, back: int) -> None:
         before = max(self.model.revision - back, FIRST)
         self.run(self.store.compact(before))
-        self.model.oldest = max(self.model.oldest, before)
+        self.model.oldest = max(self.model.oldest, self.model.end_of_gap(before))
 
     @invariant()
     def both_stand_at_the_same_revision(self) -> None:
@@ -228,15 +240,19 @@ class InMemory(Comparison):
 
 class OnDisk(Comparison):
     lines = 20_000
+    now = 0.0  #: seconds, of the store's clock
 
     async def open(self, directory: Path) -> Store:
-        return await SqliteStore.open(directory / "store.db", stamp=stamp, lines=self.lines)
+        return await SqliteStore.open(directory / "store.db", stamp=stamp, lines=self.lines, clock=lambda: self.now)
 
-    @rule()
-    def reopen(self) -> None:
+    @rule(ahead=st.integers(-5, 15))
+    def reopen(self, ahead: int) -> None:
+        """With a clock that is not as far as the store's revision, or further."""
         self.check_watches()
         self.run(self.store.close())
+        self.now = (self.model.revision + ahead) / PER_SECOND
         self.store = self.run(self.open(Path(self.directory.name)))
+        self.model.reopen(self.now)
 
 
 class OnDiskWithAShortMemory(OnDisk):

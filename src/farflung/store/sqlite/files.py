@@ -18,9 +18,10 @@ from typing import Final
 
 from farflung.lib.sqlite_file import beside, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
+from farflung.store.gaps import first_revision
 from farflung.store.present import Present
 from farflung.store.sqlite.history import newest_changes
-from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, SCHEMA, compacted
+from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, gaps, note_gaps
 from farflung.store.tail import Tail
 
 RESUMED: Final = 5_000  #: changes to have in memory at the start …
@@ -39,6 +40,7 @@ class Loaded:
     tail: Tail
     oldest: Revision
     marks: list[tuple[Revision, float]]
+    gaps: list[tuple[Revision, Revision]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,17 @@ class Lock:
         os.close(self._descriptor)
 
 
-def open_files(path: Path, *, lines: int) -> Opened:
-    """Everything `open` needs of the disk.  Blocks.  Raises Unusable, and then leaves the files as they were."""
+def open_files(path: Path, *, lines: int, now: float) -> Opened:
+    """Everything `open` needs of the disk.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then
+    leaves the files as they were."""
     with ExitStack() as undo:
         lock = Lock(path)
         undo.callback(lock.release)
         prepare(path)
-        loaded = load(path, lines)
+        loaded = load(path, lines, now)
         with refusals(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
+            note_gaps(writing, loaded.gaps[-1:])
             checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
@@ -130,20 +134,24 @@ def check_header(path: Path, header: bytes) -> None:
         )
 
 
-def load(path: Path, lines: int) -> Loaded:
-    """Read the present, and as many of the newest changes as watches are likely to resume from.
-    Needs the lock, and a prepared file."""
+def load(path: Path, lines: int, now: float) -> Loaded:
+    """Read the present, and as many of the newest changes as watches are likely to resume from.  The revision
+    continues after a gap.  Needs the lock, and a prepared file."""
     with refusals(path), closing(connect_to_look(path)) as connection, without_collection():
         entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
         if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
             raise ValueError("a row that is no entry")
         [(newest,)] = connection.execute("select max(rv) from kv").fetchall()
         oldest = compacted(connection)
-        present = Present(entries, max(newest or FIRST, oldest))
-        since = max(oldest, present.revision - min(lines, RESUMED))
+        known = gaps(connection)
+        last = max(newest or FIRST, oldest, known[-1][1] if known else FIRST)
+        first = first_revision(last, now)
+        present = Present(entries, first)
+        [since] = connection.execute(NEWEST_BUT, (min(lines, RESUMED),)).fetchone() or [FIRST]
+        since = max(oldest, since)
         tail = Tail(*newest_changes(connection, since, present.get, size=RESUMED_BYTES), lines=lines)
         marks = connection.execute("select rv, time from mark order by rv").fetchall()
-    return Loaded(present, tail, oldest, marks)
+    return Loaded(present, tail, oldest, marks, known if first == last else [*known, (last, first)])
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 kv     the log, a row per revision; `prev` is the revision of the key's value before, 0 if it had none
 meta   `compacted`, the oldest revision one may ask for; `swept`, up to where superseded rows are deleted
 mark   which revision was the newest at which time
+gap    the last revision before the store was opened again, and the first one after that; absent in older files
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
 
 from farflung.store.base import FIRST, Revision
@@ -16,6 +18,7 @@ FORMAT: Final = 1  #: raise it with every change that an older version would mis
 APPLICATION: Final = int.from_bytes(b"Farf", "big")
 PUT, DELETE = 0, 1  #: kv.op
 
+GAP: Final = "create table if not exists gap (last integer primary key, first integer not null)"
 SCHEMA = (
     "pragma page_size = 4096",
     "begin",
@@ -23,6 +26,7 @@ SCHEMA = (
     "create index kv_by_key on kv (key, rv, op)",
     "create table meta (name text primary key, value integer not null) without rowid",
     "create table mark (rv integer primary key, time real not null)",
+    GAP,
     f"insert into meta values ('compacted', {FIRST}), ('swept', {FIRST})",  # noqa: S608
     f"pragma application_id = {APPLICATION}",
     f"pragma user_version = {FORMAT}",
@@ -36,6 +40,20 @@ select rv, key, val from kv where rv in (
     select newest from (select max(rv) as newest, op from kv group by key) where op = 0
 ) order by rv
 """
+
+
+NEWEST_BUT = "select rv from kv order by rv desc limit 1 offset ?"
+
+
+def gaps(connection: sqlite3.Connection) -> list[tuple[Revision, Revision]]:
+    if connection.execute("select 1 from sqlite_master where name = 'gap'").fetchone() is None:
+        return []
+    return connection.execute("select last, first from gap order by last").fetchall()
+
+
+def note_gaps(connection: sqlite3.Connection, known: Iterable[tuple[Revision, Revision]]) -> None:
+    connection.execute(GAP)
+    connection.executemany("insert or ignore into gap values (?, ?)", known)
 
 
 def compacted(connection: sqlite3.Connection) -> Revision:

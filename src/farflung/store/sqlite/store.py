@@ -28,6 +28,7 @@ from farflung.store.base import (
 )
 from farflung.store.compaction import KEEP, Clock, Marks, keep_forgetting
 from farflung.store.fanout import Fanout
+from farflung.store.gaps import Gaps
 from farflung.store.keys import check_key, check_prefix
 from farflung.store.sqlite import files, sweeping
 from farflung.store.sqlite.checkpoint import Checkpointer
@@ -51,6 +52,7 @@ class SqliteStore:
         self._present = loaded.present
         self._tail = loaded.tail
         self._marks = Marks(loaded.marks)
+        self._gaps = Gaps(loaded.gaps)
         self._oldest = loaded.oldest
         self._numbered = loaded.present.revision
         self._under_way: dict[str, Write] = {}
@@ -75,8 +77,9 @@ class SqliteStore:
         lines: int = LINES,
     ) -> SqliteStore:
         """Open the store in a file, which is made if it is not there.  Raises Unusable, and then alters nothing.
-        History is kept for `keep` seconds in the file, and for `lines` changes in memory as well."""
-        opened = await asyncio.to_thread(files.open_files, path, lines=lines)
+        Revisions continue after a gap.  History is kept for `keep` seconds in the file, and for `lines` changes in
+        memory as well."""
+        opened = await asyncio.to_thread(files.open_files, path, lines=lines, now=clock())
         return cls(opened, stamp=stamp, keep=keep, clock=clock)
 
     @property
@@ -190,7 +193,8 @@ class SqliteStore:
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
         check_prefix(prefix)
         self._check_revision(since)
-        self._check_revision(max(since, until))
+        if until > self.revision:
+            raise FutureRevision(until, self.revision)
         if since >= self._tail.floor:
             return self._tail.changes(prefix, since=since, until=until)
         if self._present.unchanged_since(prefix, since):
@@ -205,16 +209,20 @@ class SqliteStore:
             raise Compacted(revision, self._oldest)
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
+        if (first := self._gaps.end(revision)) != revision:
+            raise Compacted(revision, first)
 
     async def compact(self, before: Revision) -> None:
         if before > self.revision:
             raise FutureRevision(before, self.revision)
+        before = self._gaps.end(before)
         async with self._compacting:
             if before > self._oldest:
                 await self._perform(partial(sweeping.note_compacted, before=before))
                 self._oldest = before
                 self._tail.forget(before)
                 self._marks.forget(before)
+                self._gaps.forget(before)
             await self._sweep()
 
     async def _sweep(self) -> None:

@@ -36,6 +36,7 @@ def note_mark(connection: sqlite3.Connection, revision: Revision, moment: float)
 def note_compacted(connection: sqlite3.Connection, before: Revision) -> None:
     connection.execute("update meta set value = ? where name = 'compacted'", (before,))
     connection.execute("delete from mark where rv < ?", (before,))
+    connection.execute("delete from gap where first < ?", (before,))
 
 
 def sweep(connection: sqlite3.Connection, step: int = STEP) -> bool:
