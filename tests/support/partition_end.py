@@ -57,7 +57,7 @@ async def complaints(world: World) -> list[str]:
 def _down(world: World, wanted: Wanted, report: Obj) -> Iterator[str]:
     copies, objects, problems = world.copies(), world.objects(), _problems(report)
     for part, copy in copies.items():
-        if is_upsynced(copy):
+        if is_upsynced(copy) or (part in world.unreported and not wanted.covers(part)):
             continue
         live, reason = objects.get(part), problems.get(part, "")
         if is_going(copy):

@@ -26,6 +26,7 @@ class Laws:
         self.broken: list[str] = []
         self.deceived = False  #: whether lists of the edge held less than there was
         self.released: set[str] = set()  #: origins that somebody let go
+        self.origins: dict[Part, set[str]] = {}  #: of all copies that there ever were
         self._link = link
         self._copies: dict[str, str] = {}  #: the uid of the copy, by origin
         self._withdrawn: set[str] = set()  #: uids of copies that were there and being deleted while their mailbox lived
@@ -50,6 +51,7 @@ class Laws:
         if write.after is not None and (origin := origin_of(write.after)):
             uid = write.after["metadata"]["uid"]
             self._copies[origin] = uid
+            self.origins.setdefault(write.part, set()).add(origin)
             if is_going(write.after) and not self._ends(write.cluster):
                 self._withdrawn.add(uid)
                 if FINALIZER in _finalizers(write.after):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from fleet import PROVIDER, TENANCY, FaultyTransport, Fleet
 from house import TOKEN, House
 from lying_line import LyingTransport
 from partition_laws import EDGE, Laws, is_going, is_in, origin_of
 from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
 from platform_harness import MASTER, OPERATOR, PlatformHub
+from simulated_time import surroundings
 from syncing import (
     CONFIGS,
     MAPS,
@@ -32,14 +32,15 @@ from watched_store import SYNCER, WatchedStore, signed
 
 from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
-from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
-from farflung.syncer import contests, downsync, reachability, syncer
+from farflung.syncer import contests
 from farflung.syncer.orphans import RELEASE
+from farflung.syncer.report import BEAT, PAUSE
 from farflung.syncer.shaping import is_downsynced, is_upsynced
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, Part, Resource
+from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
 
-LONGER = 0.1  #: seconds; longer than a syncer here pauses before it looks again at what no event announces
+LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
+THE_ONE = Part(Resource("edge.kcp.io", "syncerconfigs"), "", "the-one")
 ACCOUNTS = Collection("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -51,6 +52,9 @@ class World:
     saved: WatchedStore | None = None
     lied: set[str] = field(default_factory=set)  #: sides of which less was said than there is
     forgot: bool = False  #: what was remembered was lost
+    unreported: set[Part] = field(
+        default_factory=set
+    )  #: parts that were remembered alone, and not reported, at that time
     edits: dict[Part, int] = field(default_factory=dict)
     _count: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -132,14 +136,17 @@ class World:
             await self.link.configure(SPECS[number])
 
     async def release(self) -> None:
-        """All that is at the edge without a copy may go."""
+        """An operator counts what is at the edge without a copy.  If the syncer has as many orphans, it deletes them,
+        be they the same ones or objects that it brings back only now."""
         found = [
             obj
             for part, obj in self.objects().items()
             if is_downsynced(obj) and origin_of(obj) and part not in self.copies()
         ]
         with contextlib.suppress(ClientError):
-            self.laws.released |= set(map(origin_of, found))
+            self.laws.released.update(
+                *(origins for part, origins in self.laws.origins.items() if part not in self.copies())
+            )
             patch = {"metadata": {"annotations": {RELEASE: str(len(found))}}}
             await self.link.mailbox.patch(CONFIGS, "the-one", patch)
 
@@ -229,9 +236,21 @@ class World:
         await self.link.stop(forgetting=forgetting)
         if journal and self.link.journal.exists():
             self.forgot = True
+            self.unreported |= self._unreported()
             for file in self.link.journal.parent.glob(f"{self.link.journal.name}*"):
                 file.write_bytes(b"not a database") if journal == "damaged" else file.unlink()
         await self.link.start()
+
+    def _unreported(self) -> set[Part]:
+        """Copies with a finalizer, of kinds that the syncer's last report does not name."""
+        held = self.hub_store.held(self.mailbox_cluster() or "nowhere")
+        report = next((obj.get("status") or {} for part, obj in held.items() if part == THE_ONE), {})
+        named = {Resource(one["group"], one["resource"]) for one in report.get("syncedThrough") or ()}
+        return {
+            part
+            for part, copy in held.items()
+            if FINALIZER in (copy["metadata"].get("finalizers") or ()) and part.resource not in named
+        }
 
     def save_hub(self) -> None:
         """As it is now; after that, time passes."""
@@ -247,7 +266,7 @@ class World:
         await fleet.crash()
         with contextlib.suppress(TimeoutError):
             await fleet.hub.housekeeping.stop()
-        hub = PlatformHub((store or self.hub_store).copied(), numbers=self.numbers)
+        hub = PlatformHub((store or self.hub_store).reopened(), numbers=self.numbers)
         fleet.hub = hub
         self.listen()
         for line in (fleet.transport, fleet.masters):
@@ -260,7 +279,7 @@ class World:
 
     async def restart_edge(self, *, empty: bool = False) -> None:
         empty = empty and self._may_edit(*PARTS)
-        store = WatchedStore() if empty else self.edge_store.copied()
+        store = WatchedStore() if empty else self.edge_store.reopened()
         up, self.link.down.up = self.link.down.up, False
         await self.link.edge.stop()
         self.link.edge = House(store)
@@ -305,17 +324,6 @@ class World:
             await asyncio.sleep(0)
 
 
-@contextlib.contextmanager
-def hurried() -> Iterator[None]:
-    """Pauses of the syncer are short, and shorter than LONGER."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(syncer, "MISSING", Backoff(0.01, 0.05, lambda: 1.0))
-        patch.setattr(downsync, "STRANGERS", 0.05)
-        patch.setattr(downsync, "AGAIN", 0.03)
-        patch.setattr(reachability, "LONGEST_PROBE", 0.05)
-        yield
-
-
 @asynccontextmanager
 async def separated(directory: Path) -> AsyncIterator[World]:
     """With an empty edge, a mailbox that serves the kinds of workloads, and a syncer that has not started."""
@@ -323,22 +331,23 @@ async def separated(directory: Path) -> AsyncIterator[World]:
     hub, edge = PlatformHub(WatchedStore(), numbers=numbers), House(WatchedStore())
     await hub.platform.bootstrap.start(bare=False)
     fleet = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
-    link = Link(fleet, edge, "", directory / "journal" / "syncer.sqlite")
-    with hurried():
-        try:
-            await hub.housekeeping.start()
-            await edge.start()
-            await fleet.target("root:compute", "florin", {})
-            await fleet.start(scheduler=False, mailboxes=True)
-            link.path = await furnished_mailbox(fleet)
-            link.up = LyingTransport(signed(hub.function, SYNCER), MASTER)
-            link.down = LyingTransport(signed(edge.hub, SYNCER), TOKEN)
-            world = World(link, Laws(link), numbers)
-            world.listen()
-            yield world
-        finally:
-            await link.stop()
-            await fleet.crash()
-            await link.edge.stop()
-            with contextlib.suppress(TimeoutError):
-                await fleet.hub.housekeeping.stop()
+    link = Link(
+        fleet, edge, "", directory / "journal" / "syncer.sqlite", beat=BEAT, pause=PAUSE, outside=surroundings()
+    )
+    try:
+        await hub.housekeeping.start()
+        await edge.start()
+        await fleet.target("root:compute", "florin", {})
+        await fleet.start(scheduler=False, mailboxes=True)
+        link.path = await furnished_mailbox(fleet)
+        link.up = LyingTransport(signed(hub.function, SYNCER), MASTER)
+        link.down = LyingTransport(signed(edge.hub, SYNCER), TOKEN)
+        world = World(link, Laws(link), numbers)
+        world.listen()
+        yield world
+    finally:
+        await link.stop()
+        await fleet.crash()
+        await link.edge.stop()
+        with contextlib.suppress(TimeoutError):
+            await fleet.hub.housekeeping.stop()

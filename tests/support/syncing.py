@@ -55,7 +55,8 @@ class Link:
     journal: Path
     adopt: Adopt = Adopt.IF_IDENTICAL
     jump: timedelta = timedelta(0)  #: of the syncer's clock
-    beat: float = 0.5  #: seconds between two signs of life
+    beat: float = 0.5  #: seconds between two heartbeats
+    pause: float = 0.005  #: seconds between two reports
     outside: Surroundings = field(default_factory=surroundings)
     log: io.StringIO = field(default_factory=io.StringIO)
     up: FaultyTransport = field(init=False)
@@ -78,7 +79,7 @@ class Link:
         mailbox = Client(self.up, f"/clusters/{self.path}", "farflung-syncer")
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
-        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=0.005)
+        setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
         self.syncer = Syncer(setting, self._journal, self.outside, Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 

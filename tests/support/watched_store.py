@@ -11,11 +11,13 @@ from typing import Any
 
 import orjson
 from local_transport import Function
+from simulated_time import now
 
 from farflung.http import messages
 from farflung.hub import objects
 from farflung.machinery.errors import Obj
-from farflung.store.base import Entry, Revision
+from farflung.store.base import Compacted, Entry, Revision
+from farflung.store.gaps import Gaps, first_revision
 from farflung.store.memory import MemoryStore
 from farflung.syncer.values import Part, Resource
 
@@ -51,14 +53,30 @@ class WatchedStore(MemoryStore):
         super().__init__(stamp=objects.stamp)
         self.told: Callable[[Write], None] = lambda write: None
         self._known: dict[str, tuple[Entry, Obj]] = {}
+        self._gaps = Gaps()
 
     def copied(self) -> WatchedStore:
         """As it is now; who watches the one does not watch the other."""
         other = WatchedStore()
         for name in ("_entries", "_log", "_revision", "_oldest"):
             setattr(other, name, copy.copy(getattr(self, name)))
+        other._gaps = copy.deepcopy(self._gaps)
         other._keys = {prefix: set(keys) for prefix, keys in self._keys.items()}
         return other
+
+    def reopened(self) -> WatchedStore:
+        """A copy that continues after a gap, as a store in a file does."""
+        other = self.copied()
+        first = first_revision(self.revision, now().timestamp())
+        if first != self.revision:
+            other._gaps.add(self.revision, first)
+            other._revision = first
+        return other
+
+    def _check_revision(self, revision: Revision) -> None:
+        super()._check_revision(revision)
+        if (first := self._gaps.end(revision)) != revision:
+            raise Compacted(revision, first)
 
     def held(self, cluster: str) -> dict[Part, Obj]:
         """All that a cluster has."""

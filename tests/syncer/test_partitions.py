@@ -21,6 +21,7 @@ from farflung.syncer.values import CREATE_ONLY, Part, Resource
 Step = tuple[Any, ...]
 
 WEB = Part(Resource("apps", "deployments"), "shop", "web")
+FARM = Part(Resource("", "configmaps"), "farm", "a")
 SIDES = st.sampled_from(["hub", "edge"])
 PART = st.sampled_from(PARTS)
 USERS = st.one_of(
@@ -95,7 +96,7 @@ async def perform(world: World, step: Step) -> None:
         case "clock", hours:
             world.jump(hours)
         case ("rest",):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1)
         case "restart", forgetting, journal:
             await world.restart(forgetting=forgetting, journal=journal)
         case ("restart hub",):
@@ -162,6 +163,34 @@ async def be_the_same_after_a_restart(world: World, steps: list[tuple[Step, int]
 
 @settings(max_examples=examples(30))
 @example([(("at edge", "unmark", WEB), 0)], True)  # a change of annotations counts in a Deployment's generation
+@example(  # the journal is lost before the first report, and the configuration does not name the kinds any more
+    [
+        (("put", Part(Resource("", "namespaces"), "", "shop")), 20),
+        (("configure", 1), 0),
+        (("restart", False, "lost"), 0),
+    ],
+    False,
+)
+@example(  # an operator releases as many objects as there are orphans, and the edge lacks one of them
+    [
+        (("restart hub",), 0),
+        (("rest",), 20),
+        (("put once", FARM), 20),
+        (("lose requests", "hub", 5), 0),
+        (("renew mailbox",), 20),
+        (("cut", "hub"), 20),
+        (("configure", 0), 0),
+        (("lose answers", "hub", 5), 100),
+        (("away", "edge"), 0),
+        (("clock", 50), 20),
+        (("restart", True, ""), 3),
+        (("withdraw", Part(Resource("rbac.authorization.k8s.io", "clusterroles"), "", "picker")), 0),
+        (("renew mailbox",), 0),
+        (("release",), 100),
+        (("lose answers", "edge", 5), 3),
+    ],
+    False,
+)
 @given(st.lists(STEPS, max_size=60), st.booleans())
 async def test_after_any_history_both_sides_agree_and_nothing_was_lost(
     steps: list[tuple[Step, int]], at_rest: bool

@@ -20,6 +20,10 @@ Listener = Callable[[Change[T]], None]
 Trouble = Callable[[str, Exception], None]
 
 
+def _ignore() -> None:
+    pass
+
+
 class Informer(Generic[T]):
     """Changes are told in the order in which they happened, each after the cache has it."""
 
@@ -35,6 +39,9 @@ class Informer(Generic[T]):
         self.collection = collection
         self.cache: Cache[T] = Cache()
         self.synced = asyncio.Event()  #: there was a whole list
+        self.relisted: Callable[[], None] = (
+            _ignore  #: called when a list replaces a watch that the server cannot resume
+        )
         self.troubles = 0  #: how often something failed
         self._report = trouble
         self._decode = decode
@@ -72,6 +79,8 @@ class Informer(Generic[T]):
 
     def replace(self, everything: list[Known[T]], version: int) -> None:
         changes = self.cache.replace(everything, version)
+        if self.synced.is_set():
+            self.relisted()
         self.synced.set()
         for change in changes:
             self._tell(change)

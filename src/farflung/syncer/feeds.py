@@ -39,10 +39,11 @@ class Feeds(Generic[T]):
         selection: Selection = EVERYTHING,
         resume: Resume[T] = never,
         listed: Callable[[Resource], None] = lambda resource: None,
+        relisted: Callable[[], None] = lambda: None,
     ) -> None:
         """`heard` is told of each change, after it is known: the object, the cluster that it says it is in, and what
-        there is now; `listed` of a kind that is known as a whole from now on.  `resume` may let a new informer go on
-        from what was known before."""
+        there is now; `listed` of a kind that is known as a whole from now on.  `relisted` is called when the server
+        cannot resume a watch.  `resume` may let a new informer go on from what was known before."""
         self._client = client
         self._decode = decode
         self._heard = heard
@@ -51,6 +52,7 @@ class Feeds(Generic[T]):
         self._selection = selection
         self._resume = resume
         self._listed = listed
+        self._relisted = relisted
         self._collections: dict[Resource, Collection] = {}
         self._informers: dict[Resource, Informer[T]] = {}
         self._running: dict[Resource, asyncio.Task[None]] = {}
@@ -72,6 +74,7 @@ class Feeds(Generic[T]):
 
         decode = partial(self._decode, resource)
         informer = Informer(self._client, collection, decode, self._outside, trouble, self._selection)
+        informer.relisted = self._relisted
         self._known[resource] = {}
         self._collections[resource] = collection
         self._informers[resource] = informer

@@ -33,11 +33,12 @@ class RememberedCopies:
         *,
         heard: Heard[Copy],
         listed: Callable[[Resource], None],
+        relisted: Callable[[], None],
         trouble: Callable[[Resource, Exception], None],
     ) -> None:
-        """Whom to tell is as `Feeds` says."""
+        """The callbacks are those of `Feeds`."""
         self.feeds: Feeds[Copy] = Feeds(
-            mailbox, copying.read, heard, outside, trouble, resume=self._resume, listed=listed
+            mailbox, copying.read, heard, outside, trouble, resume=self._resume, listed=listed, relisted=relisted
         )
         self._journal = journal
         self._log = log

@@ -206,6 +206,7 @@ class Syncer:
             self._log,
             heard=self._hear_copy,
             listed=self._listed_copies,
+            relisted=self._relisted_copies,
             trouble=self._mailbox_troubled,
         )
         self._objects: Feeds[Obj] = Feeds(
@@ -251,6 +252,12 @@ class Syncer:
         if self._copies.is_earlier(resource):
             self._replan.set()  # its watch may end
         self._consider_release()
+
+    def _relisted_copies(self) -> None:
+        """The hub cannot resume a watch, so it may have been restored from a backup.  The backup may hold copies with
+        our finalizer, of kinds that are not watched any more."""
+        self._copies.doubt()
+        self._replan.set()
 
     def _consider_release(self) -> None:
         if self._orphans.is_told_to_release and self._is_complete:
