@@ -29,9 +29,9 @@ from farflung.client.credentials import Fixed, bearer
 from farflung.client.kubeconfig import Access, load
 from farflung.client.rest import Client
 from farflung.client.transport import HttpTransport, Reply, Request
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import MANAGER

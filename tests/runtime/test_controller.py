@@ -22,12 +22,12 @@ from scripted_server import ScriptedServer, failure
 from farflung.client.errors import AlreadyExists, Conflict, Garbled, TooMany, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
+from farflung.runtime.reflector import Surroundings
 
 PATIENCE = 60.0
 AT_ONCE = Backoff(0.0, 0.0, lambda: 1.0)

@@ -9,10 +9,10 @@ import pytest
 from scripted_server import Scripted, ScriptedServer, failure, said
 
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view, until_gone
+from farflung.runtime.reflector import Surroundings
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
 

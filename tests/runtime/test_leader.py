@@ -25,10 +25,10 @@ from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Request
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.leader import Candidate, Terms
+from farflung.runtime.reflector import Surroundings
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")

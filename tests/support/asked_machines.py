@@ -16,8 +16,8 @@ from farflung.controllers.global_scheduler.reading import CLUSTER
 from farflung.controllers.global_scheduler.reading import FLAVOR as FLAVOR_ID
 from farflung.controllers.global_scheduler.statuses import bound_allocation, pod_conditions
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Subject
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.runtime.leader import LEASES
 from farflung.scheduling.values import Chosen, Claim, Decision, Request, SiteKey
 

@@ -22,13 +22,13 @@ from farflung.client.rest import Client, Selection
 from farflung.controllers.workload.joining import join
 from farflung.controllers.workload.kinds import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from farflung.controllers.workload.pods import is_finished, is_terminating
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
 from farflung.lib.ids import random_suffix
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import EVENTS, Recorder
 

@@ -35,10 +35,10 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
 from farflung.controllers.mailbox.reporting import SYNC_TARGETS
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import Server, edge_objects, kubeconfig
 from farflung.syncer.manifest import Syncer as Manifest

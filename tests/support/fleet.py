@@ -29,12 +29,12 @@ from farflung.controllers.placement_translator.controller import PlacementTransl
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.exports import find_view
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 EDGE = "/apis/edge.kcp.io/v1alpha1"
 SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"

@@ -20,11 +20,11 @@ from farflung.edge.node.node import Node
 from farflung.edge.runtimes.base import Address
 from farflung.edge.runtimes.process import ProcessRuntime
 from farflung.hub import objects
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 from farflung.store.memory import MemoryStore
 
 FASTER = 50  #: seconds that go by in one

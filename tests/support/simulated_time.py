@@ -20,8 +20,8 @@ from typing import Any, Final
 import pytest
 from shuffled_loop import ShuffledLoop
 
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.reflector import Surroundings
 
 PATIENCE: Final = 60.0  #: seconds of the wall after which a condition will not come true any more
 SIMULATED_PATIENCE: Final = 1200.0  #: the same in seconds of a SimulatedLoop

@@ -20,10 +20,10 @@ from translated import binding
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import Adopt

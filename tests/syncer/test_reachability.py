@@ -17,8 +17,8 @@ from translated import config_map, namespace
 from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer import syncer
 from farflung.syncer.reachability import FIRST_PROBE, LONGEST_PROBE, RECENT, Reachability
 

@@ -25,8 +25,8 @@ from farflung.client.errors import Forbidden, Garbled, KubeconfigError, Unauthor
 from farflung.client.kubeconfig import Access
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.tokens import FILE, LOOK, REST, Token, TokenKeeper, best, copying, keeping, read_token
 
 DAY = 24 * 3600.0

@@ -37,7 +37,6 @@ from farflung.controllers.placement_translator.controller import PlacementTransl
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
-from farflung.informer.reflector import Surroundings
 from farflung.lib import garbage, klog, outlet
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view, until_gone
@@ -45,6 +44,7 @@ from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 EDGE: Final = "edge.kcp.io"
 SCHEDULING: Final = "scheduling.kcp.io"

@@ -23,9 +23,9 @@ from farflung.controllers.global_scheduler.refusing import with_reason
 from farflung.controllers.global_scheduler.seeing import OURS
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
-from farflung.informer.cache import Key
-from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.explanation import Explanation, Verdict
 from farflung.scheduling.values import Decision, Request, Reservation
 

@@ -13,11 +13,11 @@ from farflung.cli import fields
 from farflung.controllers.edge_scheduler.reading import parse_location
 from farflung.controllers.mailbox.decide import mailbox_name
 from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.informer.cache import Key
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.label_index import SelectorIndex
 from farflung.machinery.times import format_seconds
+from farflung.runtime.cache import Key
 
 OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
 

@@ -12,14 +12,14 @@ from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, Setting
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
+from farflung.runtime.informer import Informer
 from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -33,9 +33,9 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen
 from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.mailbox.decide import is_mailbox_name
-from farflung.informer.cache import Key
-from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.values import SiteKey
 

@@ -7,8 +7,8 @@ import random
 import time
 from typing import Final
 
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.reflector import Surroundings
 
 CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: which not every system has
 

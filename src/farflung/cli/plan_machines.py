@@ -15,9 +15,9 @@ from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, 
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.controllers.global_scheduler.inventory import SeenCluster, seen_cluster
 from farflung.controllers.global_scheduler.subjects import Seen, Subject
-from farflung.informer.cache import Key
-from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.values import Reservation
 
 

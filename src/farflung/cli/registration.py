@@ -16,9 +16,9 @@ from farflung.client.rest import Client
 from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name
 from farflung.controllers.mailbox.reporting import SYNC_TARGETS
-from farflung.informer.cache import Key
-from farflung.informer.reflector import CLUSTER
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.reflector import CLUSTER
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
 from farflung.syncer.rights import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
 from farflung.syncer.tokens import ACCOUNTS, read_token

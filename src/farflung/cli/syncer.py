@@ -20,10 +20,10 @@ import uvloop
 from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import ACCOUNT, Access, KubeconfigError, load, of_service_account
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.syncer import Setting, Syncer
 from farflung.syncer.tokens import copying, keeping

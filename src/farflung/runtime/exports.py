@@ -10,9 +10,9 @@ import msgspec
 from farflung.client.errors import ClientError, Forbidden, Garbled, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 
 API_EXPORTS: Final = Collection("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
 PAUSE: Final = 2.0  #: seconds between two looks

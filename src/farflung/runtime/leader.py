@@ -22,9 +22,9 @@ from farflung.client.errors import AlreadyExists, ClientError, Conflict, Garbled
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 
 LONGEST_HOLDER: Final = 253  #: of whose name so much is logged
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 
 if TYPE_CHECKING:  # an edge shows no metrics
     from prometheus_client.core import Metric

@@ -12,9 +12,9 @@ import orjson
 from farflung.client.errors import Forbidden
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.orphans import release

@@ -10,8 +10,8 @@ import orjson
 from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.projecting import OVERWRITE
 from farflung.controllers.placement_translator.values import Kind
-from farflung.informer.cache import Key, Known
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key, Known
 from farflung.syncer.journal import GONE, Entry
 from farflung.syncer.shaping import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource

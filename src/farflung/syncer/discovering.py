@@ -10,9 +10,9 @@ import orjson
 from farflung.client.discovery import discover
 from farflung.client.errors import ClientError, Garbled
 from farflung.client.rest import Client
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.sides import DEFINITIONS
 

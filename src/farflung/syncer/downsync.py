@@ -12,9 +12,9 @@ import orjson
 
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.resource import Collection
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.contests import Contests
 from farflung.syncer.copies import Copy, entered, status_digest

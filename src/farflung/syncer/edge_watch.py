@@ -12,9 +12,9 @@ import orjson
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.report import Condition
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")

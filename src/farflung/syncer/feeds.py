@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.values import Part, Resource
 
 T = TypeVar("T")

@@ -10,11 +10,11 @@ from typing import Final
 from farflung.client.errors import Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.cache import Key, Known
-from farflung.informer.reflector import Reflector, Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key, Known
+from farflung.runtime.reflector import Reflector, Surroundings
 from farflung.syncer.capacity import Share, Sums, share_of
 from farflung.syncer.report import Condition
 

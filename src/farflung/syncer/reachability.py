@@ -22,8 +22,8 @@ from typing import Final
 from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.reflector import Surroundings
 
 FIRST_PROBE: Final = 0.2  #: seconds between the first two probes
 LONGEST_PROBE: Final = 4.0  #: seconds between two probes

@@ -7,10 +7,10 @@ from typing import Final
 
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer import copies as copying
 from farflung.syncer.copies import Copy
 from farflung.syncer.feeds import Feeds, Heard

@@ -13,10 +13,10 @@ from typing import Final
 from farflung.client.errors import ClientError, Invalid, NotFound, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.turns import HEARTBEAT, seen
 from farflung.syncer.whose import ServedElsewhereError
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.journal import Journal
 from farflung.syncer.report import CONFIGS, THE_ONE, Reporter

@@ -12,8 +12,8 @@ from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, PatchType, Selection
 from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.values import Kind
-from farflung.informer.reflector import CLUSTER as CLUSTER_NAME
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import CLUSTER as CLUSTER_NAME
 from farflung.syncer.copies import Copy
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds

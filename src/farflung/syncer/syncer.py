@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from farflung.client.errors import ClientError, Expired, NotFound, Refused
 from farflung.client.rest import Client, Selection
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
+from farflung.runtime.reflector import Surroundings
 from farflung.syncer import copies as copying
 from farflung.syncer.configuration import REPORTED, Configuration
 from farflung.syncer.copies import Copy

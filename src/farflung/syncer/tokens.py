@@ -22,10 +22,10 @@ from farflung.client.kubeconfig import Access
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.client.transport import Credentials
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
 from farflung.lib.files import write_private
 from farflung.machinery.errors import Obj
+from farflung.runtime.reflector import Surroundings
 
 FILE: Final = "token"  #: in the state directory
 ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")

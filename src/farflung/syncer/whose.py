@@ -7,7 +7,7 @@ from typing import Final
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.reflector import CLUSTER as IDENTITY
+from farflung.runtime.reflector import CLUSTER as IDENTITY
 
 CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
 CLUSTER: Final = "cluster"  #: the name of the one that a workspace has

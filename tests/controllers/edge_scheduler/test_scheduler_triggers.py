@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
 from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
-from farflung.informer import cache
-from farflung.informer.cache import Change
 from farflung.machinery.selectors import EVERYTHING
+from farflung.runtime import cache
+from farflung.runtime.cache import Change
 
 
 def seen(name: str, generation: int = 1) -> SeenPlacement:

@@ -7,7 +7,7 @@ from machines import CATALOGUE, Machines, machines
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy
 from farflung.scheduling.values import Capacity, Claim, Flavor, Health, Reservation, Site, SiteKey

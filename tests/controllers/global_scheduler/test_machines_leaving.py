@@ -11,7 +11,7 @@ from farflung.controllers.global_scheduler.ailments import HEALTH
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import default_policy
 from farflung.scheduling.values import (

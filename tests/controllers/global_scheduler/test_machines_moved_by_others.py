@@ -10,7 +10,7 @@ from machines import PODS, machines
 
 from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import POD, Subject
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import Health, SiteKey
 
 

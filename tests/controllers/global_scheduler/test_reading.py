@@ -20,8 +20,8 @@ from farflung.controllers.global_scheduler.reading import (
     site_of,
 )
 from farflung.controllers.global_scheduler.subjects import Seen
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.scheduling.claims import claim_of
 from farflung.scheduling.values import (
     UNSCHEDULABLE,

@@ -12,8 +12,8 @@ from machines import CLUSTERS, PODS, Machines, machines, report
 
 from farflung.controllers.global_scheduler.sharing import Sharing
 from farflung.controllers.global_scheduler.subjects import usage_of
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
 TARGET = Key("imw", "", "edge1")

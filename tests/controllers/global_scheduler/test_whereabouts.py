@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from machines import PODS, Machines, machine, machines, report
 
 from farflung.controllers.global_scheduler.whereabouts import Whereabouts
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
 SITES = [SiteKey("clouds", "default", name) for name in ("az1", "az2", "az3")]

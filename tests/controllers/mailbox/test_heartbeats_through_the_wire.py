@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.controllers.mailbox.decide import SYNC_TARGET_NAME
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 
 MERGE = "application/merge-patch+json"
 NOON = "2024-05-01T12:00:00Z"

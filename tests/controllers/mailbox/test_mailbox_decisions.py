@@ -15,7 +15,7 @@ from farflung.controllers.mailbox.decide import (
     made,
     mailbox_name,
 )
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 
 UID = "31e5fa4d-a84e-4397-a523-63fa62d16dad"
 NAME = f"2rp1gztc6m5b8b7r-mb-{UID}"

@@ -15,8 +15,8 @@ from farflung.controllers.workload.node_fitness import is_chosen
 from farflung.controllers.workload.pod_scheduler.decide import choose, is_waiting, order, rooms, wrong_claims
 from farflung.controllers.workload.pod_scheduler.resources import Port, requests
 from farflung.controllers.workload.pod_scheduler.triggers import is_other_node, makes_room
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 
 
 def pod(name: str = "p", *, on: str = "", ports: tuple[Any, ...] = (), **spec: Any) -> Obj:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from farflung.controllers.workload.kinds import DEPLOYMENTS, JOBS, REPLICA_SETS
 from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.pods import is_active
-from farflung.informer.cache import Change
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change
 
 Faults = list[tuple[str, Any]]
 

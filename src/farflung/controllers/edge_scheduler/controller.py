@@ -17,16 +17,16 @@ from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.controllers.edge_scheduler.pace import Pace
 from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
 from farflung.controllers.edge_scheduler.values import Destination, Key, Location, Placement, Resolution, Target
-from farflung.informer import cache
-from farflung.informer.cache import Change
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime import cache
 from farflung.runtime.apply import apply
+from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
+from farflung.runtime.reflector import Surroundings
 
 T = TypeVar("T")
 

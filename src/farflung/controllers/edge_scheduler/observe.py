@@ -10,11 +10,11 @@ import orjson
 
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.cache import Change
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 EDGE_PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 

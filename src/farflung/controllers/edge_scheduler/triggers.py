@@ -16,8 +16,8 @@ import msgspec
 
 from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
-from farflung.informer import cache
-from farflung.informer.cache import Change
+from farflung.runtime import cache
+from farflung.runtime.cache import Change
 
 
 class SeenPlacement(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.reading import CLUSTER
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import Site, SiteKey
 
 PODS: Final = Collection("", "v1", "pods", "Pod")

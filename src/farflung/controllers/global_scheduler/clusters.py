@@ -23,11 +23,11 @@ from farflung.controllers.global_scheduler.inventory import (
 )
 from farflung.controllers.global_scheduler.sharing import Share, Sharing
 from farflung.controllers.global_scheduler.world import World, leave
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import CLUSTER, Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import CLUSTER, Surroundings
 from farflung.scheduling.values import Site, SiteKey
 
 NAME: Final = "global-scheduler-clusters"

@@ -32,13 +32,13 @@ from farflung.controllers.global_scheduler.world import World
 from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy
 from farflung.scheduling.values import Flavor, Site, SiteKey

@@ -18,12 +18,12 @@ from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.furnishing import AGAIN, Furnishing
 from farflung.controllers.global_scheduler.world import World, leave
 from farflung.controllers.mailbox.decide import Binding
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-delivering"

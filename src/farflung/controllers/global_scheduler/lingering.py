@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from farflung.controllers.global_scheduler.subjects import COPY, POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-lingering"

@@ -19,9 +19,9 @@ from farflung.controllers.global_scheduler.clusters import Clusters
 from farflung.controllers.global_scheduler.delivering import Delivery
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World, leave
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-marking"

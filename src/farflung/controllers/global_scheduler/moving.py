@@ -12,8 +12,8 @@ from farflung.controllers.global_scheduler.reading import InvalidRequestError, p
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, Seen, Subject
 from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import SiteKey
 
 TICK: Final = 1.0  #: seconds between two looks at what has to leave

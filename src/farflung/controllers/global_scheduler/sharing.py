@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from farflung.controllers.global_scheduler.subjects import Usage
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
 

@@ -14,8 +14,8 @@ from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP
 from farflung.controllers.global_scheduler.refusing import in_words, with_refusal
 from farflung.controllers.global_scheduler.subjects import Placed, Seen
 from farflung.controllers.placement_translator.projecting import RETURNED
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import Chosen, Item, Site, SiteKey, Spot
 
 SITE: Final = f"{GROUP}/site-id"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import Claim, Decision, Request, Reservation, SiteKey, Toleration
 
 POD: Final = "Pod"

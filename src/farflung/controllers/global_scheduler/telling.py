@@ -11,11 +11,11 @@ from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Binder
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.runtime.controller import Controller
 from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.reflector import Surroundings
 
 NAME: Final = "global-scheduler-telling"
 FIRST_PAUSE: Final = 5.0  #: seconds between two writes about the same; twice as many each time

@@ -20,13 +20,13 @@ from farflung.controllers.mailbox.decide import CONFIG
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.freshness import ANY, told_by
 from farflung.controllers.status_summarizer.values import Verdict
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery import times
+from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-undelivered"

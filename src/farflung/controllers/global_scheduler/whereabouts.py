@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TypeVar
 
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
 K = TypeVar("K", bound=Hashable)

@@ -28,13 +28,13 @@ from farflung.controllers.mailbox.heartbeat import config_of
 from farflung.controllers.mailbox.releasing import Releaser
 from farflung.controllers.mailbox.reporting import SYNC_TARGETS, Reporter
 from farflung.controllers.mailbox.triggers import Mailboxes
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
+from farflung.runtime.reflector import Surroundings
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from farflung.controllers.mailbox.room import Room
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 
 SYNC_TARGET_NAME: Final = "edge.kcp.io/sync-target-name"  #: the annotation that marks a workspace as a mailbox
 BINDING: Final = "bind-edge"

@@ -17,11 +17,11 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import FINALIZER, Target, Workspace, is_ending, is_mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
-from farflung.informer.cache import Change
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
+from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 NAME: Final = "mailbox-releaser"
 WORKERS: Final = 2

@@ -11,12 +11,12 @@ from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import CONFIG, Config, Target, Workspace, is_mailbox_name, mailbox_name
 from farflung.controllers.mailbox.heartbeat import Reports
 from farflung.controllers.mailbox.triggers import Mailboxes
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 NAME: Final = "mailbox-reporter"
 WORKERS: Final = 8

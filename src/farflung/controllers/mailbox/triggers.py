@@ -14,7 +14,7 @@ from farflung.controllers.mailbox.decide import (
     is_mailbox_name,
     mailbox_name,
 )
-from farflung.informer.cache import Change, Key
+from farflung.runtime.cache import Change, Key
 
 
 class Mailboxes:

@@ -15,10 +15,10 @@ from farflung.controllers.placement_translator.serving import Serving
 from farflung.controllers.placement_translator.syncer_config import THE_ONE, Told, together, told_by
 from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.placement_translator.world import PlacementKey
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
 
 CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 LATER: Final = 10.0  #: seconds until we look again at a mailbox without the edge API, if nobody makes `the-one` there

@@ -18,9 +18,9 @@ from farflung.controllers.placement_translator.serving import Serving
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
 from farflung.controllers.placement_translator.telling import Telling
 from farflung.controllers.placement_translator.world import PlacementKey
-from farflung.informer.cache import Change
-from farflung.informer.informer import Informer
+from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
 
 NAME: Final = "placement-translator"

@@ -24,9 +24,9 @@ from farflung.controllers.placement_translator.problems import Problem
 from farflung.controllers.placement_translator.reading import SeenLocation
 from farflung.controllers.placement_translator.values import Kind, Part, Source
 from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
-from farflung.informer.cache import Key
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 
 Report = Callable[[Copy, list[Wanted], list[Problem]], None]
 

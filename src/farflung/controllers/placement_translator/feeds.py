@@ -14,10 +14,10 @@ from typing import Any, Final
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.values import Kind, Part, Source
 from farflung.controllers.placement_translator.world import Seen
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 TICK: Final = 0.01  #: seconds
 PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed

@@ -36,13 +36,13 @@ from farflung.controllers.placement_translator.serving import is_builtin, travel
 from farflung.controllers.placement_translator.telling import PLACEMENTS
 from farflung.controllers.placement_translator.values import Kind, Part, Source
 from farflung.controllers.placement_translator.world import DEFINITIONS, PlacementKey, Seen
-from farflung.informer.cache import Change
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
+from farflung.runtime.reflector import Surroundings
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from farflung.controllers.placement_translator.knowledge import Knowledge, Statu
 from farflung.controllers.placement_translator.problems import Problem, Problems, condition, with_condition
 from farflung.controllers.placement_translator.reading import SeenPlacement
 from farflung.controllers.placement_translator.world import PlacementKey
-from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
+from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import About, Recorder
 
 PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")

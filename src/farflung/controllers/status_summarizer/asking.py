@@ -13,11 +13,11 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.questions import InvalidQuestionError, Question, question_of
 from farflung.controllers.status_summarizer.summaries import CollectorKey
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
 
 COLLECTORS: Final = Collection("edge.kcp.io", "v1alpha1", "statuscollectors", "StatusCollector")
 VALID: Final = "Valid"

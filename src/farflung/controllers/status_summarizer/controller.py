@@ -23,9 +23,9 @@ from farflung.controllers.status_summarizer.giving_back import GivingBack, Objec
 from farflung.controllers.status_summarizer.summaries import SUMMARIES, CollectorKey, Summaries
 from farflung.controllers.status_summarizer.values import Subject
 from farflung.controllers.status_summarizer.writing import Existing, Writing, existing
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.server_clock import ServerClock
 

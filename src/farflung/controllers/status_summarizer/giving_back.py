@@ -21,10 +21,10 @@ from farflung.controllers.placement_translator.what import Selected
 from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey, Seen
 from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, is_marked, step
 from farflung.controllers.status_summarizer.verdicts import sentence
-from farflung.informer.reflector import CLUSTER
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.reflector import CLUSTER
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)

@@ -32,8 +32,8 @@ from farflung.controllers.status_summarizer.naming import (
 from farflung.controllers.status_summarizer.questions import Question
 from farflung.controllers.status_summarizer.tally import Tally
 from farflung.controllers.status_summarizer.values import Digest, Report, Row, Subject, Verdict
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 
 SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of them costs time for each copy

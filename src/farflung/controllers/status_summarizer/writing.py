@@ -16,10 +16,10 @@ from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.status_summarizer.naming import NAMESPACE, PLACEMENT_LABEL
 from farflung.controllers.status_summarizer.summaries import SUMMARIES, Summaries, summary_key
 from farflung.controllers.status_summarizer.values import Subject
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 

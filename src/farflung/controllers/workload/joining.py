@@ -14,10 +14,10 @@ from farflung.controllers.workload.pod_scheduler.controller import PodScheduler
 from farflung.controllers.workload.replicaset.controller import ReplicaSetController
 from farflung.controllers.workload.statefulset.controller import StatefulSetController
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 
 def join(

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from farflung.controllers.workload.ownership import controller_of, selector
 from farflung.controllers.workload.pods import labels
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 
 
 class Offspring:

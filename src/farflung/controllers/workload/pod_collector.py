@@ -9,8 +9,8 @@ from typing import Final
 from farflung.client.errors import Conflict, NotFound
 from farflung.controllers.workload.kinds import PODS
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "pod-garbage-collector"

@@ -26,16 +26,16 @@ from farflung.controllers.workload.kinds import (
 from farflung.controllers.workload.kinship import Offspring, Owners
 from farflung.controllers.workload.ownership import Claimed, claim, controller_of
 from farflung.controllers.workload.steps import Said, Step, collided
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.reflector import Surroundings
 
 WORKERS: Final = 2
 HEARD_BY_THEN: Final = timedelta(seconds=30)  #: what we deleted; if it is still there, something is odd: look anew

@@ -23,12 +23,12 @@ from farflung.edge.node.pod_life import PodLife
 from farflung.edge.node.registration import Registration
 from farflung.edge.node.telling import PODS
 from farflung.edge.runtimes.base import Publisher, Runtime
-from farflung.informer.cache import Change, Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
+from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 CONFIG_MAPS: Final = Collection("", "v1", "configmaps", CONFIG_MAP)
 SECRETS: Final = Collection("", "v1", "secrets", SECRET)

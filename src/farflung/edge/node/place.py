@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from farflung.client.rest import Client
 from farflung.edge.runtimes.base import Publisher, Runtime
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
+from farflung.runtime.reflector import Surroundings
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
 from farflung.edge.node.status import alike
-from farflung.informer.cache import Key
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_micros, format_seconds
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 NODES: Final = Collection("", "v1", "nodes", "Node")
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")

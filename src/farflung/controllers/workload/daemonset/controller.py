@@ -12,8 +12,8 @@ from farflung.controllers.workload.pod_scheduler.triggers import is_other_node
 from farflung.controllers.workload.pods import is_terminating
 from farflung.controllers.workload.revisions import data_of, forgetting, hash_of, present, recording
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "daemonset-controller"

@@ -12,8 +12,8 @@ from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.pods import is_finished
 from farflung.controllers.workload.steps import Plan
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create
 

@@ -9,8 +9,8 @@ from farflung.controllers.workload.job.pods import is_tracked, released
 from farflung.controllers.workload.kinds import JOBS, PODS
 from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "job-controller"

@@ -22,9 +22,9 @@ from farflung.controllers.workload.pod_scheduler.decide import (
 from farflung.controllers.workload.pod_scheduler.triggers import is_other_claim, is_other_node, makes_room, wants_other
 from farflung.controllers.workload.steps import NORMAL, WARNING, Said, Step, update_status
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Change, Key
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
 
 EVERYTHING: Final = Key("", "", "pods")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from farflung.controllers.workload.pod_scheduler.decide import is_waiting, occupies
-from farflung.informer.cache import Change
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Change
 
 
 def makes_room(change: Change[Obj]) -> bool:

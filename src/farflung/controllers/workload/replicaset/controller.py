@@ -8,7 +8,7 @@ from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.kinds import REPLICA_SETS
 from farflung.controllers.workload.replicaset.decide import about_pods, about_status
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Key
+from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "replicaset-controller"

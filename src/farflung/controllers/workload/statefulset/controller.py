@@ -11,8 +11,8 @@ from farflung.controllers.workload.revisions import data_of, forgetting, present
 from farflung.controllers.workload.statefulset.decide import HASH, Whole, about_pods, about_status, used, whole
 from farflung.controllers.workload.statefulset.pods import ordinal
 from farflung.controllers.workload.workshop import Workshop
-from farflung.informer.cache import Key
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager
 
 NAME: Final = "statefulset-controller"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.informer.cache import Cache, Change, Key, Known
+from farflung.runtime.cache import Cache, Change, Key, Known
 
 
 def key(name: str) -> Key:

@@ -14,10 +14,10 @@ from scripted_server import ScriptedServer, failure
 from farflung.client.errors import Garbled
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.informer.cache import Change, Key, Known
-from farflung.informer.informer import Informer
-from farflung.informer.reflector import Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.cache import Change, Key, Known
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Surroundings
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 PATIENCE = 60.0

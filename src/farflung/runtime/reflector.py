@@ -18,8 +18,8 @@ import msgspec
 from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Event, Selection
-from farflung.informer.cache import Key, Known
 from farflung.lib.backoff import Backoff
+from farflung.runtime.cache import Key, Known
 
 T = TypeVar("T")
 

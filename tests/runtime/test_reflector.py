@@ -15,9 +15,9 @@ from farflung.client.errors import Unreachable
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Request
-from farflung.informer.cache import Cache, Key, Known
-from farflung.informer.reflector import Reflector, Surroundings
 from farflung.lib.backoff import Backoff
+from farflung.runtime.cache import Cache, Key, Known
+from farflung.runtime.reflector import Reflector, Surroundings
 
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
 

@@ -10,9 +10,9 @@ import orjson
 
 from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
-from farflung.informer.cache import Cache, Change, Key, Known
-from farflung.informer.reflector import Reflector, Surroundings, number, where
 from farflung.machinery.errors import Obj
+from farflung.runtime.cache import Cache, Change, Key, Known
+from farflung.runtime.reflector import Reflector, Surroundings, number, where
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""Remember what an API said, and hear of what changes."""
