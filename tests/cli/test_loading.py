@@ -13,7 +13,7 @@ LATER = {
     "farflung.cli.main": ("asyncio", "msgspec", "yaml", "farflung.hub", "farflung.client"),
     "farflung.cli.hub": (
         CEL,
-        "farflung.hub.workspaces",
+        "farflung.hub.tenancy",
         "farflung.hub.catalog.openapi",
         "farflung.scheduling",
         "farflung.client",
@@ -21,7 +21,7 @@ LATER = {
         "jwt",
         "prometheus_client",
     ),
-    "farflung.cli.edge_process": (CEL, "farflung.hub.workspaces", "farflung.scheduling", "jwt", "prometheus_client"),
+    "farflung.cli.edge_process": (CEL, "farflung.hub.tenancy", "farflung.scheduling", "jwt", "prometheus_client"),
     "farflung.cli.syncer": (CEL, "farflung.hub", "cryptography", "http.client", "prometheus_client"),
     "farflung.cli.explain": (CEL, "farflung.hub", "cryptography", "http.client", "prometheus_client"),
     "farflung.cli.tokens": ("asyncio", "cryptography", "farflung.http"),

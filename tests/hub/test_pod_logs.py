@@ -13,7 +13,7 @@ from hub_harness import PODS, Collector, LocalHub, pod
 from farflung.http.messages import Response, Stream
 from farflung.hub import objects
 from farflung.hub.nodes import LogsWanted
-from farflung.hub.verbs import logs
+from farflung.hub.registry import logs
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 

@@ -11,15 +11,15 @@ from typing import Any
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub import objects
-from farflung.hub.custom.definition import Definition
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.served import Served
-from farflung.hub.workspaces.binder import API_BINDING as API_BINDING
-from farflung.hub.workspaces.binder import Binder
-from farflung.hub.workspaces.bound import BoundApis
-from farflung.hub.workspaces.exporter import Exporter
-from farflung.hub.workspaces.paths import Clusters
-from farflung.hub.workspaces.writing import LOGICAL_CLUSTER, WORKSPACE, kind, rewritten, written
+from farflung.hub.catalog.custom.definition import Definition
+from farflung.hub.catalog.custom.registry import kinds_in
+from farflung.hub.catalog.served import Served
+from farflung.hub.tenancy.binder import API_BINDING as API_BINDING
+from farflung.hub.tenancy.binder import Binder
+from farflung.hub.tenancy.bound import BoundApis
+from farflung.hub.tenancy.exporter import Exporter
+from farflung.hub.tenancy.paths import Clusters
+from farflung.hub.tenancy.writing import LOGICAL_CLUSTER, WORKSPACE, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
 from farflung.store.memory import MemoryStore

@@ -13,8 +13,8 @@ from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.housekeeping.inside import Inside
-from farflung.hub.housekeeping.namespaces import Pace
+from farflung.hub.controllers.inside import Inside
+from farflung.hub.controllers.namespaces import Pace
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 

@@ -14,9 +14,9 @@ from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
 from farflung.hub import objects
 from farflung.hub.assembly import Options
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.housekeeping.housekeeping import Housekeeping
-from farflung.hub.served import Kinds
-from farflung.hub.workspaces.access import OPERATORS
+from farflung.hub.catalog.served import Kinds
+from farflung.hub.controllers.housekeeping import Housekeeping
+from farflung.hub.tenancy.access import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore

@@ -13,15 +13,15 @@ from typing import Any
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.auth.user import User
-from farflung.hub.housekeeping.workspaces import Workspaces
-from farflung.hub.workspaces.bootstrap import ROOT_FOUNDING, shard
-from farflung.hub.workspaces.builtin_types import builtin_types
-from farflung.hub.workspaces.hashes import default_binding_name
-from farflung.hub.workspaces.paths import WORKSPACES, logical_cluster_key, workspace_key
-from farflung.hub.workspaces.states import mark_deleted
-from farflung.hub.workspaces.tenancy import Tenancy
-from farflung.hub.workspaces.types import Export
-from farflung.hub.workspaces.writing import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
+from farflung.hub.controllers.workspaces import Workspaces
+from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
+from farflung.hub.tenancy.builtin_types import builtin_types
+from farflung.hub.tenancy.hashes import default_binding_name
+from farflung.hub.tenancy.paths import WORKSPACES, logical_cluster_key, workspace_key
+from farflung.hub.tenancy.states import mark_deleted
+from farflung.hub.tenancy.tenancy import Tenancy
+from farflung.hub.tenancy.types import Export
+from farflung.hub.tenancy.writing import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
 from farflung.store.memory import MemoryStore

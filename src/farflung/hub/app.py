@@ -24,15 +24,15 @@ from farflung.hub.auth.authenticate import Authenticator
 from farflung.hub.auth.impersonate import impersonated
 from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
+from farflung.hub.catalog.served import Kinds
 from farflung.hub.metrics import Metrics
 from farflung.hub.objects import EVERY_CLUSTER
-from farflung.hub.request import Target, target_of
-from farflung.hub.routing import OneCluster, Place, Routes
-from farflung.hub.served import Kinds
-from farflung.hub.verbs import create, delete, patch, pods, read, respond, subresources, update
-from farflung.hub.verbs.call import Call, Redefined, Tools
-from farflung.hub.verbs.reviews import Reviews
-from farflung.hub.verbs.watch import Watches
+from farflung.hub.registry import create, delete, patch, pods, read, respond, subresources, update
+from farflung.hub.registry.call import Call, Redefined, Tools
+from farflung.hub.registry.reviews import Reviews
+from farflung.hub.registry.watch import Watches
+from farflung.hub.routing.target import Target, target_of
+from farflung.hub.routing.views import OneCluster, Place, Routes
 from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path, no_such_resource
 from farflung.store.base import Unavailable
 

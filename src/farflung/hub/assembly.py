@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin import BUILTIN
 from farflung.http.certificates import Certificates
+from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticate import Authenticator
@@ -26,22 +27,21 @@ from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.service_accounts import AccountTokens
 from farflung.hub.auth.tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.custom.registry import kinds_in
-from farflung.hub.housekeeping.events import HOUR
-from farflung.hub.housekeeping.housekeeping import ONE_CLUSTER, Housekeeping
-from farflung.hub.housekeeping.namespaces import USUAL_PACE, Pace
+from farflung.hub.catalog.custom.registry import kinds_in
+from farflung.hub.catalog.served import Served
+from farflung.hub.controllers.events import HOUR
+from farflung.hub.controllers.housekeeping import ONE_CLUSTER, Housekeeping
+from farflung.hub.controllers.namespaces import USUAL_PACE, Pace
 from farflung.hub.nodes import Nodes
-from farflung.hub.policies.registry import Policies
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
-from farflung.hub.served import Served
-from farflung.hub.verbs.call import Tools
-from farflung.hub.verbs.watch import Watches
+from farflung.hub.registry.call import Tools
+from farflung.hub.registry.watch import Watches
 from farflung.lib import ids
 from farflung.store.base import Store
 
 if TYPE_CHECKING:  # what only a hub with workspaces needs is loaded with one
-    from farflung.hub.workspaces.platform import Platform
+    from farflung.hub.tenancy.platform import Platform
 
 HOUSEKEEPER: Final = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: its token never leaves the process
 
@@ -108,8 +108,8 @@ class Assembly:
         if options.url is None:
             self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
         else:
-            from farflung.hub.workspaces.access import WorkspaceAuthorizer
-            from farflung.hub.workspaces.platform import in_every_workspace, platform
+            from farflung.hub.tenancy.access import WorkspaceAuthorizer
+            from farflung.hub.tenancy.platform import in_every_workspace, platform
 
             self.kinds, authorizer = kinds_in(store, in_every_workspace()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer
@@ -150,7 +150,7 @@ class Assembly:
     def housekeeping(self) -> Housekeeping:
         household = ONE_CLUSTER
         if self.workspaces is not None:
-            from farflung.hub.workspaces.household import household_of
+            from farflung.hub.tenancy.household import household_of
 
             household = household_of(self._store, self._clock, self.workspaces)
         return Housekeeping(

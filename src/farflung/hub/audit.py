@@ -17,8 +17,8 @@ from typing import Final
 
 from farflung.http.messages import Request
 from farflung.hub.auth.user import User
-from farflung.hub.request import split_cluster, target_of
-from farflung.hub.routing import Place
+from farflung.hub.routing.target import split_cluster, target_of
+from farflung.hub.routing.views import Place
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote
 

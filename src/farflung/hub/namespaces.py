@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub.verbs.call import Call
+from farflung.hub.registry.call import Call
 from farflung.machinery.errors import ApiError, forbidden, method_not_allowed, not_found
 from farflung.store.base import Entry
 

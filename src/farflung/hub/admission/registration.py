@@ -34,7 +34,7 @@ from farflung.machinery.errors import (
 )
 
 if TYPE_CHECKING:  # CEL is loaded with the first policy or webhook
-    from farflung.hub.policies.compilation import Compiler, Expression
+    from farflung.hub.admission.policies.compilation import Compiler, Expression
 
 GROUP: Final = "admissionregistration.k8s.io"
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
@@ -105,7 +105,7 @@ def _default_resources(resources: Obj | None) -> None:
 
 
 def validate_webhooks(obj: Obj) -> list[FieldError]:
-    from farflung.hub.policies.compilation import Compiler, excess
+    from farflung.hub.admission.policies.compilation import Compiler, excess
 
     errors: Errors = []
     conditions = [one for webhook in obj.get("webhooks") or () for one in webhook.get("matchConditions") or ()]
@@ -315,7 +315,7 @@ def _check_conditions(conditions: Sequence[Obj], path: str, compiler: Compiler |
 
 
 def validate_policy(obj: Obj) -> list[FieldError]:
-    from farflung.hub.policies.compilation import Compiler, excess
+    from farflung.hub.admission.policies.compilation import Compiler, excess
 
     errors: Errors = []
     spec = spec_of(obj)

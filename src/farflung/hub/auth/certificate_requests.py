@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from farflung.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
 from farflung.hub.auth.user import ADMINISTRATORS
-from farflung.hub.request import DEFAULT_CLUSTER
+from farflung.hub.routing.target import DEFAULT_CLUSTER
 from farflung.machinery.errors import Obj
 
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"

@@ -7,7 +7,7 @@ from typing import Final
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorize import Authorizer
 from farflung.hub.auth.user import User
-from farflung.hub.request import Target
+from farflung.hub.routing.target import Target
 from farflung.machinery.errors import Obj, forbidden, go_quote
 
 GROUP: Final = "certificates.k8s.io"

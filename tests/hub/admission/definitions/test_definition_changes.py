@@ -14,7 +14,7 @@ from farflung.hub.admission.definitions import conditions
 from farflung.hub.admission.definitions.conditions import mark_deleted, terminating, with_status
 from farflung.hub.admission.definitions.names import naming
 from farflung.hub.admission.definitions.rules import GROUP, KIND, RULES
-from farflung.hub.shapes import shape_of
+from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.errors import Obj
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]

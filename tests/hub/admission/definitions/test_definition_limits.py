@@ -16,7 +16,7 @@ from farflung.apis import custom
 from farflung.apis.apiextensions.v1 import RESOURCES
 from farflung.hub.admission.definitions.conditions import with_status
 from farflung.hub.admission.definitions.rules import GROUP, KIND, RULES
-from farflung.hub.shapes import shape_of
+from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj, invalid
 

@@ -10,7 +10,7 @@ import pytest
 from farflung.apis.apiextensions.v1 import RESOURCES
 from farflung.hub.admission.definitions.rules import GROUP, KIND, RULES
 from farflung.hub.admission.metadata import validate_metadata
-from farflung.hub.shapes import shape_of
+from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.errors import Obj
 
 RULES_OF_DEFINITIONS = RULES[GROUP, KIND]

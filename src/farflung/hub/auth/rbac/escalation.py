@@ -14,7 +14,7 @@ from farflung.hub.auth.rbac.coverage import described, missing, quoted
 from farflung.hub.auth.rbac.policy import GROUP, aggregate
 from farflung.hub.auth.rbac.rules import Rule, rule_of
 from farflung.hub.auth.user import User, is_administrator
-from farflung.hub.request import Target
+from farflung.hub.routing.target import Target
 from farflung.machinery.errors import ApiError, Obj, forbidden, go_quote, not_found
 
 FULL_AUTHORITY: Final = (

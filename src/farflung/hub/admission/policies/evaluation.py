@@ -1,0 +1,215 @@
+"""What a policy says about one request.
+
+    decide(compiled, given, fails=True, limit=10_000_000) ─► Verdict
+
+Nothing but a Verdict comes of it, whatever an expression does, and it ends: every expression has a limit of its own,
+and all of a policy have one together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from farflung.hub.admission.policies.compilation import Compiled, Expression, Validation
+from farflung.hub.admission.policies.declarations import VARIABLES
+from farflung.machinery.cel.budget import PER_CALL, PER_OBJECT, OverBudget
+from farflung.machinery.cel.values import EvaluationError, type_name
+from farflung.machinery.errors import go_quote
+
+PER_POLICY: Final = PER_OBJECT  #: what the validations of a policy may cost, for one binding and parameter
+OF_CONDITIONS: Final = PER_OBJECT // 4  #: and what the conditions of its match may
+LONGEST_MESSAGE: Final = 5 * 1024  #: bytes of what a messageExpression may say
+OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+_UNKNOWN: Final = object()
+_UNDER_WAY: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    message: str
+    reason: str = "Invalid"
+
+
+@dataclass(slots=True)
+class Verdict:
+    objections: list[Objection] = field(default_factory=list)  #: that are dealt with as the binding says
+    failures: list[Objection] = field(default_factory=list)  #: that refuse the request, whatever the binding says
+    annotations: list[str] = field(default_factory=list)  #: the keys of what is to be noted in the audit
+    spent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What an expression did instead of having a value."""
+
+    text: str
+
+
+class _OutOfBudgetError(Exception):
+    """All expressions together have cost more than they may."""
+
+
+class Composition:
+    """`variables`: each is evaluated when it is first used, and costs the policy, not the expression that uses it."""
+
+    __slots__ = ("_expressions", "_given", "_values", "spent", "worked")
+
+    def __init__(self, expressions: Mapping[str, Expression], given: Mapping[str, Any]) -> None:
+        self._expressions = expressions
+        self._given = {**given, VARIABLES: self}
+        self._values: dict[str, Any] = {}
+        self.spent = 0
+        self.worked = 0  #: of all evaluations, because their values may share parts
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        return self._given
+
+    def get(self, name: str) -> object:
+        """Whether there is such a variable: what `has` asks for."""
+        return True if name in self._expressions else None
+
+    def value(self, name: str) -> Any:
+        found = self._values.get(name, _UNKNOWN)
+        if found is _UNKNOWN:
+            self._values[name] = _UNDER_WAY
+            found = self._values[name] = self._evaluated(name)
+        if found is _UNDER_WAY:
+            raise EvaluationError(f"composited variable {go_quote(name)} fails to evaluate: it refers to itself")
+        if type(found) is _Failure:
+            raise EvaluationError(found.text)
+        return found
+
+    def _evaluated(self, name: str) -> Any:
+        expression = self._expressions[name]
+        if expression.program is None:
+            return _Failure(f"composited variable {go_quote(name)} fails to compile: {expression.error}")
+        run = expression.program.start(self._given, PER_CALL)
+        run.worked = self.worked
+        try:
+            return expression.program.evaluate(run)
+        except (EvaluationError, OverBudget) as error:
+            return _Failure(f"composited variable {go_quote(name)} fails to evaluate: {error}")
+        finally:
+            self.spent += run.spent
+            self.worked = max(self.worked, run.worked)
+
+
+class _Evaluation:
+    """Some expressions that share their variables and a budget."""
+
+    __slots__ = ("_composition", "_limit", "spent")
+
+    def __init__(self, compiled: Compiled, given: Mapping[str, Any], limit: int) -> None:
+        self._composition = Composition(compiled.variables, given)
+        self._limit = limit
+        self.spent = 0
+
+    def value(self, expression: Expression) -> Any:
+        """The value, or a _Failure.  Raises _OutOfBudgetError."""
+        program = expression.program
+        if program is None:
+            return _Failure(f"compilation error: {expression.error}")
+        composition = self._composition
+        run = program.start(composition.given, PER_CALL)
+        run.worked = composition.worked
+        value: Any
+        try:
+            value = program.evaluate(run)
+        except (EvaluationError, OverBudget) as error:
+            value = _Failure(f"expression '{expression.text}' resulted in error: {error}")
+        composition.worked = max(composition.worked, run.worked)
+        self.spent += run.spent + composition.spent
+        composition.spent = 0
+        if self.spent > self._limit:
+            raise _OutOfBudgetError
+        return value
+
+
+def decide(compiled: Compiled, given: Mapping[str, Any], *, fails: bool, limit: int = PER_POLICY) -> Verdict:
+    """`given`: the values of everything but the variables; `fails`: the policy's failurePolicy is Fail."""
+    verdict = Verdict()
+    if compiled.conditions:
+        conditions = _Evaluation(compiled, given, min(OF_CONDITIONS, limit))
+        concerned = _conditions_hold(conditions, compiled.conditions, verdict, fails=fails)
+        verdict.spent += conditions.spent
+        if not concerned:
+            return verdict
+    validating = _Evaluation(compiled, given, limit)
+    try:
+        for validation in compiled.validations:
+            _validate(validating, validation, verdict, fails=fails)
+    except _OutOfBudgetError:
+        verdict.objections = [Objection(OUT_OF_BUDGET)] if fails else []
+        return verdict
+    finally:
+        verdict.spent += validating.spent
+    if compiled.audits:
+        _annotate(compiled, given, verdict, fails=fails, limit=limit)
+    return verdict
+
+
+def _conditions_hold(
+    evaluation: _Evaluation, conditions: Iterable[Expression], verdict: Verdict, *, fails: bool
+) -> bool:
+    """One that is false decides; otherwise errors do."""
+    errors: list[str] = []
+    try:
+        for condition in conditions:
+            value = evaluation.value(condition)
+            if value is False:
+                return False
+            if type(value) is _Failure:
+                errors.append(value.text)
+    except _OutOfBudgetError:
+        errors = [OUT_OF_BUDGET]
+    if errors and fails:
+        distinct = list(dict.fromkeys(errors))
+        verdict.objections.append(Objection(distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"))
+    return not errors
+
+
+def _validate(evaluation: _Evaluation, validation: Validation, verdict: Verdict, *, fails: bool) -> None:
+    value = evaluation.value(validation.expression)
+    if value is True:
+        return
+    if type(value) is not _Failure:
+        verdict.objections.append(Objection(_message(evaluation, validation), validation.reason))
+    elif fails:
+        verdict.objections.append(Objection(value.text))
+
+
+def _message(evaluation: _Evaluation, validation: Validation) -> str:
+    said: Any = ""
+    if validation.message_expression is not None:
+        said = evaluation.value(validation.message_expression)
+        said = said.strip() if type(said) is str else ""
+    if said and "\n" not in said and len(said.encode("utf-8", "replace")) <= LONGEST_MESSAGE:
+        return str(said)
+    return validation.message or f"failed expression: {validation.expression.text.strip()}"
+
+
+def _annotate(compiled: Compiled, given: Mapping[str, Any], verdict: Verdict, *, fails: bool, limit: int) -> None:
+    evaluation = _Evaluation(compiled, given, limit)
+    try:
+        for key, expression in compiled.audits.items():
+            value = evaluation.value(expression)
+            if type(value) is str:
+                if value.strip():
+                    verdict.annotations.append(key)
+            elif type(value) is not _Failure:
+                _refuse_annotation(expression, value, verdict)
+            elif fails:
+                verdict.failures.append(Objection(value.text))
+    except _OutOfBudgetError:
+        verdict.objections = [Objection(OUT_OF_BUDGET)] if fails else []
+    verdict.spent += evaluation.spent
+
+
+def _refuse_annotation(expression: Expression, value: Any, verdict: Verdict) -> None:
+    if value is not None:
+        why = f"valueExpression '{expression.text}' resulted in unsupported return type: {type_name(value)}. "
+        verdict.failures.append(Objection(why + "Return type must be either string or null."))

@@ -1,0 +1,204 @@
+"""Which policies each cluster has, kept in step with what is stored.
+
+A commit is heard here before its writer is answered, so a binding counts from the moment its creation is answered.
+What concerns a resource is found when it is first written to, and kept until policies, bindings or kinds change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.admission.policies.matching import Match, Matcher
+from farflung.hub.catalog.catalog import Path
+from farflung.hub.catalog.kinds import Kind
+from farflung.hub.catalog.served import Changed, Kinds, Served, path_of
+from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import LabelSelector, selector_of
+from farflung.store.base import Change, Entry, Store
+
+if TYPE_CHECKING:
+    from farflung.hub.admission.policies.compilation import Compiled
+
+GROUP: Final = "admissionregistration.k8s.io"
+POLICIES: Final = f"/{GROUP}/validatingadmissionpolicies/"
+BINDINGS: Final = f"/{GROUP}/validatingadmissionpolicybindings/"
+
+
+class Policy:
+    """One generation of a ValidatingAdmissionPolicy."""
+
+    def __init__(self, described: Obj) -> None:
+        self.name: str = described["metadata"]["name"]
+        self._identity = (described["metadata"]["uid"], described["metadata"].get("generation"))
+        self._spec: Obj = described["spec"]
+        self.param_kind: Obj | None = self._spec.get("paramKind")
+        self.fails = self._spec.get("failurePolicy") != "Ignore"
+        self.matcher = Matcher(self._spec.get("matchConstraints"))
+
+    def is_same_as(self, other: Policy) -> bool:
+        return self._identity == other._identity
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        from farflung.hub.admission.policies.compilation import (
+            compile_policy,  # a hub without policies need not load CEL
+        )
+
+        return compile_policy(self._spec)
+
+
+class Binding:
+    def __init__(self, described: Obj) -> None:
+        spec = described["spec"]
+        self.name: str = described["metadata"]["name"]
+        self.policy: str = spec["policyName"]
+        self.actions = frozenset[str](spec.get("validationActions") or ())
+        self.matcher = Matcher(spec.get("matchResources"))
+        param: Obj | None = spec.get("paramRef")
+        self.param = None if param is None else ParamReference(param)
+
+
+class ParamReference:
+    """Where the parameters of a binding are: one object by its name, or some by their labels."""
+
+    def __init__(self, described: Obj) -> None:
+        self.name: str = described.get("name", "")
+        self.namespace: str = described.get("namespace", "")
+        self.selector: LabelSelector = selector_of(described.get("selector") or {})
+        self.required = described.get("parameterNotFoundAction") == "Deny"
+
+
+class Bound(NamedTuple):
+    """A binding, as far as it is about a resource."""
+
+    binding: Binding
+    match: Match
+
+
+class Hook(NamedTuple):
+    """A policy that may be about a request for a resource."""
+
+    policy: Policy
+    match: Match
+    bound: tuple[Bound, ...]
+    params: Kind | None  #: None if it has no parameters, or nobody knows their kind
+
+
+class ClusterPolicies:
+    """Those of one cluster."""
+
+    def __init__(self, cluster: str, kinds: Kinds) -> None:
+        self._cluster = cluster
+        self._kinds = kinds
+        self._policies: dict[str, Policy] = {}
+        self._bindings: dict[str, Binding] = {}
+        self._hooks: dict[tuple[Path, str, str], tuple[Hook, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._policies or self._bindings)
+
+    def follow_policy(self, name: str, entry: Entry | None) -> None:
+        before = self._policies.pop(name, None)
+        if entry is not None:
+            after = Policy(objects.decode(entry))
+            self._policies[name] = before if before is not None and before.is_same_as(after) else after
+        self.forget()
+
+    def follow_binding(self, name: str, entry: Entry | None) -> None:
+        self._bindings.pop(name, None)
+        if entry is not None:
+            self._bindings[name] = Binding(objects.decode(entry))
+        self.forget()
+
+    def forget(self) -> None:
+        """What is known of resources, because something about them changed."""
+        self._hooks.clear()
+
+    def concerning(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook, ...]:
+        """The policies that may have something to say, by name; those without a binding have not."""
+        key = (path_of(resource), operation, subresource)
+        hooks = self._hooks.get(key)
+        if hooks is None:
+            hooks = self._hooks[key] = tuple(self._found(operation, resource, subresource))
+        return hooks
+
+    def _found(self, operation: str, resource: Resource, subresource: str) -> Iterable[Hook]:
+        served = self._kinds.of(self._cluster)
+        equivalents = equivalents_of(served, resource, subresource)
+        bound: dict[str, list[Bound]] = {}
+        for _, binding in sorted(self._bindings.items()):
+            match = binding.matcher.concerning(operation, resource, subresource, equivalents)
+            known = bound.setdefault(binding.policy, [])
+            if match is not None:
+                known.append(Bound(binding, match))
+        for name, policy in sorted(self._policies.items()):
+            match = policy.matcher.concerning(operation, resource, subresource, equivalents)
+            if match is not None and name in bound:
+                params = None if policy.param_kind is None else kind_of(served, policy.param_kind)
+                if bound[name] or (params is None and policy.param_kind is not None):
+                    yield Hook(policy, match, tuple(bound[name]), params)
+
+
+def equivalents_of(served: Served, resource: Resource, subresource: str) -> tuple[Resource, ...]:
+    """Other forms in which the same objects are served."""
+    home = objects.prefix(resource, "")
+    return tuple(
+        other
+        for other in served.catalog
+        if other.plural == resource.plural
+        and other is not resource
+        and objects.prefix(other, "") == home
+        and (not subresource or other.subresource(subresource) is not None)
+    )
+
+
+def kind_of(served: Served, described: Obj) -> Kind | None:
+    """The kind that a paramKind names, if it is served."""
+    for resource in served.catalog:
+        if resource.kind == described.get("kind") and resource.api_version == described.get("apiVersion"):
+            return served.of(resource.group, resource.version, resource.plural)
+    return None
+
+
+class Policies:
+    """Every cluster's."""
+
+    def __init__(self, store: Store, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._clusters: dict[str, ClusterPolicies] = {}
+        for home in (POLICIES, BINDINGS):
+            store.subscribe(home, self._hear)
+            for entry in store.list(home).entries:
+                self._follow(entry.key, entry)
+        kinds.subscribe(self._forget)
+
+    def of(self, cluster: str) -> ClusterPolicies | None:
+        """None for a cluster that has no policies."""
+        return self._clusters.get(cluster)
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._follow(change.key, change.entry)
+
+    def _follow(self, key: str, entry: Entry | None) -> None:
+        cluster = objects.cluster_in(key)
+        policies = self._clusters.get(cluster)
+        if policies is None:
+            policies = self._clusters[cluster] = ClusterPolicies(cluster, self._kinds)
+        _, name = objects.name_in(key)
+        if key.startswith(POLICIES):
+            policies.follow_policy(name, entry)
+        else:
+            policies.follow_binding(name, entry)
+        if not policies:
+            del self._clusters[cluster]
+
+    def _forget(self, changed: Iterable[Changed]) -> None:
+        for cluster in {cluster for cluster, _, _ in changed}:
+            policies = self._clusters.get(cluster)
+            if policies is not None:
+                policies.forget()

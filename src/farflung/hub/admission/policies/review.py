@@ -1,0 +1,151 @@
+"""A request as policies see it; what is expensive is made when it is first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+import orjson
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.admission.policies.authorization import Asking, ResourceCheck
+from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
+from farflung.hub.admission.scale import API_VERSION, KIND
+from farflung.hub.catalog.catalog import Path
+from farflung.hub.catalog.kinds import Kind, same
+from farflung.hub.catalog.served import path_of
+from farflung.hub.namespaces import namespace_key
+from farflung.hub.registry.call import Call
+from farflung.hub.registry.token_review import user_info
+from farflung.machinery.errors import Obj
+from farflung.machinery.selectors import Labels
+
+OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+#: what of a namespace's metadata policies are shown
+SHOWN: Final = frozenset(objects.METADATA_ORDER) - {"namespace", "ownerReferences", "managedFields"}
+#: subresources whose bodies are of a kind of their own, which has one form only: apiVersion and kind
+OWN_KINDS: Final = {"scale": (API_VERSION, KIND), "token": ("authentication.k8s.io/v1", "TokenRequest")}
+
+
+class Review:
+    def __init__(
+        self, call: Call, operation: str, new: Obj | None, old: Obj | None, *, options: Obj, dry_run: bool
+    ) -> None:
+        """Objects are in the form of the rules of the call's kind."""
+        self._call = call
+        self.operation = operation
+        self._new = new
+        self._old = old
+        self._options = options
+        self._dry_run = dry_run
+        self._given: dict[Path, dict[str, Any]] = {}  #: by the form of the object
+        target = call.target
+        self.name: str = target.name or ((new or old or {}).get("metadata") or {}).get("name", "")
+        self.of_namespace = call.resource.qualified == "namespaces"
+        #: a namespace is in itself
+        self.namespace = self.name if self.of_namespace else target.namespace
+
+    # --- what decides about matches ---------------------------------------------------------------
+
+    def labels(self) -> tuple[Labels | None, Labels | None]:
+        return labels_of(self._new), labels_of(self._old)
+
+    def namespace_labels(self) -> Labels | None:
+        if not self.namespace:
+            return None
+        if self.of_namespace and not self._call.target.subresource and self._new is not None:
+            return labels_of(self._new)
+        entry = self._call.store.get(namespace_key(self._call.target.cluster, self.namespace))
+        return {} if entry is None else objects.labels_of(entry)
+
+    # --- what expressions are given ---------------------------------------------------------------
+
+    def given(self, form: Resource, params: Obj | None) -> dict[str, Any]:
+        path = path_of(form)
+        given = self._given.get(path)
+        if given is None:
+            given = self._given[path] = {
+                "object": self._shown(self._new, form),
+                "oldObject": self._shown(self._old, form),
+                "request": self._request(form),
+                "namespaceObject": self._namespace,
+                "params": None,
+                "authorizer": self._asking,
+                "authorizer.requestResource": self._asking_for_this,
+            }
+        return given if params is None else {**given, "params": params}
+
+    def _shown(self, obj: Obj | None, form: Resource) -> Obj | None:
+        if obj is None:
+            return None
+        kind, subresource = self._call.kind, self._call.target.subresource
+        if subresource in OWN_KINDS:
+            return obj
+        if path_of(form) != path_of(kind.resource):
+            other = self._call.tools.kinds.of(self._call.target.cluster).of(form.group, form.version, form.plural)
+            return other.served(stored_form(kind, obj))
+        if kind.conversion is not None and kind.conversion.enter is not same:
+            return kind.served(stored_form(kind, obj))
+        return {**obj, "apiVersion": form.api_version, "kind": form.kind}
+
+    def _request(self, form: Resource) -> Obj:
+        resource, subresource = self._call.resource, self._call.target.subresource
+        request: Obj = {
+            "kind": kind_of(form, subresource),
+            "resource": {"group": form.group, "version": form.version, "resource": form.plural},
+            "requestKind": kind_of(resource, subresource),
+            "requestResource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
+            "name": self.name,
+            "operation": self.operation,
+            "userInfo": self._user,
+            "dryRun": self._dry_run,
+            "options": {"kind": OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1", **self._options},
+        }
+        if subresource:
+            request["subResource"] = request["requestSubResource"] = subresource
+        if self.namespace:
+            request["namespace"] = self.namespace
+        return request
+
+    @cached_property
+    def _user(self) -> Obj:
+        return user_info(self._call.user)
+
+    @cached_property
+    def _namespace(self) -> Obj | None:
+        if not self._call.target.namespace:
+            return None
+        entry = self._call.store.get(namespace_key(self._call.target.cluster, self._call.target.namespace))
+        if entry is None:
+            return None
+        namespace = objects.decode(entry)
+        metadata = {name: value for name, value in namespace["metadata"].items() if name in SHOWN}
+        return {"metadata": metadata, "spec": namespace.get("spec", {}), "status": namespace.get("status", {})}
+
+    @cached_property
+    def _asking(self) -> Asking:
+        cluster, decide = self._call.target.cluster, self._call.tools.authorizer.decide
+        return Asking(lambda user, asked: decide(cluster, user, asked), self._call.user, cluster)
+
+    @cached_property
+    def _asking_for_this(self) -> ResourceCheck:
+        target = self._call.target
+        return ResourceCheck(self._asking, target.group, target.plural, target.subresource, self.namespace, self.name)
+
+
+def labels_of(obj: Obj | None) -> Labels | None:
+    return None if obj is None else obj["metadata"].get("labels") or {}
+
+
+def stored_form(kind: Kind, obj: Obj) -> Obj:
+    """A copy of an object in the form of the rules, as it would be stored."""
+    copy: Obj = orjson.loads(orjson.dumps(obj))
+    encoded: Obj = orjson.loads(kind.encode(copy))
+    return encoded
+
+
+def kind_of(resource: Resource, subresource: str) -> Obj:
+    api_version, kind = OWN_KINDS.get(subresource, (resource.api_version, resource.kind))
+    group, _, version = api_version.rpartition("/")
+    return {"group": group, "version": version, "kind": kind}

@@ -1,0 +1,117 @@
+"""Asks all policies that match one request, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from farflung.hub.admission.policies.evaluation import PER_POLICY, Objection, Verdict, decide
+from farflung.hub.admission.policies.params import ConfigurationError, params_of
+from farflung.hub.admission.policies.registry import Binding, Hook, Policy
+from farflung.hub.admission.policies.review import Review
+from farflung.hub.registry.call import Call
+from farflung.machinery.errors import ApiError, Obj, forbidden
+
+log = logging.getLogger(__name__)
+
+CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
+PER_REQUEST: Final = 2 * PER_POLICY  #: what all policies of a request may cost together
+
+
+class Session:
+    def __init__(self, request: Review, call: Call, warnings: list[str]) -> None:
+        self._request = request
+        self._call = call
+        self._warnings = warnings
+        self._left = PER_REQUEST
+        self._refusal: ApiError | None = None
+
+    def run(self, hooks: Sequence[Hook]) -> None:
+        """Raises the refusal of the first policy that refuses the request.  All are asked, for their warnings."""
+        for hook in hooks:
+            self._apply(hook)
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _apply(self, hook: Hook) -> None:
+        policy = hook.policy
+        form = hook.match.form(self._request)
+        if form is None:
+            return
+        if policy.param_kind is not None and hook.params is None:
+            self._misconfigured(
+                policy, None, f"failed to find resource referenced by paramKind: '{shown_kind(policy.param_kind)}'"
+            )
+            return
+        same_for_all: Verdict | None = None
+        for binding, match in hook.bound:
+            if match.form(self._request) is None:
+                continue
+            if hook.params is None or binding.param is None:
+                if same_for_all is None:
+                    same_for_all = self._judge(policy, self._request.given(form, None))
+                self._act(policy, binding, same_for_all)
+                continue
+            try:
+                params = params_of(
+                    self._call.store, self._call.target.cluster, hook.params, binding.param, self._request.namespace
+                )
+            except ConfigurationError as error:
+                self._misconfigured(policy, binding, str(error))
+                continue
+            for param in params:
+                self._act(policy, binding, self._judge(policy, self._request.given(form, param)))
+
+    def _judge(self, policy: Policy, given: Obj) -> Verdict:
+        verdict = decide(policy.compiled, given, fails=policy.fails, limit=min(PER_POLICY, self._left))
+        self._left = max(self._left - verdict.spent, 0)
+        return verdict
+
+    def _misconfigured(self, policy: Policy, binding: Binding | None, why: str) -> None:
+        if policy.fails:
+            what = "policy" if binding is None else "binding"
+            self._refuse(policy, binding, Objection(f"failed to configure {what}: {why}"))
+
+    def _act(self, policy: Policy, binding: Binding, verdict: Verdict) -> None:
+        for objection in verdict.objections:
+            if "Deny" in binding.actions:
+                self._refuse(policy, binding, objection)
+            if "Warn" in binding.actions:
+                whose = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+                self._warnings.append(f"Validation failed for {whose}: {objection.message}")
+        if verdict.objections and "Audit" in binding.actions:
+            self._note("objects to", policy, binding)
+        for failure in verdict.failures:
+            self._refuse(policy, binding, failure)
+        for key in verdict.annotations:
+            self._note(f"has a note {key} about", policy, binding)
+
+    def _note(self, what: str, policy: Policy, binding: Binding) -> None:
+        """Names alone: values of an object are not for the log."""
+        target, resource = self._call.target, self._call.resource
+        log.info(
+            "policy %s with binding %s %s %s of %s %s in cluster %s",
+            policy.name,
+            binding.name,
+            what,
+            self._request.operation,
+            resource.qualified,
+            "/".join(part for part in (target.namespace, self._request.name) if part),
+            target.cluster,
+        )
+
+    def _refuse(self, policy: Policy, binding: Binding | None, objection: Objection) -> None:
+        if self._refusal is not None:
+            return
+        bound = "" if binding is None else f" with binding '{binding.name}'"
+        why = f"ValidatingAdmissionPolicy '{policy.name}'{bound} denied request: {objection.message}"
+        error = forbidden(self._call.resource.group, self._call.resource.plural, self._request.name, why)
+        error.code, error.reason = CODES.get(objection.reason, 422), objection.reason
+        error.details = (error.details or {}) | {"causes": [{"message": why}]}
+        self._refusal = error
+
+
+def shown_kind(kind: Obj) -> str:
+    """As Go prints a GroupVersionKind."""
+    return f"{'' if '/' in kind['apiVersion'] else '/'}{kind['apiVersion']}, Kind={kind['kind']}"

@@ -1,0 +1,171 @@
+"""A CustomResourceDefinition that is established, as the hub serves it.
+
+Its objects are stored in one version and served in any.  Reading one drops what the served version does not know and
+fills in its defaults, whatever was true when the object was written.  The bytes of an object that was written under
+the definition as it is now, in its only version, need none of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+import orjson
+
+from farflung.apis import custom, definitions
+from farflung.apis.resource import Resource
+from farflung.hub.admission.embedded import OBJECT_META
+from farflung.hub.catalog.custom.conform import CustomConformer
+from farflung.hub.catalog.custom.rules import rules_of
+from farflung.hub.catalog.custom.scale import CustomScaling
+from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, same
+from farflung.hub.catalog.shapes import Shape
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import Obj
+from farflung.machinery.schema.structural.applying import apply_schema
+from farflung.machinery.schema.structural.structural import Structural, compile_structural
+from farflung.store.base import Revision
+
+if TYPE_CHECKING:
+    from farflung.hub.catalog.openapi.schemas import Own
+    from farflung.machinery.cel.validation import Validations
+
+RULES: Final = b'"x-kubernetes-validations"'
+ANYTHING: Final[Obj] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def is_established(definition: Obj) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+
+
+class Compiled:
+    """What a schema comes to."""
+
+    def __init__(self, schema: Obj, *, has_rules: bool) -> None:
+        """`has_rules`: whether it may have expressions."""
+        self.structural: Final = compile_structural(schema, OBJECT_META)
+        self.validations: Final = validations_of(schema) if has_rules else None
+
+
+def validations_of(schema: Obj) -> Validations | None:
+    from farflung.machinery.cel.crd import compile_validations  # a hub whose kinds have no rules need not load CEL
+    from farflung.machinery.cel.validation import Validations
+
+    tree, _ = compile_validations(schema, "")
+    return None if tree is None else Validations(tree)
+
+
+#: By the digest of the schema, as long as a definition has it: clusters have many definitions, and few different ones.
+COMPILED: Final[WeakValueDictionary[bytes, Compiled]] = WeakValueDictionary()
+
+
+def compiled(schema: Obj) -> Compiled:
+    encoded = orjson.dumps(schema)
+    digest = sha256(encoded).digest()
+    found = COMPILED.get(digest)
+    if found is None:
+        found = COMPILED[digest] = Compiled(schema, has_rules=RULES in encoded)
+    return found
+
+
+class Version:
+    """One version, compiled when first used."""
+
+    def __init__(self, described: Obj) -> None:
+        self.name: str = described["name"]
+        self.schema: Obj = described.get("schema", {}).get("openAPIV3Schema") or ANYTHING
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        return compiled(self.schema)
+
+    @property
+    def structural(self) -> Structural:
+        return self._compiled.structural
+
+    @property
+    def validations(self) -> Validations | None:
+        return self._compiled.validations
+
+
+class Definition:
+    def __init__(self, definition: Obj, settled: Revision, resources: Iterable[Resource] | None = None) -> None:
+        """`settled`: what was written later was written under this definition.  `resources`: what it defines, if that
+        is not quite what it says."""
+        spec = definition["spec"]
+        self._said = (spec, definition["status"]["acceptedNames"])
+        self._settled = settled
+        self.group: str = spec["group"]
+        self.plural: str = spec["names"]["plural"]
+        self.resources = tuple(custom.resources_of(definition) if resources is None else resources)
+        self._stored: str = custom.stored_version(definition)
+        self._versions: Mapping[str, Version] = {one["name"]: Version(one) for one in spec["versions"]}
+        self._scales = {one.version: custom.scale_paths(definition, one.version) for one in self.resources}
+        self._kinds: dict[str, Kind] = {}
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a cluster has it from elsewhere."""
+        return False
+
+    @property
+    def named(self) -> Obj:
+        """What other definitions must know of it: the names it has."""
+        spec, names = self._said
+        return {"spec": {"group": spec["group"], "names": names}, "status": {"acceptedNames": names}}
+
+    def says_the_same(self, other: Definition) -> bool:
+        return self._said == other._said
+
+    def kind(self, version: str) -> Kind:
+        """Everything that is needed to serve a version."""
+        kind = self._kinds.get(version)
+        if kind is None:
+            resource = next(one for one in self.resources if one.version == version)
+            kind = self._kinds[version] = self._made(resource)
+        return kind
+
+    def _made(self, resource: Resource) -> Kind:
+        version = self._versions[resource.version]
+        schema = apply_schema(version.schema, definitions.schema)
+        conformer = CustomConformer(version.structural)
+        shape = Shape(self.group, version.name, resource.kind, resource.definition, schema, conformer, custom=True)
+        paths = self._scales[version.name]
+        scaling = None if paths is None else CustomScaling(resource, paths)
+        rules = rules_of(resource, version.structural, version.validations, scaling)
+        stored = replace(resource, version=self._stored)
+        return Kind(resource, shape, rules, stored, schema, self._conversion(resource), scaling)
+
+    def _conversion(self, resource: Resource) -> Conversion:
+        served, stored = self._versions[resource.version], self._versions[self._stored]
+        api_version = resource.api_version
+
+        def read(obj: Obj) -> Obj:
+            obj["apiVersion"] = api_version
+            with suppress(Malformed):  # an object that was good before its schema changed can still be read
+                served.structural.conform(obj)
+            return obj
+
+        def leave(obj: Obj) -> Obj:
+            if stored is not served:
+                stored.structural.prune(obj)
+            return obj
+
+        only = len(self._versions) == 1
+        settled = self._settled if only else NEVER
+        return Conversion(
+            self.group, self._stored, read, present=read, leave=leave, renew=read if only else same, settled=settled
+        )
+
+    def openapi(self, version: str) -> Own:
+        """The definitions that describe a version to clients, by name."""
+        from farflung.hub.catalog.openapi.custom import published
+
+        resource = next(one for one in self.resources if one.version == version)
+        return published(resource, self._versions[version].schema)

@@ -1,0 +1,139 @@
+"""Everything the hub needs to serve one kind, put together once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.admission import autoscaling, events
+from farflung.hub.admission.builtin import rules_for
+from farflung.hub.admission.rules import Rules
+from farflung.hub.admission.scale import BuiltinScaling, Scaling
+from farflung.hub.catalog.catalog import Catalog
+from farflung.hub.catalog.shapes import Shape, shape_of
+from farflung.machinery.errors import Obj, too_large
+from farflung.machinery.schema.model import Schema
+from farflung.store.base import Entry, Revision
+
+Convert = Callable[[Obj], Obj]
+
+NEVER: Final[Revision] = sys.maxsize
+LARGEST: Final = 3 * 1024 * 1024  #: bytes of an object; what is larger could not be sent back either
+
+
+def same(obj: Obj) -> Obj:
+    return obj
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How a resource that shares another one's storage gets there and back.
+
+    Clients see the served form, the store has the stored form, and rules are applied to one of the two.
+    """
+
+    group: str
+    version: str  #: of the resource whose form is stored
+    served: Convert  #: stored → served
+    enter: Convert = same  #: served → the form of the rules
+    present: Convert = same  #: stored → the form of the rules
+    leave: Convert = same  #: the form of the rules → stored
+    renew: Convert = same  #: stored → stored, as it would be written now
+    settled: Revision = NEVER  #: what was written after this is served byte by byte as it is stored
+
+
+CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
+    ("events.k8s.io", "v1", "events"): Conversion(
+        "", "v1", served=events.to_events_v1, present=events.to_events_v1, leave=events.to_core
+    ),
+    ("autoscaling", "v1", "horizontalpodautoscalers"): Conversion(
+        "autoscaling", "v2", served=autoscaling.to_v1, enter=autoscaling.to_v2
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    resource: Resource
+    shape: Shape
+    rules: Rules
+    stored_as: Resource  #: the resource whose form is stored; nearly always the kind's own
+    schema: Schema  #: of the form of the rules
+    conversion: Conversion | None = None
+    scaling: Scaling | None = None  #: of a kind that has /scale
+
+    def enter(self, obj: Obj) -> Obj:
+        """What a client sent, in the form of the rules."""
+        return obj if self.conversion is None else self.conversion.enter(obj)
+
+    def present(self, stored: Obj) -> Obj:
+        """What is stored, in the form of the rules."""
+        return stored if self.conversion is None else self.conversion.present(stored)
+
+    def served(self, stored: Obj) -> Obj:
+        """What is stored, as clients see it."""
+        return stored if self.conversion is None else self.conversion.served(stored)
+
+    def read(self, entry: Entry) -> Obj:
+        """The object of an entry, as clients see it; the caller's own copy."""
+        stored = objects.decode(entry)
+        return stored if self.is_plain(entry) else self.served(stored)
+
+    def presented(self, entry: Entry) -> Obj:
+        """The object of an entry in the form of the rules; the caller's own copy."""
+        stored = objects.decode(entry)
+        return stored if self.is_plain(entry) else self.present(stored)
+
+    def is_plain(self, entry: Entry) -> bool:
+        """Whether clients see the bytes that are stored."""
+        return self.conversion is None or entry.revision > self.conversion.settled
+
+    def document(self, entry: Entry) -> bytes:
+        """The object of an entry, as clients see it, in JSON."""
+        if self.is_plain(entry):
+            return entry.value
+        document = objects.encode(self.resource, self.read(entry))
+        return document if entry.revision else objects.without_revision(document)
+
+    def encode(self, obj: Obj, *, before: int = 0) -> bytes:
+        """An object in the form of the rules, as it is stored.  Raises 413 for one that is too large, unless it was
+        larger `before`: patches must not let it grow, but may mend it."""
+        value = objects.encode(self.stored_as, obj if self.conversion is None else self.conversion.leave(obj))
+        if len(value) > max(LARGEST, before):
+            raise too_large(LARGEST)
+        return value
+
+    def is_out_of_date(self, entry: Entry, obj: Obj) -> bool:
+        """Whether a custom object would be stored in another form than it is, though clients see no difference:
+        writing it again is how data are brought to another storage version."""
+        if not self.resource.custom or self.is_plain(entry):
+            return False
+        return bool(orjson.loads(self.encode(obj, before=len(entry.value))) != objects.decode(entry))
+
+    def renewed(self, entry: Entry) -> Obj:
+        """The object of an entry in its stored form, as it would be written now; the caller's own copy."""
+        stored = objects.decode(entry)
+        return stored if self.conversion is None or self.is_plain(entry) else self.conversion.renew(stored)
+
+    def encode_stored(self, obj: Obj) -> bytes:
+        """The same as `encode` for an object that has its stored form already."""
+        return objects.encode(self.stored_as, obj)
+
+
+def builtin_kind(resource: Resource, catalog: Catalog) -> Kind:
+    shape = shape_of(resource)
+    rules = rules_for(resource.group, resource.kind)
+    conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    if conversion is None:
+        scaling = BuiltinScaling(resource.group, resource.kind) if resource.subresource("scale") else None
+        return Kind(resource, shape, rules, resource, shape.schema, scaling=scaling)
+    stored = catalog.find(conversion.group, conversion.version, resource.plural)
+    assert stored is not None, "what shares another resource's storage is served together with it"
+    schema = shape.schema if conversion.enter is same else shape_of(stored).schema
+    return Kind(resource, shape, rules, stored, schema, conversion)

@@ -1,0 +1,203 @@
+"""What each cluster serves: the built-in kinds, and those that its CustomResourceDefinitions bring.
+
+A cluster without definitions shares everything with all others.  When definitions come, change or go, the cluster
+gets another `Served`; requests that are under way finish with the one they began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from farflung.apis.resource import Resource
+from farflung.hub.catalog.catalog import Catalog, Path
+from farflung.hub.catalog.custom.definition import Definition
+from farflung.hub.catalog.discovery import Documents
+from farflung.hub.catalog.kinds import Kind, builtin_kind
+from farflung.hub.catalog.shapes import Shape, shape_of
+from farflung.hub.routing.target import Target
+
+if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents
+    from farflung.hub.catalog.openapi.schemas import Own
+    from farflung.hub.catalog.openapi.serving import OpenAPI, Shelf
+
+#: a resource of a cluster, in whatever version: cluster, group, plural
+Changed = tuple[str, str, str]
+
+Definitions = tuple[Definition, ...]
+
+
+class Served:
+    """The kinds of one cluster, each made when it is first asked for, and the documents that describe them."""
+
+    def __init__(
+        self,
+        resources: Iterable[Resource],
+        definitions: Iterable[Definition] = (),
+        base: Served | None = None,
+        *,
+        open_ended: bool = False,
+    ) -> None:
+        """`base`: whose kinds and documents of the built-in resources are used, so that they are made but once;
+        `open_ended`: kinds may come from elsewhere, as they may to whoever has this for a base."""
+        self._base = base
+        self._open_ended: bool = base._open_ended if base else open_ended
+        self._definitions: Mapping[Path, Definition] = {
+            path_of(resource): definition for definition in definitions for resource in definition.resources
+        }
+        own = [resource for one in dict.fromkeys(self._definitions.values()) for resource in one.resources]
+        self.catalog = Catalog([*own, *resources])
+        self._kinds: dict[Path, Kind] = {}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        path = (group, version, plural)
+        kind = self._kinds.get(path)
+        if kind is None:
+            kind = self._made(path)
+            if kind is not None:
+                self._kinds[path] = kind
+        return kind
+
+    def of(self, group: str, version: str, plural: str) -> Kind:
+        """A kind that is certainly served."""
+        kind = self.find(group, version, plural)
+        assert kind is not None, f"{plural}.{group}/{version} is not served"
+        return kind
+
+    def _made(self, path: Path) -> Kind | None:
+        if definition := self._definitions.get(path):
+            return definition.kind(path[1])
+        resource = self.catalog.find(*path)
+        if resource is None:
+            return None
+        if self._base is None:
+            return builtin_kind(resource, self.catalog)
+        kind = self._base.find(*path)
+        return kind if kind is None or kind.resource is resource else replace(kind, resource=resource)
+
+    @property
+    def definitions(self) -> Iterable[Definition]:
+        """Of its custom resources, each once."""
+        return dict.fromkeys(self._definitions.values())
+
+    def shape(self, api_version: str, kind: str) -> Shape | None:
+        """What objects of a type look like, if there is such a type at all."""
+        resource = self._types.get((api_version, kind))
+        if resource is None:
+            return None
+        definition = self._definitions.get(path_of(resource))
+        return shape_of(resource) if definition is None else definition.kind(resource.version).shape
+
+    @cached_property
+    def _types(self) -> Mapping[tuple[str, str], Resource]:
+        return {(resource.api_version, resource.kind): resource for resource in self.catalog}
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents(self.catalog, open_ended=self._open_ended)
+
+    @cached_property
+    def _shelf(self) -> Shelf:
+        from farflung.hub.catalog.openapi.serving import Shelf
+
+        return Shelf() if self._base is None else self._base._shelf
+
+    @cached_property
+    def openapi(self) -> OpenAPI:
+        from farflung.hub.catalog.openapi.serving import OpenAPI
+
+        return OpenAPI(self.catalog, self._brought, self._shelf)
+
+    def _brought(self, resource: Resource) -> Own:
+        definition = self._definitions.get(path_of(resource))
+        return {} if definition is None else definition.openapi(resource.version)
+
+
+def path_of(resource: Resource) -> Path:
+    return resource.group, resource.version, resource.plural
+
+
+class Kinds:
+    """The kinds of all clusters."""
+
+    def __init__(self, builtin: Served) -> None:
+        self.builtin = builtin  #: what every cluster serves
+        self._clusters: dict[str, Served] = {}
+        self._own: dict[str, Definitions] = {}  #: what clusters define themselves
+        self._bound: dict[str, Definitions] = {}  #: what they have from others
+        #: definitions → what clusters with just these serve: many have the same, and there are thousands of them
+        self._shared: WeakValueDictionary[Definitions, Served] = WeakValueDictionary()
+        nothing = Served(())
+        self._views: Callable[[str], Served] = lambda view: nothing
+        self._identified: Callable[[Target], Kind | None] = lambda target: None
+        self._listeners: list[Callable[[Iterable[Changed]], None]] = []
+
+    def of(self, cluster: str) -> Served:
+        return self._clusters.get(cluster, self.builtin)
+
+    @property
+    def clusters(self) -> Iterable[str]:
+        """Those that serve more than what is built in."""
+        return tuple(self._clusters)
+
+    def at(self, cluster: str, view: str = "") -> Served:
+        """What is served of a cluster, through a view of it if one is named."""
+        return self._views(view) if view else self.of(cluster)
+
+    def find(self, target: Target) -> Kind | None:
+        if ":" in target.plural:
+            return None if target.view else self._identified(target)
+        return self.at(target.cluster, target.view).find(target.group, target.version, target.plural)
+
+    def serve(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
+        """From now on a cluster serves these definitions of its own beside the built-in kinds.  `changed`: the
+        resources that are new, that went, or that are not what they were."""
+        self._follow(self._own, cluster, definitions, changed)
+
+    def bind(self, cluster: str, definitions: Iterable[Definition], changed: Iterable[Changed]) -> None:
+        """The same of definitions that it has from elsewhere.  They come before its own."""
+        self._follow(self._bound, cluster, definitions, changed)
+
+    def _follow(
+        self,
+        layer: dict[str, Definitions],
+        cluster: str,
+        definitions: Iterable[Definition],
+        changed: Iterable[Changed],
+    ) -> None:
+        if found := tuple(definitions):
+            layer[cluster] = found
+        else:
+            layer.pop(cluster, None)
+        bound, own = self._bound.get(cluster, ()), self._own.get(cluster, ())
+        taken = {(one.group, one.plural) for one in bound}
+        together = (*bound, *(one for one in own if (one.group, one.plural) not in taken))
+        if together:
+            self._clusters[cluster] = self._serving(together)
+        else:
+            self._clusters.pop(cluster, None)
+        changed = tuple(changed)
+        for listener in self._listeners:
+            listener(changed)
+
+    def _serving(self, definitions: Definitions) -> Served:
+        ordered = tuple(sorted(definitions, key=lambda one: (one.group, one.plural)))
+        served = self._shared.get(ordered)
+        if served is None:
+            served = self._shared[ordered] = Served(self.builtin.catalog, ordered, self.builtin)
+        return served
+
+    def show(self, views: Callable[[str], Served]) -> None:
+        """What is served through each view, from now on."""
+        self._views = views
+
+    def identify(self, find: Callable[[Target], Kind | None]) -> None:
+        """How kinds are found whose plural is followed by a colon and the identity of the export they are from."""
+        self._identified = find
+
+    def subscribe(self, listener: Callable[[Iterable[Changed]], None]) -> None:
+        """Hear which resources changed, as soon as they did."""
+        self._listeners.append(listener)

@@ -1,0 +1,204 @@
+"""The end of a namespace: its content is deleted, and when nothing is left, it goes too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.controllers.inside import Inside, collection_path, object_path
+from farflung.hub.controllers.kept import Hearing, KeptKinds, Turnover
+from farflung.hub.controllers.ownership import identity_of, is_concerned
+from farflung.hub.controllers.termination import Remains, conditions
+from farflung.hub.controllers.work import OVERTAKEN, Unfinished, Work
+from farflung.hub.namespaces import is_terminating, namespace_key
+from farflung.hub.objects import home_of
+from farflung.machinery.errors import ApiError, Obj
+from farflung.machinery.times import format_seconds
+from farflung.store.base import Change, Entry, Store, Subscription
+
+WORKERS: Final = 4
+FINALIZER: Final = "kubernetes"
+NAMESPACES: Final = "/core/namespaces/"
+PODS: Final = "/core/pods/"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """In seconds."""
+
+    #: Before a deleted namespace's content goes.  Kubernetes waits for five, for the sake of its caches; we have none,
+    #: but clients that look right after the deletion count on finding what was there.
+    grace: float = 3.0
+    #: Before a namespace that was held is looked at again, once some of its content has gone.
+    again: float = 3.0
+    #: In which changes of what a quota counts gather, before its status tells.
+    gather: float = 0.1
+
+
+USUAL_PACE: Final = Pace()
+
+
+class Scope(NamedTuple):
+    cluster: str
+    namespace: str
+
+
+def scope_of(key: str) -> Scope:
+    """The namespace that a key names, or that an object's key is in."""
+    return Scope(*key.split("/", 5)[3:5])
+
+
+class Namespaces:
+    def __init__(
+        self, store: Store, kinds: KeptKinds, inside: Inside, clock: Callable[[], datetime], pace: Pace
+    ) -> None:
+        self._store = store
+        self._kinds = kinds
+        self._inside = inside
+        self._clock = clock
+        self._pace = pace
+        self._resource = kinds.builtin(NAMESPACES)
+        self._terminating: set[Scope] = set()
+        self._subscription: Subscription | None = None
+        self._content = Hearing(store, kinds, self._hear_content)
+        kinds.listen(self._hear_kinds)
+        self.work: Work[Scope] = Work("namespaces", self._look, workers=WORKERS)
+
+    def start(self) -> None:
+        self._content.start()
+        self._subscription = self._store.subscribe(NAMESPACES, self._hear)
+        for entry in self._store.list(NAMESPACES).entries:
+            if is_terminating(entry):
+                self._terminate(entry, after=0)
+
+    def stop(self) -> None:
+        self._content.stop()
+        if self._subscription is not None:
+            self._subscription.cancel()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.entry is None:
+                self._terminating.discard(scope_of(change.key))
+                self.work.forget(scope_of(change.key))  # another one of that name has a grace of its own
+            elif is_terminating(change.entry):
+                self._terminate(change.entry, after=self._pace.grace)
+
+    def _terminate(self, entry: Entry, *, after: float) -> None:
+        scope = scope_of(entry.key)
+        self.work.add_later(scope, self._pace.again if scope in self._terminating else after)
+        self._terminating.add(scope)
+
+    def _hear_content(self, changes: Sequence[Change]) -> None:
+        """However fast its content dwindles, a terminating namespace is looked at only now and then."""
+        if not self._terminating:
+            return
+        for change in changes:
+            scope = scope_of(change.key)
+            came_or_went = change.entry is None or change.previous is None
+            if came_or_went and scope in self._terminating and is_content(change):
+                self.work.add_later(scope, self._pace.again)
+
+    def _hear_kinds(self, turnover: Turnover) -> None:
+        """A kind that appears may have objects in a namespace that is about to go."""
+        for scope in self._terminating:
+            if scope.cluster == turnover.cluster:
+                self.work.add_later(scope, self._pace.again)
+
+    def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
+        return self._store.list(objects.prefix(resource, *scope)).entries
+
+    # --- what is done about it --------------------------------------------------------------------
+
+    async def _look(self, scope: Scope) -> None:
+        key = namespace_key(*scope)
+        entry = self._store.get(key)
+        if entry is None or not is_terminating(entry) or not finalizers_of(objects.decode(entry)):
+            return
+        remains = await self._empty(scope)
+        await self._tell(key, remains)
+        if remains.failures:
+            raise Unfinished("; ".join(remains.failures))
+        if not remains.resources:
+            await self._finalize(key)
+
+    async def _empty(self, scope: Scope) -> Remains:
+        """Delete everything: first the Pods, because they use the rest, and the rest when there are none."""
+        remains = Remains()
+        content = self._kinds.namespaced(scope.cluster)
+        pods = [resource for resource in content if home_of(resource) == PODS]
+        others = [resource for resource in content if home_of(resource) != PODS]
+        for resources in (pods, others):
+            await self._delete_all(resources, scope, remains)
+            self._count_all(resources, scope, remains)
+            if remains.resources:
+                break
+        return remains
+
+    async def _delete_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
+        for resource in resources:
+            if any(not is_going(entry) for entry in self._entries(resource, scope)):
+                await self._delete(resource, scope, remains)
+
+    async def _delete(self, resource: Resource, scope: Scope, remains: Remains) -> None:
+        try:
+            await self._inside.delete_all(collection_path(resource, *scope))
+        except ApiError as error:
+            if error.code in OVERTAKEN:
+                self.work.add_later(scope, self._pace.again)
+            else:
+                remains.failures.append(error.message)
+
+    def _count_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
+        for resource in resources:
+            entries = self._entries(resource, scope)
+            if entries:
+                remains.resources[resource.plural, resource.group] = len(entries)
+            for entry in entries:
+                remains.finalizers.update(identity_of(entry).finalizers or ())
+
+    async def _tell(self, key: str, remains: Remains) -> None:
+        entry = self._store.get(key)
+        if entry is None:
+            return
+        namespace = objects.decode(entry)
+        present = namespace.get("status", {}).get("conditions", [])
+        wanted = conditions(present, remains, format_seconds(self._clock()))
+        if wanted != present:
+            change = {"status": {"conditions": wanted}}
+            path = object_path(self._resource, key) + "/status"
+            await self._inside.patch(path, change, uid=namespace["metadata"]["uid"], revision=entry.revision)
+
+    async def _finalize(self, key: str) -> None:
+        entry = self._store.get(key)
+        if entry is None:
+            return
+        namespace = objects.decode(entry)
+        finalizers = finalizers_of(namespace)
+        if FINALIZER in finalizers:
+            namespace["spec"]["finalizers"] = [one for one in finalizers if one != FINALIZER]
+            await self._inside.request("PUT", object_path(self._resource, key) + "/finalize", namespace)
+
+
+def finalizers_of(namespace: Obj) -> list[str]:
+    """Those who must be done before it goes.  With none, it was finished by hand before it was deleted."""
+    return namespace.get("spec", {}).get("finalizers") or []
+
+
+def is_content(change: Change) -> bool:
+    """Of a namespace, not beside it: only keys of objects in namespaces have five parts."""
+    return change.key.count("/") == 5
+
+
+def is_going(entry: Entry) -> bool:
+    """Deleted already, and only waiting for somebody else: the garbage collector's finalizers are not needed here."""
+    if not is_concerned(entry.value):
+        return False
+    identity = identity_of(entry)
+    return identity.deletionTimestamp is not None and not identity.mark

@@ -1,0 +1,274 @@
+"""delete and deletecollection: preconditions, grace, finalizers and propagation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from farflung.http.messages import Answer, Response
+from farflung.hub import bodies, objects
+from farflung.hub.admission.policies import admission as policies
+from farflung.hub.options import META, integer, list_options
+from farflung.hub.registry import read, respond
+from farflung.hub.registry.call import Call
+from farflung.hub.registry.update import ATTEMPTS, is_released, modified
+from farflung.hub.routing.target import parse_query
+from farflung.machinery.errors import (
+    ApiError,
+    Obj,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_supported,
+)
+from farflung.machinery.names import FOREGROUND, ORPHAN
+from farflung.machinery.times import format_seconds
+from farflung.store.base import Conflict, Entry, Page
+
+POLICIES: Final = ("Foreground", "Background", "Orphan")
+TOGETHER: Final = 64  #: objects of a collection that are deleted at a time
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
+#: core kinds whose deletion is answered with what was deleted, as those of Namespaces and Pods are
+SHOWN: Final = {"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ResourceQuota", "ServiceAccount"}
+LONGEST_GRACE: Final = 2**31  #: seconds; a time that far away can still be written
+
+
+class Preconditions(msgspec.Struct):
+    uid: str | None = None
+    resourceVersion: str | None = None
+
+
+class DeleteOptions(msgspec.Struct):
+    """As it comes in a body; unknown fields are ignored."""
+
+    gracePeriodSeconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphanDependents: bool | None = None
+    propagationPolicy: str | None = None
+    dryRun: list[str] | None = None
+
+
+def delete_options(call: Call) -> DeleteOptions:
+    """From the body, or, if there is none, from the query."""
+    options = _from_body(call) if call.request.body else _from_query(call.request.query)
+    check_options(call, options)
+    return options
+
+
+def check_options(call: Call, options: DeleteOptions) -> None:
+    errors = []
+    policy = options.propagationPolicy
+    if policy and options.orphanDependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid_value("propagationPolicy", policy, why))
+    if policy and policy not in POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, (*POLICIES, "nil")))
+    if options.dryRun and options.dryRun != ["All"]:
+        errors.append(not_supported("dryRun", options.dryRun, ["All"]))
+    if errors:
+        raise invalid(META, "DeleteOptions", "", errors)
+    if call.trail is not None and options.dryRun:
+        call.trail.dry_run = True
+
+
+def _from_body(call: Call) -> DeleteOptions:
+    return msgspec.convert(bodies.delete_options(call.request), DeleteOptions)
+
+
+def _from_query(query: str) -> DeleteOptions:
+    values = parse_query(query)
+    options = DeleteOptions(propagationPolicy=values.get("propagationPolicy"))
+    if "dryRun" in values:
+        options.dryRun = [values["dryRun"]]
+    if "orphanDependents" in values:
+        options.orphanDependents = values["orphanDependents"].lower() in ("true", "1")
+    if grace := values.get("gracePeriodSeconds"):
+        options.gracePeriodSeconds = integer(grace)
+    return options
+
+
+async def delete(call: Call) -> Answer:
+    options = delete_options(call)
+    if _is_namespace(call) and call.target.name in UNDELETABLE:
+        raise forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
+    representation = respond.negotiated(call, many=False)
+    entry = call.found()
+    warnings: list[str] = []
+    removed = await remove(call, entry, options, warnings)
+    answers_itself = call.kind.rules.graceful_seconds is not None or _is_namespace(call) or _is_shown(call)
+    if removed.gone and not answers_itself:
+        return _success(call, entry, warnings)
+    return respond.with_entry(call, representation, removed.entry, warnings=warnings)
+
+
+def _is_shown(call: Call) -> bool:
+    return not call.resource.group and call.resource.kind in SHOWN
+
+
+def _success(call: Call, entry: Entry, warnings: Sequence[str]) -> Response:
+    metadata = objects.decode(entry)["metadata"]
+    details: Obj = {"name": metadata["name"]}
+    if call.resource.group:
+        details["group"] = call.resource.group
+    details |= {"kind": call.resource.plural, "uid": metadata["uid"]}
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return respond.json_response(200, body, respond.headers_of(warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    entry: Entry  #: the object as the deletion left it
+    gone: bool  #: or still there, waiting for its finalizers or its grace period
+
+
+async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> Removed:
+    """Delete one object, or mark it as being deleted."""
+    present: Entry | None = entry
+    for _ in range(ATTEMPTS):
+        if present is None:
+            raise call.not_found()
+        call.follow()
+        old = objects.decode(present)
+        _check_preconditions(call, old, present, options)
+        _check_policies(call, present, options, warnings)
+        if call.tools.extension is not None:
+            call.tools.extension.check_deletion(call, old)
+        new = marked(call, call.kind.renewed(present), options)
+        gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
+        left = Entry(present.key, call.kind.encode_stored(new), present.revision)
+        if options.dryRun or (new == old and not gone):
+            return Removed(left, gone)
+        try:
+            if gone:
+                revision = await call.store.delete(present.key, expect=present.revision)
+                return Removed(Entry(left.key, objects.stamp(left.value, revision), revision), True)
+            return Removed(await call.store.put(present.key, left.value, expect=present.revision), False)
+        except Conflict:
+            present = call.store.get(present.key)
+    raise modified(call)
+
+
+def _check_policies(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> None:
+    if call.tools.policies.of(call.target.cluster) is None:
+        return
+    said = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
+    try:
+        policies.check_deletion(call, call.kind.presented(entry), said, warnings)
+    except ApiError as error:
+        raise respond.warned(error, warnings) from None
+
+
+def _check_preconditions(call: Call, old: Obj, entry: Entry, options: DeleteOptions) -> None:
+    wanted, metadata = options.preconditions, old["metadata"]
+    if wanted is None:
+        return
+    if wanted.uid is not None and wanted.uid != metadata["uid"] and _is_namespace(call):
+        why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {metadata['uid']}"
+        raise conflict("", "namespaces", metadata["name"], why)
+    if wanted.uid is not None and wanted.uid != metadata["uid"]:
+        raise _refused(
+            call,
+            metadata,
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated",
+        )
+    if wanted.resourceVersion is not None and wanted.resourceVersion != str(entry.revision):
+        raise _refused(
+            call,
+            metadata,
+            f"the ResourceVersion in the precondition ({wanted.resourceVersion}) does not match the ResourceVersion "
+            f"in record ({entry.revision}). The object might have been modified",
+        )
+
+
+def _refused(call: Call, metadata: Obj, why: str) -> ApiError:
+    return conflict(call.resource.group, call.resource.kind, metadata["name"], why)
+
+
+def marked(call: Call, obj: Obj, options: DeleteOptions) -> Obj:
+    """The object being deleted: deletionTimestamp, grace period and the garbage collector's finalizers."""
+    metadata = obj["metadata"]
+    finalizers = _finalizers(metadata.get("finalizers", []), options)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    if _is_namespace(call):
+        metadata.setdefault("deletionTimestamp", call.now())
+        call.kind.rules.prepare_delete(obj)
+        return obj
+    if call.resource.qualified == DEFINITIONS:
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = call.now()
+            call.kind.rules.prepare_delete(obj)
+        return obj
+    grace = _grace(call, obj, options)
+    already = metadata.get("deletionGracePeriodSeconds")
+    if already is None or grace < already:
+        if already is None and call.kind.rules.generation:
+            metadata["generation"] = metadata.get("generation", 0) + 1
+        metadata["deletionTimestamp"] = format_seconds(call.tools.clock() + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+    call.kind.rules.prepare_delete(obj)
+    return obj
+
+
+def _is_namespace(call: Call) -> bool:
+    """A namespace goes in two steps, emptied in between, and even an empty one is first marked."""
+    return call.resource.qualified == "namespaces"
+
+
+def _grace(call: Call, obj: Obj, options: DeleteOptions) -> int:
+    default = call.kind.rules.graceful_seconds
+    if default is None:
+        return 0
+    usual = default(obj)
+    wanted = usual if options.gracePeriodSeconds is None else options.gracePeriodSeconds
+    if usual == 0:
+        return 0
+    return 1 if wanted < 0 else min(wanted, LONGEST_GRACE)
+
+
+def _finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+    """With the garbage collector's finalizer that the wanted propagation needs, and without the other one."""
+    policy = options.propagationPolicy
+    if options.orphanDependents is not None:
+        policy = "Orphan" if options.orphanDependents else "Background"
+    if policy is None:
+        return present
+    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy)
+    kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
+    return [*kept, wanted] if wanted else kept
+
+
+async def remove_together(call: Call, entries: Sequence[Entry], options: DeleteOptions, warnings: list[str]) -> None:
+    """Delete several objects, which share a commit.  One that is gone already is as good."""
+    removals = (remove(call, entry, options, warnings) for entry in entries)
+    outcomes = await asyncio.gather(*removals, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not (isinstance(outcome, ApiError) and outcome.code == 404):
+            raise outcome
+
+
+async def delete_collection(call: Call) -> Answer:
+    options = delete_options(call)
+    listed = list_options(call.request.query)
+    representation = respond.negotiated(call, many=True)
+    selection = read.selection_of(call, listed)
+    pin = read.pin_of(listed, call)
+    present = call.store.list(call.prefix, after=pin.after if pin else "", limit=0 if selection else listed.limit)
+    page = read.select(present, selection, listed)
+    warnings: list[str] = []
+    for start in range(0, len(page.entries), TOGETHER):
+        await remove_together(call, page.entries[start : start + TOGETHER], options, warnings)
+    listing = read.listed(call, representation, Page(page.entries, page.revision, page.after))
+    answer = listing if isinstance(listing, Response) else await listing
+    answer.headers = [*answer.headers, *respond.headers_of(warnings)]
+    return answer

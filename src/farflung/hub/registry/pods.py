@@ -1,0 +1,273 @@
+"""create of `pods/NAME/binding` and `pods/NAME/eviction`: a pod gets its node, and has to leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from farflung.http.messages import Answer
+from farflung.hub import disruption, objects
+from farflung.hub.admission.policies import admission as policies
+from farflung.hub.bodies import Body, decode_object
+from farflung.hub.catalog import shapes
+from farflung.hub.catalog.kinds import Kind
+from farflung.hub.catalog.shapes import Shape
+from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.registry import arrival, delete, respond
+from farflung.hub.registry.call import Call
+from farflung.hub.registry.create import set_namespace
+from farflung.hub.registry.delete import DeleteOptions, Preconditions
+from farflung.hub.registry.update import ATTEMPTS, count_generation, modified
+from farflung.machinery import names
+from farflung.machinery.errors import (
+    ApiError,
+    FieldError,
+    Obj,
+    bad_request,
+    conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+)
+from farflung.machinery.selectors import selector_of
+from farflung.store.base import Conflict, Entry
+
+SEVERAL_BUDGETS: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
+CLUSTER: Final = "Cluster"  #: what virtual machines are bound to
+SCALED: Final = {"ReplicaSet": "apps", "StatefulSet": "apps", "ReplicationController": ""}
+
+
+def binding_shape() -> Shape:
+    return shapes.shape("", "v1", "Binding", "io.k8s.api.core.v1.Binding")
+
+
+def eviction_shape() -> Shape:
+    return shapes.shape("policy", "v1", "Eviction", "io.k8s.api.policy.v1.Eviction")
+
+
+def received(call: Call, shape: Shape, options: WriteOptions) -> Body:
+    """What was sent about a pod."""
+    body = decode_object(call.request, shape, options, call.shape)
+    set_namespace(call, body.obj.setdefault("metadata", {}))
+    return body
+
+
+def check_name(call: Call, kind: str, obj: Obj) -> None:
+    if obj["metadata"].get("name", "") != call.target.name:
+        raise bad_request(f"name in URL does not match name in {kind} object")
+
+
+def admit(call: Call, shape: Shape, body: Body, options: WriteOptions) -> None:
+    identified = {**body.obj, "kind": shape.kind, "apiVersion": shape.api_version}
+    policies.check_new(call, identified, options, body.warnings)
+
+
+async def done(work: Awaitable[None], warnings: list[str]) -> Answer:
+    try:
+        await work
+    except ApiError as error:
+        raise respond.warned(error, warnings) from None
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return respond.json_response(201, status, respond.headers_of(warnings))
+
+
+# --- binding --------------------------------------------------------------------------------------
+
+
+def bind_named(call: Call) -> Awaitable[Answer]:
+    """create of `bindings`, an older name of the same: the pod is the one that the object names."""
+    options = write_options("CreateOptions", call.request.query)
+    name = received(call, binding_shape(), options).obj["metadata"].get("name", "")
+    target = call.target._replace(plural="pods", name=name, subresource="binding")
+    return bind(replace(call, target=target, kind=call.tools.kinds.builtin.of("", "v1", "pods")))
+
+
+def bind(call: Call) -> Awaitable[Answer]:
+    options = write_options("CreateOptions", call.request.query)
+    body = received(call, binding_shape(), options)
+    check_name(call, "Binding", body.obj)
+    check_binding(body.obj, clusters=call.resource.custom)
+    admit(call, binding_shape(), body, options)
+    return done(assign(call, body.obj, options), body.warnings)
+
+
+def check_binding(binding: Obj, *, clusters: bool) -> None:
+    """`clusters`: whether pods may be virtual machines, which are bound to clusters."""
+    target = binding.get("target") or {}
+    errors: list[FieldError] = []
+    if target.get("kind", "Node") not in (("", "Node", CLUSTER) if clusters else ("", "Node")):
+        errors.append(unknown_target(target))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    elif clusters and (wrong := names.dns_subdomain(target["name"])):
+        errors.append(invalid_value("target.name", target["name"], ",".join(wrong)))
+    refuse(binding, errors)
+
+
+def unknown_target(target: Obj) -> FieldError:
+    return not_supported("target.kind", target["kind"], ("Node", "<empty>"))
+
+
+def refuse(binding: Obj, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid("", "Binding", binding["metadata"].get("name", ""), errors)
+
+
+async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
+    for _ in range(ATTEMPTS):
+        entry = call.found()
+        pod = call.kind.renewed(entry)
+        check_assignable(pod, binding)
+        new = assigned(pod, binding, scheduled(call))
+        if call.resource.custom:
+            count_generation(call, new, objects.decode(entry))
+        value = call.kind.encode(new, before=len(entry.value))
+        if options.dry_run:
+            return
+        call.check_current()
+        try:
+            await call.store.put(entry.key, value, expect=entry.revision)
+        except Conflict:
+            continue
+        return
+    raise modified(call)
+
+
+def check_assignable(pod: Obj, binding: Obj) -> None:
+    metadata, spec, wanted = pod["metadata"], pod.get("spec") or {}, binding["metadata"]
+    name = metadata["name"]
+    for field in ("uid", "resourceVersion"):
+        if wanted.get(field) and wanted[field] != metadata[field]:
+            what = {"uid": "UID", "resourceVersion": "ResourceVersion"}[field]
+            both = f"{what} in precondition: {wanted[field]}, {what} in object meta: {metadata[field]}"
+            raise conflict("", "pods", name, f"Precondition failed: {both}")
+    if is_for_cluster(binding) and spec.get("virtualMachine") is None:
+        refuse(binding, [unknown_target(binding["target"])])
+    if "deletionTimestamp" in metadata:
+        raise conflict("", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    for field, what in (("nodeName", "node"), ("clusterName", "cluster")):
+        if there := spec.get(field):
+            raise conflict("", "pods/binding", name, f"pod {name} is already assigned to {what} {go_quote(there)}")
+    if spec.get("schedulingGates"):
+        raise conflict("", "pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def is_for_cluster(binding: Obj) -> bool:
+    return bool(binding["target"].get("kind") == CLUSTER)
+
+
+def scheduled(call: Call) -> Obj:
+    """The condition of a pod that is assigned.  What is null has no place in a custom resource."""
+    probed = {} if call.resource.custom else {"lastProbeTime": None}
+    return {"type": "PodScheduled", "status": "True", **probed, "lastTransitionTime": call.now()}
+
+
+def assigned(pod: Obj, binding: Obj, condition: Obj) -> Obj:
+    """Nobody comes to own a field by this, as nobody does upstream."""
+    spec = pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
+    if is_for_cluster(binding):
+        spec["clusterName"] = binding["target"]["name"]
+    if noted := binding["metadata"].get("annotations"):
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **noted}
+    status = pod["status"] = {**(pod.get("status") or {})}
+    known = status.get("conditions") or ()
+    others = [one for one in known if isinstance(one, dict) and one.get("type") != condition["type"]]
+    status["conditions"] = [*others, condition]
+    status.setdefault("phase", "Pending")
+    return pod
+
+
+# --- eviction -------------------------------------------------------------------------------------
+
+
+def evict(call: Call) -> Awaitable[Answer]:
+    options = write_options("CreateOptions", call.request.query)
+    body = received(call, eviction_shape(), options)
+    check_name(call, "Eviction", body.obj)
+    admit(call, eviction_shape(), body, options)
+    how = msgspec.convert(body.obj.get("deleteOptions") or {}, DeleteOptions)
+    if options.dry_run:
+        how.dryRun = ["All"]
+    delete.check_options(call, how)
+    return done(leave(call, how, body.warnings), body.warnings)
+
+
+async def leave(call: Call, options: DeleteOptions, warnings: list[str]) -> None:
+    entry = call.found()
+    pod = objects.decode(entry)
+    if not disruption.is_exempt(pod):
+        await spend(call, pod, dry_run=bool(options.dryRun))
+    wanted = options.preconditions or Preconditions()
+    wanted.uid = wanted.uid or pod["metadata"]["uid"]
+    options.preconditions = wanted
+    await delete.remove(call, entry, options, warnings)
+
+
+async def spend(call: Call, pod: Obj, *, dry_run: bool) -> None:
+    """Take a pod from the budget that it is in.  Raises 429 if that has none left."""
+    for _ in range(ATTEMPTS):
+        budgets = budgets_of(call, pod)
+        if len(budgets) > 1:
+            raise ApiError(500, "InternalError", SEVERAL_BUDGETS, {})
+        if not budgets:
+            return
+        entry, budget = budgets[0]
+        pods = selected(call, selector_of(budget["spec"]["selector"]).matches)
+        now = call.tools.clock()
+        status = disruption.counted(budget, pods, expected(call, pods), now)
+        after = disruption.spent(budget, pod, status, now)
+        if after is None or dry_run:
+            return
+        value = objects.encode(budget_kind(call).stored_as, {**budget, "status": after})
+        try:
+            await call.store.put(entry.key, value, expect=entry.revision)
+        except Conflict:
+            continue
+        return
+    raise modified(call)
+
+
+def budget_kind(call: Call) -> Kind:
+    return call.tools.kinds.builtin.of("policy", "v1", "poddisruptionbudgets")
+
+
+def budgets_of(call: Call, pod: Obj) -> list[tuple[Entry, Obj]]:
+    """A selector that is not there selects nothing; an empty one, everything."""
+    home = objects.prefix(budget_kind(call).resource, call.target.cluster, call.target.namespace)
+    found = [(entry, objects.decode(entry)) for entry in call.store.list(home).entries]
+    labels = pod["metadata"].get("labels", {})
+    return [(entry, budget) for entry, budget in found if concerns(budget, labels)]
+
+
+def concerns(budget: Obj, labels: dict[str, str]) -> bool:
+    selector = budget.get("spec", {}).get("selector")
+    return selector is not None and selector_of(selector).matches(labels)
+
+
+def selected(call: Call, matches: Callable[[dict[str, str]], bool]) -> list[Obj]:
+    pods = (objects.decode(entry) for entry in call.store.list(call.prefix).entries)
+    return [pod for pod in pods if matches(pod["metadata"].get("labels", {}))]
+
+
+def expected(call: Call, pods: list[Obj]) -> int:
+    """How many there should be: what those want that made them, and those that nobody made."""
+    alone = 0
+    makers: dict[str, int] = {}
+    for pod in pods:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        maker = next((one for one in owners if one.get("controller") and one["kind"] in SCALED), None)
+        made_by = maker and arrival.find(
+            call, SCALED[maker["kind"]], f"{maker['kind'].lower()}s", call.target.namespace, maker["name"]
+        )
+        if made_by:
+            makers[made_by["metadata"]["uid"]] = made_by["spec"].get("replicas", 1)
+        else:
+            alone += 1
+    return alone + sum(makers.values())

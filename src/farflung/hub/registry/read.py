@@ -1,0 +1,212 @@
+"""get and list: bytes from memory, spliced."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+import msgspec
+import orjson
+
+from farflung.http.messages import Answer, Response
+from farflung.hub import objects
+from farflung.hub.catalog.negotiation import Representation
+from farflung.hub.objects import EVERY_CLUSTER, Selection, decode
+from farflung.hub.options import ListOptions, list_options, revision_of
+from farflung.hub.registry import respond
+from farflung.hub.registry.call import Call
+from farflung.machinery.errors import ApiError, Obj, bad_request, expired
+from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
+from farflung.store.base import Compacted, Entry, FutureRevision, Page, Revision
+
+
+def get(call: Call) -> Response:
+    representation = respond.negotiated(call, many=False)
+    wanted = call.query.get("resourceVersion", "")
+    if wanted:
+        _check_not_future(revision_of(wanted), call)
+    return respond.with_entry(call, representation, call.found())
+
+
+async def get_made(call: Call, made: Awaitable[Obj]) -> Response:
+    """An object that is not stored, and of which there are no tables."""
+    representation = Representation(respond.negotiated(call, many=False).media)
+    value = objects.without_revision(objects.encode(call.resource, await made))
+    return respond.with_entry(call, representation, Entry(call.key, value, 0))
+
+
+def list_(call: Call) -> Answer | Awaitable[Answer]:
+    """Everything from memory, unless the client asks for the past."""
+    representation = respond.negotiated(call, many=True)
+    options = list_options(call.request.query)
+    selection = selection_of(call, options)
+    pinned = pin_of(options, call)
+    if pinned is None:
+        return listed(call, representation, present(call, selection, options))
+    if pinned.revision == INCONSISTENT:
+        limit = 0 if selection else options.limit
+        page = select(call.store.list(call.prefix, after=pinned.after, limit=limit), selection, options)
+        return listed(call, representation, page)
+    return _list_past(call, representation, options, selection, pinned)
+
+
+async def _list_past(
+    call: Call, representation: Representation, options: ListOptions, selection: Selection, pinned: Pin
+) -> Answer:
+    limit = 0 if selection else options.limit
+    if pinned.revision < call.steady_since():
+        raise _too_old(pinned, call)  # what is seen now was perhaps not to be seen then
+    try:
+        page = await call.store.list_at(call.prefix, pinned.revision, after=pinned.after, limit=limit)
+    except Compacted:
+        raise _too_old(pinned, call) from None
+    except FutureRevision as error:
+        raise too_large(error.asked, error.current) from None
+    answer = listed(call, representation, select(page, selection, options))
+    return answer if isinstance(answer, Response) else await answer
+
+
+def selection_of(call: Call, options: ListOptions) -> Selection:
+    labels = parse_labels(options.label_selector)
+    fields = parse_fields(options.field_selector)
+    if call.target.name:  # the deprecated watch path of one object
+        fields = FieldSelector((*fields.terms, FieldTerm("metadata.name", True, call.target.name)))
+    for term in fields.terms:
+        if term.field not in ("metadata.name", "metadata.namespace") and term.field not in call.resource.selectable:
+            raise bad_request(call.resource.unselectable(term.field))
+    read = call.kind.read if call.resource.custom else decode
+    return Selection(call.resource, read, labels, fields, call.target.view, call.shows(), call.showed())
+
+
+def only_key(call: Call, selection: Selection) -> str:
+    """The key of the one object that can match; empty if there may be several."""
+    name = selection.fields.exactly("metadata.name")
+    if not name or "/" in name or (call.resource.namespaced and not call.target.namespace):
+        return ""
+    if call.target.cluster == EVERY_CLUSTER:
+        return ""
+    return call.key_of(name)
+
+
+def present(call: Call, selection: Selection, options: ListOptions) -> Page:
+    """What is there now.  An object that is asked for by name is looked up, not looked for."""
+    if only := only_key(call, selection):
+        entry = call.store.get(only)
+        page = Page([] if entry is None else [entry], call.store.revision)
+    else:
+        page = call.store.list(call.prefix, limit=0 if selection else options.limit)
+    return select(page, selection, options)
+
+
+def select(page: Page, selection: Selection, options: ListOptions) -> Page:
+    """The matching entries of a page, cut off at the limit."""
+    if not selection:
+        return page
+    matching = [entry for entry in page.entries if selection.matches(entry)]
+    limit = options.limit if options.limit > 0 else len(matching)
+    after = matching[limit - 1].key if len(matching) > limit else ""
+    return Page(matching[:limit], page.revision, after)
+
+
+def listed(call: Call, representation: Representation, page: Page) -> Response | Awaitable[Response]:
+    metadata: Obj = {"continue": ""} if call.resource.custom and not representation.as_ else {}
+    metadata["resourceVersion"] = str(page.revision)
+    if page.after:
+        metadata["continue"] = encode_continue(page.revision, page.after[len(call.prefix) :])
+        if page.remaining:
+            metadata["remainingItemCount"] = page.remaining
+    return respond.with_entries(call, representation, metadata, page.entries)
+
+
+# --- where in the past ----------------------------------------------------------------------------
+
+INCONSISTENT = -1  #: the revision of a continue token whose state is gone: go on with the present
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    revision: Revision
+    after: str = ""  #: a key
+
+
+def pin_of(options: ListOptions, call: Call) -> Pin | None:
+    """The state a list must show, or None for the present."""
+    if options.continue_:
+        if options.resource_version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        revision, start = decode_continue(options.continue_)
+        return Pin(revision, call.prefix + start)
+    if not options.resource_version:
+        return None
+    try:
+        revision = revision_of(options.resource_version)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from None
+    exact = options.match == "Exact" or (not options.match and options.limit > 0 and revision > 0)
+    if exact:
+        return Pin(revision)
+    _check_not_future(revision, call)
+    return None
+
+
+def _check_not_future(revision: Revision, call: Call) -> None:
+    if revision > call.store.revision:
+        raise too_large(revision, call.store.revision)
+
+
+def too_large(asked: Revision, current: Revision) -> ApiError:
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return ApiError(504, "Timeout", message, details, headers=[("Retry-After", "1")])
+
+
+def _too_old(pinned: Pin, call: Call) -> ApiError:
+    if not pinned.after:
+        return expired("The resourceVersion for the provided list is too old.")
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list"
+        " without the continue parameter, or use the continue token in this response to retrieve the remainder of"
+        " the results. Continuing with the provided token results in an inconsistent list - objects that were created,"
+        " modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    token = encode_continue(INCONSISTENT, pinned.after[len(call.prefix) :])
+    return expired(message, metadata={"continue": token})
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+def encode_continue(revision: Revision, last: str) -> str:
+    """A token that goes on after the object `last` (its key below the prefix), at a revision."""
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{last}\0"})
+    return urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def decode_continue(text: str) -> tuple[Revision, str]:
+    """(revision, the key below the prefix after which to go on).  Clients may send anything."""
+    problem = "invalid continue token: continue key is not valid: "
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        raise bad_request(problem + "illegal base64 data") from None
+    try:
+        token = msgspec.json.decode(raw, type=_Token)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        shown = chr(raw[0]) if raw and raw[0] < 0x80 else f"\\u{raw[0] if raw else 0:04x}"
+        raise bad_request(f"{problem}invalid character '{shown}' looking for beginning of value") from None
+    if token.v != "meta.k8s.io/v1":
+        raise bad_request(f"{problem}server does not recognize this encoded version {token.v}")
+    if token.rv < INCONSISTENT or token.rv == 0:
+        raise bad_request(f"{problem}incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    start = token.start.removesuffix("\0")
+    if not start or ".." in start.split("/"):
+        raise bad_request(f"{problem}encoded start key must be a non-empty path")
+    return token.rv, start

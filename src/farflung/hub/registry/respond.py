@@ -1,0 +1,295 @@
+"""Answers: stored bytes in the representation a client asked for.
+
+JSON is spliced from what is stored.  Everything else (Table, PartialObjectMetadata, YAML, protobuf, another version
+of a shared kind) decodes the object first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator, Sequence
+from typing import Any, Final, cast
+
+import orjson
+import yaml
+
+from farflung.apis import wire
+from farflung.http.messages import Request, Response
+from farflung.hub import media_types, objects
+from farflung.hub.catalog.negotiation import Representation, negotiate
+from farflung.hub.registry.call import Call
+from farflung.machinery import table
+from farflung.machinery.codec import protobuf
+from farflung.machinery.errors import ApiError, Obj
+from farflung.store.base import Entry, Revision
+
+SPLICED_AT_ONCE: Final = 4096  #: stored objects that are put into a list before others are served
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  #: written in C where that is installed
+
+
+def negotiated(call: Call, *, many: bool, watch: bool = False) -> Representation:
+    """What the client accepts; 406 if we have nothing of the kind.  Asked before anything is written."""
+    accepted = call.request.headers.get("accept", "")
+    if accepted in (media_types.JSON, "*/*", ""):
+        return PLAIN
+    representation = negotiate(accepted, call.resource, many=many, watch=watch)
+    if representation.as_ == "Table":
+        table.included(call.query.get("includeObject", ""))
+    return representation
+
+
+PLAIN = Representation()  #: JSON, as it is stored
+
+
+def json_response(status: int, body: Obj, headers: Sequence[tuple[str, str]] = ()) -> Response:
+    return Response(status, orjson.dumps(body), headers=headers)
+
+
+def with_error(request: Request, error: ApiError) -> Response:
+    if "protobuf" in request.headers.get("accept", "") and "json" not in request.headers["accept"]:
+        body = protobuf.encode(error.status(), STATUS, wire.MESSAGES)
+        return Response(error.code, body, media_types.PROTOBUF, error.headers)
+    return json_response(error.code, error.status(), error.headers)
+
+
+STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+
+
+def with_entry(
+    call: Call, representation: Representation, entry: Entry, *, status: int = 200, warnings: Sequence[str] = ()
+) -> Response:
+    """One object.  A warning is said in a header of its own."""
+    body = call.kind.document(entry) if representation is PLAIN else Presenter(call, representation).whole(entry)
+    return Response(status, body, representation.content_type, warning_headers(call, warnings))
+
+
+def warning_headers(call: Call, warnings: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """A header for each warning, first the one that goes with every answer about a deprecated resource."""
+    deprecated = call.resource.deprecated
+    if not warnings and not deprecated:
+        return []
+    return headers_of([deprecated, *warnings] if deprecated else warnings)
+
+
+def headers_of(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    return [("Warning", f"299 - {quoted(text)}") for text in shortened(warnings)]
+
+
+def warned(error: ApiError, warnings: Sequence[str]) -> ApiError:
+    """A refusal with the warnings that had come up before it."""
+    if warnings:
+        error.headers = [*headers_of(warnings), *error.headers]
+    return error
+
+
+WARNINGS_LENGTH: Final = 4096  #: characters of all warnings together, before each is cut
+WARNING_LENGTH: Final = 256
+
+
+def shortened(texts: Sequence[str]) -> Sequence[str]:
+    """Each warning once; if they are too long together, only the first ones, and only their beginnings."""
+    if sum(map(len, texts)) <= WARNINGS_LENGTH:
+        return list(dict.fromkeys(texts))
+    kept: list[str] = []
+    for text in dict.fromkeys(texts):
+        if sum(map(len, kept)) >= WARNINGS_LENGTH:
+            break
+        kept.append(text[:WARNING_LENGTH])
+    return kept
+
+
+def quoted(text: str) -> str:
+    """A quoted string of an HTTP header, whatever the text holds."""
+    safe = "".join(char if char.isprintable() else " " for char in text)
+    return '"' + safe.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def with_entries(
+    call: Call, representation: Representation, metadata: Obj, entries: Sequence[Entry]
+) -> Response | Awaitable[Response]:
+    """A list.  One that takes time to encode is encoded in turns, between which others are served."""
+    presenter = Presenter(call, representation)
+    answer = Response(200, b"", representation.content_type, warning_headers(call))
+    if presenter.is_quick(entries):
+        answer.body = at_once(presenter.many(metadata, entries))
+        return answer
+    return _in_turns(answer, presenter.many(metadata, entries))
+
+
+Turns = Generator[None, None, list[bytes]]  #: work that can be interrupted where it yields, and its result
+
+
+def at_once(work: Turns) -> list[bytes]:
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            return cast(list[bytes], finished.value)
+
+
+async def _in_turns(answer: Response, work: Turns) -> Response:
+    while True:
+        try:
+            next(work)
+        except StopIteration as finished:
+            answer.body = finished.value
+            return answer
+        await asyncio.sleep(0)
+
+
+class Presenter:
+    """Encodes the objects of one resource in one representation."""
+
+    __slots__ = ("_call", "_include", "_kind", "_plain", "_printer", "_representation")
+
+    def __init__(self, call: Call, representation: Representation) -> None:
+        self._call = call
+        self._kind = call.kind
+        self._representation = representation
+        self._plain = not representation.as_ and representation.media == "json"
+        self._printer = call.resource.printer
+        self._include = table.included(call.query.get("includeObject", "")) if self.has_columns else ""
+
+    @property
+    def has_columns(self) -> bool:
+        return self._representation.as_ == "Table"
+
+    def whole(self, entry: Entry) -> bytes:
+        """A document that is this object."""
+        if self._plain:
+            return self._kind.document(entry)
+        return self._document(self._shaped(entry))
+
+    def encoded(self, entry: Entry) -> bytes:
+        """The object as JSON inside a watch event; a Table without its columns."""
+        if self._plain:
+            return self._kind.document(entry)
+        return orjson.dumps(self._shaped(entry, headers=False))
+
+    def is_quick(self, entries: Sequence[Entry]) -> bool:
+        """Whether a list of these objects is encoded in one turn."""
+        return len(entries) <= self._slice or (len(entries) <= SPLICED_AT_ONCE and self._can_splice(entries))
+
+    def _can_splice(self, entries: Sequence[Entry]) -> bool:
+        """Whether the stored bytes are the items of the list."""
+        return self._plain and (self._kind.conversion is None or all(map(self._kind.is_plain, entries)))
+
+    @property
+    def _slice(self) -> int:
+        """Objects that are encoded in one turn, of about ten milliseconds."""
+        return 8 if self._representation.media == "yaml" else 128
+
+    def many(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
+        """A list document, in pieces."""
+        if self._can_splice(entries):
+            return (yield from self._spliced(metadata, entries))
+        pieces: list[bytes] = []
+        for start in range(0, len(entries), self._slice):
+            if start:
+                yield
+            pieces.append(self._slice_of_list(entries[start : start + self._slice]))
+        return self._list_of(metadata, pieces)
+
+    def _slice_of_list(self, entries: Sequence[Entry]) -> bytes:
+        """Some items, as they stand in their list."""
+        items = [self._item(self._kind.read(entry)) for entry in entries]
+        match self._representation.media:
+            case "yaml":
+                return dumped_yaml(items)
+            case "protobuf":
+                return protobuf.encode_items(items, self._call.resource.definition, wire.MESSAGES)
+        return orjson.dumps(items)[1:-1]
+
+    def _item(self, obj: Obj) -> Obj:
+        match self._representation.as_:
+            case "Table":
+                return self._row(obj)
+            case "PartialObjectMetadataList":
+                return table.partial_metadata(obj, self._representation.version)
+        if not self._call.resource.custom:
+            del obj["kind"], obj["apiVersion"]
+        return obj
+
+    def _list_of(self, metadata: Obj, pieces: Sequence[bytes]) -> list[bytes]:
+        """The list around its items."""
+        shell = self._empty_list(metadata)
+        match self._representation.media:
+            case "protobuf":
+                return protobuf.encode_list(shell, self._call.resource.definition, pieces, wire.MESSAGES)
+            case "yaml":
+                *_, field = shell
+                start, empty, end = dumped_yaml(shell).partition(f"\n{field}: []\n".encode())
+                return [start, f"\n{field}:\n".encode(), *pieces, end] if pieces else [start, empty, end]
+        encoded = orjson.dumps(shell)
+        separated = [part for piece in pieces for part in (b",", piece)][1:]
+        return [encoded[:-2], *separated, encoded[-2:]]
+
+    def _empty_list(self, metadata: Obj) -> Obj:
+        """The field of its items is the last."""
+        version = self._representation.version
+        match self._representation.as_:
+            case "Table":
+                return table.table(self._printer, (), metadata, version)
+            case "PartialObjectMetadataList":
+                return table.partial_metadata_list((), metadata, version)
+        resource = self._call.resource
+        return {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata, "items": []}
+
+    def bookmark(self, revision: Revision, annotations: dict[str, str] | None) -> bytes:
+        """An object that says nothing but how far a watch has come."""
+        resource = self._call.resource
+        metadata: Obj = {"resourceVersion": str(revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+        return orjson.dumps(self._as_asked(obj, headers=False))
+
+    def with_columns(self, event: bytes) -> bytes:
+        """A watch event with the columns that only the first one brings."""
+        columns = table.encoded_columns(self._printer.columns)
+        return event.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
+
+    def _spliced(self, metadata: Obj, entries: Sequence[Entry]) -> Turns:
+        resource = self._call.resource
+        head = objects.list_head(resource, metadata)
+        if not entries:
+            return [head, b"]}"]
+        skip = 0 if resource.custom else len(objects.type_head(resource))
+        separator = b"," if resource.custom else b",{"
+        pieces = [head + separator[1:]]
+        for start in range(0, len(entries), SPLICED_AT_ONCE):
+            if start:
+                yield
+                pieces.append(separator)
+            part = entries[start : start + SPLICED_AT_ONCE]
+            pieces.append(separator.join([memoryview(entry.value)[skip:] for entry in part]))
+        return [*pieces, b"]}"]
+
+    def _shaped(self, entry: Entry, *, headers: bool = True) -> Obj:
+        return self._as_asked(self._kind.read(entry), headers=headers)
+
+    def _as_asked(self, obj: Obj, *, headers: bool) -> Obj:
+        version = self._representation.version
+        match self._representation.as_:
+            case "Table":
+                metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+                return table.table(self._printer, [self._row(obj)], metadata, version, headers=headers)
+            case "PartialObjectMetadata" | "PartialObjectMetadataList":
+                return table.partial_metadata(obj, version)
+        return obj
+
+    def _row(self, obj: Obj) -> Obj:
+        now = self._call.tools.clock()
+        return table.row(self._printer, obj, now, self._include, self._representation.version)
+
+    def _document(self, obj: Any) -> bytes:
+        match self._representation.media:
+            case "yaml":
+                return dumped_yaml(obj)
+            case "protobuf":
+                return protobuf.encode(obj, self._call.resource.definition, wire.MESSAGES)
+        return orjson.dumps(obj)
+
+
+def dumped_yaml(value: Any) -> bytes:
+    return yaml.dump(orjson.loads(orjson.dumps(value)), Dumper=Dumper).encode()

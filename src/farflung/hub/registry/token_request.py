@@ -1,0 +1,209 @@
+"""create of `serviceaccounts/NAME/token`: a token for a ServiceAccount, perhaps bound to an object, for some time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import orjson
+
+from farflung.apis import wire
+from farflung.http.messages import Answer, Response
+from farflung.hub import objects
+from farflung.hub.admission.policies import admission as policies
+from farflung.hub.auth.claims import Account, Bound, Reference
+from farflung.hub.auth.service_accounts import AUDIENCES
+from farflung.hub.bodies import decode_object
+from farflung.hub.catalog import shapes
+from farflung.hub.catalog.negotiation import Representation
+from farflung.hub.catalog.shapes import Shape
+from farflung.hub.namespaces import check_open
+from farflung.hub.options import write_options
+from farflung.hub.registry import arrival, respond
+from farflung.hub.registry.call import Call
+from farflung.hub.registry.create import set_namespace
+from farflung.hub.registry.ownership import manager_of
+from farflung.machinery import managed
+from farflung.machinery.codec import protobuf
+from farflung.machinery.errors import (
+    ApiError,
+    FieldError,
+    Obj,
+    bad_request,
+    conflict,
+    go_quote,
+    invalid,
+    invalid_value,
+    not_found,
+)
+from farflung.machinery.times import format_seconds
+
+GROUP: Final = "authentication.k8s.io"
+KIND: Final = "TokenRequest"
+DEFAULT_LIFETIME: Final = 3600
+SHORTEST_LIFETIME: Final = 600
+LONGEST_LIFETIME: Final = 1 << 32
+
+
+def shape() -> Shape:
+    return shapes.shape(GROUP, "v1", KIND, "io.k8s.api.authentication.v1.TokenRequest")
+
+
+def create_token(call: Call) -> Answer:
+    options = write_options("CreateOptions", call.request.query)
+    representation = respond.negotiated(call, many=False)
+    body = decode_object(call.request, shape(), options, call.shape)
+    request = body.obj
+    metadata, spec = request["metadata"], request["spec"]
+    set_namespace(call, metadata)
+    check_open(call, call.target.name)
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = DEFAULT_LIFETIME
+    owners = owners_of(call, request, manager_of(call, options))
+    check_name(call, metadata)
+    account = account_of(call)
+    if not spec.get("audiences"):
+        spec["audiences"] = list(AUDIENCES)
+    check_lifetime(spec)
+    policies.check_new(call, identified(request), options, body.warnings)
+    bound = bound_by(call, spec.get("boundObjectRef"))
+    now = call.tools.clock()
+    token = call.tools.accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)
+    expires = format_seconds(now + timedelta(seconds=spec["expirationSeconds"]))
+    issued = {
+        "kind": KIND,
+        "apiVersion": shape().api_version,
+        "metadata": described(call, account, metadata) | {"managedFields": owners},
+        "spec": spec,
+        "status": {"token": token, "expirationTimestamp": expires},
+    }
+    return answer(call, representation, issued, body.warnings)
+
+
+def identified(request: Obj) -> Obj:
+    return {**request, "kind": KIND, "apiVersion": shape().api_version}
+
+
+def described(call: Call, account: Account, metadata: Obj) -> Obj:
+    told = {"name": account.name, "namespace": account.namespace, "uid": account.uid, "creationTimestamp": call.now()}
+    return told | {name: metadata[name] for name in ("labels", "annotations") if name in metadata}
+
+
+def owners_of(call: Call, request: Obj, manager: str) -> list[Obj]:
+    """Who asked for what: told as of any object, although nothing is stored."""
+    said = {name: value for name, value in request["spec"].items() if value is not None}
+    return managed.after_update(
+        request | {"spec": said, "status": {}},
+        None,
+        shape().schema,
+        manager=manager,
+        api_version=shape().api_version,
+        now=call.now(),
+        subresource=call.target.subresource,
+        reset=None,
+    )
+
+
+def check_name(call: Call, metadata: Obj) -> None:
+    name = metadata.get("name", "")
+    if name and name != call.target.name:
+        error = invalid_value("metadata.name", name, "must match the service account name if specified")
+        raise invalid(GROUP, KIND, call.target.name, [error])
+
+
+def check_lifetime(spec: Obj) -> None:
+    seconds: int = spec["expirationSeconds"]
+    errors: list[FieldError] = []
+    if seconds < SHORTEST_LIFETIME:
+        detail = "may not specify a duration less than 10 minutes"
+        errors.append(invalid_value("spec.expirationSeconds", seconds, detail))
+    if seconds > LONGEST_LIFETIME:
+        detail = "may not specify a duration larger than 2^32 seconds"
+        errors.append(invalid_value("spec.expirationSeconds", seconds, detail))
+    if errors:
+        raise invalid(GROUP, KIND, "", errors)
+
+
+def account_of(call: Call) -> Account:
+    uid = objects.decode(call.found())["metadata"]["uid"]
+    return Account(call.target.cluster, call.target.namespace, call.target.name, uid)
+
+
+# --- the object that a token is bound to ----------------------------------------------------------
+
+
+class Bindable(NamedTuple):
+    plural: str
+    namespaced: bool
+
+
+BINDABLE: Final = {"Pod": Bindable("pods", True), "Secret": Bindable("secrets", True), "Node": Bindable("nodes", False)}
+
+
+def bound_by(call: Call, reference: Obj | None) -> Bound:
+    """What the token is to live and die with.  Raises ApiError if there is no such object, or it is another one."""
+    if reference is None:
+        return Bound()
+    group, _, version = reference.get("apiVersion", "").rpartition("/")
+    kind, name = reference.get("kind", ""), reference.get("name", "")
+    bindable = BINDABLE.get(kind) if not group else None
+    if bindable is None:
+        raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    obj = existing(call, bindable, name)
+    bound = bound_to(call, kind, obj)
+    wanted = reference.get("uid", "")
+    if wanted and wanted != obj["metadata"]["uid"]:
+        why = (
+            f"the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have "
+            "been deleted and then recreated"
+        )
+        raise conflict(group, kind, name, why)
+    return bound
+
+
+def existing(call: Call, bindable: Bindable, name: str) -> Obj:
+    namespace = call.target.namespace if bindable.namespaced else ""
+    obj = arrival.find(call, "", bindable.plural, namespace, name) if name and "/" not in name else None
+    if obj is None:
+        raise not_found("", bindable.plural, name)
+    return obj
+
+
+def bound_to(call: Call, kind: str, obj: Obj) -> Bound:
+    reference = Reference(obj["metadata"]["name"], obj["metadata"]["uid"])
+    if kind == "Node":
+        return Bound(node=reference)
+    if kind == "Secret":
+        return Bound(secret=reference)
+    spec = obj.get("spec", {})
+    if spec.get("serviceAccountName") != call.target.name:
+        raise another_account(call.target.name)
+    return Bound(pod=reference, node=node_of(call, spec.get("nodeName", "")))
+
+
+def another_account(name: str) -> ApiError:
+    who = go_quote(name)
+    return bad_request(f"cannot bind token for serviceaccount {who} to pod running with different serviceaccount name.")
+
+
+def node_of(call: Call, name: str) -> Reference | None:
+    """Where a Pod is.  A node that is not known here is told by its name alone."""
+    if not name:
+        return None
+    node = arrival.find(call, "", "nodes", "", name)
+    return Reference(name, "" if node is None else node["metadata"]["uid"])
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def answer(call: Call, representation: Representation, request: Obj, warnings: list[str]) -> Answer:
+    headers = respond.warning_headers(call, warnings)
+    match representation.media:
+        case "protobuf":
+            encoded = protobuf.encode(request, shape().definition, wire.MESSAGES)
+        case "yaml":
+            encoded = respond.dumped_yaml(request)
+        case _:
+            encoded = orjson.dumps(request)
+    return Response(201, encoded, representation.content_type, headers)

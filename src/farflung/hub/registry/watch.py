@@ -1,0 +1,348 @@
+"""watch: who listens to what, and how a committed change reaches them.
+
+Watchers that ask for the same objects in the same representation form an audience.  A change is encoded once per
+audience and the same bytes go to all of them.  A watcher first gets what happened before it came (the present state,
+or history since its resourceVersion), then joins the live stream at exactly that point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from farflung.http.messages import Sink, Stream
+from farflung.hub import objects
+from farflung.hub.catalog.negotiation import Representation
+from farflung.hub.catalog.served import Changed
+from farflung.hub.objects import Selection
+from farflung.hub.options import ListOptions, list_options, revision_of
+from farflung.hub.registry import respond
+from farflung.hub.registry.call import Call
+from farflung.hub.registry.read import only_key, selection_of, too_large
+from farflung.machinery.errors import ApiError, expired
+from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription, TooSlow
+
+BOOKMARK_EVERY: Final = 60.0
+BOOKMARK_BEFORE_END: Final = 2.0
+TURN: Final = 256  #: events of the past that are encoded before others are served
+INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What an audience listens to.  Equal topics share one encoding."""
+
+    prefix: str
+    only: str  #: the key of the one object that can be selected, if there is but one
+    resource: str  #: with its version
+    selection: Selection
+    representation: Representation
+    include: str  #: what the rows of a Table carry
+
+    @property
+    def place(self) -> str | Changed:
+        """By what changes of it all that is told may become wrong: of its view, or of the kind in its cluster."""
+        resource = self.selection.resource
+        return self.selection.view or (objects.cluster_in(self.prefix), resource.group, resource.plural)
+
+
+class Watches:
+    """All audiences of a hub."""
+
+    def __init__(self, store: Store, longest: Callable[[], float]) -> None:
+        self._store = store
+        self._longest = longest  #: seconds a watch lasts when the client does not say
+        self._audiences: dict[Topic, Audience] = {}
+        self._places: dict[str | Changed, dict[Audience, None]] = {}
+        self.count = 0
+
+    async def open(self, call: Call) -> Stream:
+        options = list_options(call.request.query, watch=call.target.watch)
+        representation = respond.negotiated(call, many=True, watch=True)
+        selection = selection_of(call, options)
+        include = call.query.get("includeObject", "")
+        resource = f"{call.resource.api_version}/{call.resource.plural}"
+        topic = Topic(call.prefix, only_key(call, selection), resource, selection, representation, include)
+        audience = self._audience(topic, call)
+        seconds = float(options.timeout) if options.timeout else self._longest()
+        watcher = Watcher(audience, seconds=seconds, bookmarks=options.bookmarks)
+        audience.join(watcher)
+        try:
+            watcher.begin_with(await self._past(audience, options, call.steady_since()))
+        except ApiError as error:
+            audience.leave(watcher)
+            if error.code != 410:
+                raise
+            watcher.fail(error)
+        except BaseException:
+            audience.leave(watcher)
+            raise
+        headers = respond.warning_headers(call)
+        return Stream(watcher.start, watcher.stop, content_type=representation.stream_type, headers=headers)
+
+    def _audience(self, topic: Topic, call: Call) -> Audience:
+        audience = self._audiences.get(topic)
+        if audience is None:
+            audience = self._audiences[topic] = Audience(self, topic, call, self._store)
+            self._places.setdefault(topic.place, {})[audience] = None
+        return audience
+
+    def forget(self, audience: Audience) -> None:
+        del self._audiences[audience.topic]
+        beside = self._places[audience.topic.place]
+        del beside[audience]
+        if not beside:
+            del self._places[audience.topic.place]
+
+    def end(self, changed: Iterable[Changed]) -> None:
+        """These resources are not what they were: whoever watches them is to begin again."""
+        for place in changed:
+            for audience in tuple(self._places.get(place, ())):
+                audience.end()
+
+    def expire(self, view: str, places: Collection[tuple[str, str]] | None) -> None:
+        """Of all kinds in a view, or of these, other objects are in sight now: whoever watches them is to list anew."""
+        error = expired(f"too old resource version: what is seen changed at {self._store.revision}")
+        for audience in tuple(self._places.get(view, ())):
+            resource = audience.topic.selection.resource
+            if places is None or (resource.group, resource.plural) in places:
+                audience.expire(error)
+
+    async def _past(self, audience: Audience, options: ListOptions, steady: Revision) -> list[bytes]:
+        """The events a watcher gets before live ones.  `steady`: history is complete from there on."""
+        until = self._store.revision
+        since = revision_of(options.resource_version or "0")
+        if since > until:
+            raise too_large(since, until)
+        initial = options.initial_events
+        if not since or initial:
+            if initial is False:
+                return []
+            events = await audience.state()
+            if initial and options.bookmarks:
+                events.append(audience.bookmark(until, INITIAL_EVENTS_END))
+            return events
+        if since == until:
+            return []
+        if since < steady:
+            raise expired(f"too old resource version: {since} ({steady})")
+        try:
+            changes = await self._store.changes(audience.topic.prefix, since=since, until=until)
+        except Compacted as error:
+            raise expired(f"too old resource version: {since} ({error.oldest})") from None
+        except TooSlow:
+            raise expired(f"too old resource version: {since} ({until})") from None
+        return await audience.history(changes)
+
+
+class Audience:
+    """The watchers of one topic."""
+
+    def __init__(self, watches: Watches, topic: Topic, call: Call, store: Store) -> None:
+        self.topic = topic
+        self._watches = watches
+        self._store = store
+        self._present = respond.Presenter(call, topic.representation)
+        self._members: set[Watcher] = set()
+        self._subscription: Subscription | None = None
+
+    def join(self, watcher: Watcher) -> None:
+        if self._subscription is None:
+            self._subscription = self._store.subscribe(self.topic.only or self.topic.prefix, self._hear)
+        self._members.add(watcher)
+        self._watches.count += 1
+
+    def leave(self, watcher: Watcher) -> None:
+        if watcher not in self._members:
+            return
+        self._members.remove(watcher)
+        self._watches.count -= 1
+        if not self._members and self._subscription is not None:
+            self._subscription.cancel()
+            self._subscription = None
+            self._watches.forget(self)
+
+    def end(self) -> None:
+        for watcher in tuple(self._members):
+            watcher.end()
+
+    def expire(self, error: ApiError) -> None:
+        for watcher in tuple(self._members):
+            watcher.expire(error)
+
+    def _hear(self, changes: Sequence[Change]) -> None:
+        try:
+            data = b"".join(self.encoded(changes))
+        except Exception:
+            log.exception("a change of %s cannot be shown; its watchers are cut off", self.topic.resource)
+            for watcher in tuple(self._members):
+                watcher.cut_off()
+            return
+        if data:
+            for watcher in tuple(self._members):
+                watcher.tell(data)
+
+    def encoded(self, changes: Sequence[Change]) -> list[bytes]:
+        selection = self.topic.selection
+        selects = bool(selection)
+        events = []
+        for change in changes:
+            entry, previous = change.entry, change.previous
+            if selects:
+                entry = entry if entry is not None and selection.matches(entry) else None
+                previous = previous if previous is not None and selection.matched(previous) else None
+            if entry is not None:
+                events.append(self._event("MODIFIED" if previous is not None else "ADDED", entry))
+            elif previous is not None:
+                # with the revision of what is shown, because that tells how to show it
+                gone = Entry(change.key, objects.stamp(previous.value, change.revision), previous.revision)
+                events.append(self._event("DELETED", gone))
+        return events
+
+    async def state(self) -> list[bytes]:
+        """The present, of the moment this is called, as ADDED events."""
+        selection = self.topic.selection
+        entries = self._only() if self.topic.only else self._store.list(self.topic.prefix).entries
+        events: list[bytes] = []
+        for start in range(0, len(entries), TURN):
+            if start:
+                await asyncio.sleep(0)
+            part = entries[start : start + TURN]
+            events += [self._event("ADDED", entry) for entry in part if not selection or selection.matches(entry)]
+        return events
+
+    async def history(self, changes: Sequence[Change]) -> list[bytes]:
+        events: list[bytes] = []
+        for start in range(0, len(changes), TURN):
+            if start:
+                await asyncio.sleep(0)
+            events += self.encoded(changes[start : start + TURN])
+        return events
+
+    def _only(self) -> Sequence[Entry]:
+        entry = self._store.get(self.topic.only)
+        return () if entry is None else (entry,)
+
+    def _event(self, kind: str, entry: Entry) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._present.encoded(entry))
+
+    def bookmark(self, revision: Revision, annotations: dict[str, str] | None = None) -> bytes:
+        return b'{"type":"BOOKMARK","object":%b}\n' % self._present.bookmark(revision, annotations)
+
+    def with_columns(self, event: bytes) -> bytes:
+        """A watcher's first event, which alone brings a Table's columns."""
+        return self._present.with_columns(event)
+
+    @property
+    def has_columns(self) -> bool:
+        return self._present.has_columns
+
+    @property
+    def revision(self) -> Revision:
+        return self._store.revision
+
+
+def error_event(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())
+
+
+class Watcher:
+    """One client.  Until it has been started and told its past, live events wait."""
+
+    __slots__ = ("_audience", "_bookmarks", "_lacks_columns", "_past", "_seconds", "_sink", "_timers", "_waiting")
+
+    def __init__(self, audience: Audience, *, seconds: float, bookmarks: bool) -> None:
+        self._audience = audience
+        self._seconds = seconds
+        self._bookmarks = bookmarks
+        self._past: list[bytes] = []
+        self._waiting: list[bytes] = []
+        self._lacks_columns = audience.has_columns
+        self._sink: Sink | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def begin_with(self, past: list[bytes]) -> None:
+        """A watcher that has failed meanwhile has no past."""
+        self._past = self._past or past
+
+    def fail(self, error: ApiError) -> None:
+        """The stream is one ERROR event, and ends."""
+        self._past = [error_event(error)]
+        self._lacks_columns = False
+        self._waiting = []
+        self._seconds = 0.0
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        past, self._past, self._waiting = self._past + self._waiting, [], []
+        for at in range(0, len(past), TURN):
+            self._write(b"".join(past[at : at + TURN]))
+        if not self._seconds:
+            sink.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._timers = [loop.call_later(self._seconds, sink.close)]
+        if self._bookmarks:
+            first = min(BOOKMARK_EVERY, max(self._seconds - BOOKMARK_BEFORE_END, self._seconds / 2))
+            self._timers.append(loop.call_later(first, self._mark, loop.time() + self._seconds))
+
+    def _mark(self, end: float) -> None:
+        if self._sink is None:
+            return
+        self._write(self._audience.bookmark(self._audience.revision))
+        loop = asyncio.get_running_loop()
+        left = end - loop.time() - BOOKMARK_BEFORE_END
+        if left > 0:
+            self._timers[1] = loop.call_later(min(BOOKMARK_EVERY, left), self._mark, end)
+
+    def tell(self, data: bytes) -> None:
+        if self._sink is None:
+            self._waiting.append(data)
+        else:
+            self._write(data)
+
+    def cut_off(self) -> None:
+        """End without an end: who misses a change must not take what it has for everything.  A watcher that has not
+        begun gets what came before."""
+        self._audience.leave(self)
+        self._seconds = 0.0
+        if self._sink is not None:
+            self._sink.abort()
+
+    def expire(self, error: ApiError) -> None:
+        """End with an ERROR event: what was told is no longer what there is."""
+        self._audience.leave(self)
+        if self._sink is None:
+            self.fail(error)
+            return
+        self._lacks_columns = False
+        self._write(error_event(error))
+        self._sink.close()
+
+    def end(self) -> None:
+        """All that was to be told is told.  A watcher that has not begun gets what came before, and ends then."""
+        self._audience.leave(self)
+        self._seconds = 0.0
+        if self._sink is not None:
+            self._sink.close()
+
+    def _write(self, data: bytes) -> None:
+        if self._lacks_columns:
+            first, newline, rest = data.partition(b"\n")
+            data = self._audience.with_columns(first + newline) + rest
+            self._lacks_columns = False
+        if self._sink is not None:
+            self._sink.write(data)
+
+    def stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._sink = None
+        self._audience.leave(self)

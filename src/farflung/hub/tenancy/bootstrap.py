@@ -1,0 +1,219 @@
+"""What is there after a start: the root with its types and exports, `root:compute`, and the provider of the edge API.
+
+Whatever is missing is made, whatever is there stays as it is: users may have changed it.  So a start that was
+interrupted is made up for by the next one.  Exports that nobody else has changed offer what this version of the hub
+knows, because an earlier one may have made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from farflung.apis.described import digest
+from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.globalscheduler import v1 as globalscheduler
+from farflung.apis.kcp import compute, kinds
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.admission.definitions.conditions import CLEANUP, with_status
+from farflung.hub.admission.definitions.defaults import default
+from farflung.hub.auth.user import User
+from farflung.hub.tenancy import guards
+from farflung.hub.tenancy.binder import Binder
+from farflung.hub.tenancy.builtin_roles import compute_roles, root_roles
+from farflung.hub.tenancy.builtin_types import BATTERY, CREATE_ONLY, builtin_types
+from farflung.hub.tenancy.exporter import Exporter
+from farflung.hub.tenancy.exports import export_key, schema_key, schema_names
+from farflung.hub.tenancy.paths import ROOT, workspace_key
+from farflung.hub.tenancy.tenancy import NONE, REPLICATE, SHARD, Founding, Tenancy, default_namespace
+from farflung.hub.tenancy.types import Export
+from farflung.hub.tenancy.writing import (
+    MANAGER,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    WORKSPACE,
+    WORKSPACE_TYPE,
+    kind,
+    managed,
+    put_missing,
+    rewritten,
+    written,
+)
+from farflung.hub.tenancy.writing import SHARD as SHARDS
+from farflung.machinery.errors import Obj
+from farflung.store.base import Store
+
+BOOTSTRAPPER: Final = User("system:kcp:bootstrapper")
+COMPUTE: Final = "compute"
+PROVIDER: Final = "espw"  #: the workspace whose export is the edge API
+SCHEMA: Final = kind("apis.kcp.io", "v1alpha1", "apiresourceschemas", "APIResourceSchema")
+EXPORT: Final = kind("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
+DEFINITION: Final = kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+ROOT_FOUNDING: Final = Founding(ROOT, ROOT, "root:root", (), (), {REPLICATE: "apis.kcp.io,tenancy.kcp.io"})
+AT_ROOT_SHARD: Final[Obj] = {"selector": {"matchLabels": {"name": SHARD}}}
+
+Roles = Iterable[tuple[Obj, Obj]]
+
+
+class Bootstrap:
+    def __init__(
+        self,
+        store: Store,
+        tenancy: Tenancy,
+        exporter: Exporter,
+        binder: Binder,
+        *,
+        url: str,
+        new_uid: Callable[[], str],
+    ) -> None:
+        """`url`: of the hub, as its clients see it."""
+        self._store = store
+        self._tenancy = tenancy
+        self._exporter = exporter
+        self._binder = binder
+        self._url = url
+        self._new_uid = new_uid
+
+    async def start(self, *, bare: bool) -> None:
+        """`bare`: without the provider of the edge API."""
+        await self._root()
+        await self._compute()
+        if not bare:
+            await self._provider()
+
+    async def _root(self) -> None:
+        await self._tenancy.open_missing(ROOT_FOUNDING)
+        await self._put(NAMESPACE, ROOT, [default_namespace()])
+        await self._put(SHARDS, ROOT, [shard(self._url)])
+        await self._put(WORKSPACE_TYPE, ROOT, self._types())
+        await self._grant(ROOT, root_roles())
+        for name, described in kinds.EXPORTS.items():
+            await self._export(
+                ROOT, name, partial(map, kinds.resource_schema, described), partial(kinds.api_export, name)
+            )
+        await self._bind_in_root()
+
+    def _types(self) -> Iterator[Obj]:
+        for obj in builtin_types():
+            guards.settle_type(obj, ROOT, ROOT, self._url, self._tenancy.now())
+            yield obj
+
+    async def _bind_in_root(self) -> None:
+        """In the root, bindings are called like their exports."""
+        await self._binder.keep_offers(Export(ROOT, name) for name in kinds.EXPORTS)
+        now = self._tenancy.now()
+        await put_missing(self._store, [self._binder.binding(ROOT, name, ROOT, name, now) for name in kinds.EXPORTS])
+
+    async def _compute(self) -> None:
+        annotations = {BATTERY: "root-compute-workspace", CREATE_ONLY: "true"}
+        spec = {"type": {"name": "universal", "path": ROOT}, "location": AT_ROOT_SHARD}
+        cluster = await self._workspace(COMPUTE, annotations, spec, {REPLICATE: "apis.kcp.io"})
+        if cluster:
+            await self._grant(cluster, compute_roles())
+            await self._export(cluster, compute.EXPORT, compute.resource_schemas, compute.api_export)
+            await self._export(
+                cluster, globalscheduler.GROUP, globalscheduler.resource_schemas, globalscheduler.api_export
+            )
+
+    async def _provider(self) -> None:
+        cluster = await self._workspace(PROVIDER, {}, {})
+        if cluster:
+            await self._put(DEFINITION, cluster, map(self._definition, edge.KINDS))
+            await self._export(cluster, edge.GROUP, edge_schemas, edge.api_export)
+
+    def _definition(self, name: str) -> Obj:
+        obj = edge.KINDS[name].definition()
+        obj["metadata"] |= {"generation": 1, "finalizers": [CLEANUP]}
+        default(obj)
+        obj["status"] = with_status(obj, (), self._tenancy.now())
+        return obj
+
+    # --- what is missing ------------------------------------------------------------------------------
+
+    async def _put(self, resource: Resource, cluster: str, wanted: Iterable[Obj]) -> None:
+        now = self._tenancy.now()
+        await put_missing(
+            self._store, [written(resource, cluster, obj, uid=self._new_uid(), now=now) for obj in wanted]
+        )
+
+    async def _grant(self, cluster: str, roles: Roles) -> None:
+        for role, binding in roles:
+            await self._put(ROLE, cluster, [role])
+            await self._put(ROLE_BINDING, cluster, [binding])
+
+    async def _export(
+        self, cluster: str, name: str, schemas: Callable[[], Iterable[Obj]], export: Callable[[], Obj]
+    ) -> None:
+        """An export after its schemas."""
+        entry, wanted, now = self._store.get(export_key(cluster, name)), counted(export()), self._tenancy.now()
+        offered = {one["metadata"]["name"]: self._apart(cluster, counted(one)) for one in schemas()}
+        wanted["spec"]["latestResourceSchemas"] = [
+            offered[one]["metadata"]["name"] for one in wanted["spec"]["latestResourceSchemas"]
+        ]
+        old = {} if entry is None else objects.decode(entry)
+        is_new = entry is None or is_older(old, wanted["spec"])
+        if is_new or not all(self._store.get(schema_key(cluster, one)) for one in schema_names(old)):
+            await self._put(SCHEMA, cluster, offered.values())
+        if entry is None:
+            await self._exporter.settle(cluster, wanted, None, now)
+            await self._put(EXPORT, cluster, [wanted])
+        elif is_new:
+            new = renewed(old, wanted["spec"], now)
+            await self._exporter.settle(cluster, new, old, now)
+            await self._store.put(entry.key, rewritten(new), expect=entry.revision)
+
+    def _apart(self, cluster: str, schema: Obj) -> Obj:
+        """Under another name if its own is taken by what an earlier hub knew: a schema cannot be changed."""
+        name = schema["metadata"]["name"]
+        entry = self._store.get(schema_key(cluster, name))
+        if entry is None or objects.decode(entry)["spec"] == schema["spec"]:
+            return schema
+        version, _, resource = name.partition(".")
+        return {**schema, "metadata": {**schema["metadata"], "name": f"{version}-{digest(schema['spec'])}.{resource}"}}
+
+    async def _workspace(self, name: str, annotations: Obj, spec: Obj, replicated: Mapping[str, str] = NONE) -> str:
+        """A workspace of the root; its cluster, empty if it is on its way out.  `replicated`: what its LogicalCluster
+        says of that."""
+        if self._store.get(workspace_key(ROOT, name)) is None:
+            uid, now = self._new_uid(), self._tenancy.now()
+            obj: Obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
+            self._tenancy.admit(ROOT, BOOTSTRAPPER, obj, lambda cluster, name: True)
+            obj["metadata"] |= {"uid": uid, "generation": 1}
+            await self._tenancy.open(ROOT, obj, replicated)
+            await put_missing(self._store, [written(WORKSPACE, ROOT, obj, uid=uid, now=now)])
+        cluster = self._tenancy.clusters.child(ROOT, name)
+        found = self._tenancy.clusters.read(cluster) if cluster else None
+        return "" if found is None or found.deleting else cluster
+
+
+def is_older(export: Obj, spec: Obj) -> bool:
+    """Whether the hub made it, nobody changed it since, and it says something else."""
+    owners = {one.get("manager") for one in export["metadata"].get("managedFields") or ()}
+    return owners == {MANAGER} and any(export["spec"].get(name) != value for name, value in spec.items())
+
+
+def renewed(export: Obj, spec: Obj, now: str) -> Obj:
+    new = {**export, "spec": {**export["spec"], **spec}}
+    metadata = {**export["metadata"], "generation": export["metadata"].get("generation", 1) + 1}
+    new["metadata"] = {**metadata, "managedFields": [managed(EXPORT, new, now)]}
+    return new
+
+
+def edge_schemas() -> list[Obj]:
+    return [one.resource_schema() for one in edge.KINDS.values()]
+
+
+def counted(obj: Obj) -> Obj:
+    """With the generation that a new object has."""
+    obj["metadata"].setdefault("generation", 1)
+    return obj
+
+
+def shard(url: str) -> Obj:
+    return {
+        "metadata": {"name": SHARD, "generation": 1, "labels": {"name": SHARD}},
+        "spec": {"baseURL": url, "externalURL": url, "virtualWorkspaceURL": url},
+    }

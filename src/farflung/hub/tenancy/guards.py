@@ -1,0 +1,107 @@
+"""What users may not do to Workspaces, WorkspaceTypes and LogicalClusters that exist or are to be, in kcp's words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.hub.auth.user import User
+from farflung.hub.tenancy import states
+from farflung.hub.tenancy.access import REQUIRED_GROUPS, is_operator
+from farflung.hub.tenancy.paths import PATH, ROOT, SINGLETON
+from farflung.hub.tenancy.tenancy import GROUP, is_privileged, refusal
+from farflung.hub.tenancy.types import RESERVED
+from farflung.machinery.errors import ApiError, Obj, forbidden
+
+CORE: Final = "core.kcp.io"
+ORDER: Final = ("", states.SCHEDULING, states.INITIALIZING, states.READY)
+
+
+def check_workspace_change(user: User, new: Obj, old: Obj) -> None:
+    """After validation, which knows what never changes.  Raises 403."""
+    if is_privileged(user):
+        return
+    for field in ("cluster", "URL"):
+        if new["spec"].get(field) != old["spec"].get(field):
+            raise refusal(new, f"spec.{field} can only be changed by system privileged users")
+    for name in (states.OWNER, REQUIRED_GROUPS):
+        if not is_operator(user) and annotation(new, name) != annotation(old, name):
+            raise refusal(new, f"metadata.annotations[{name}] can only be changed by system privileged users")
+
+
+def annotation(obj: Obj, name: str) -> str | None:
+    found: str | None = (obj["metadata"].get("annotations") or {}).get(name)
+    return found
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def check_new_type(obj: Obj) -> None:
+    """Raises 403."""
+    name = obj["metadata"].get("name", "")
+    if name in RESERVED:
+        why = f'metadata.name: Invalid value: "{name}": name is reserved'
+        raise forbidden(GROUP, "workspacetypes", name, why)
+
+
+def settle_type(obj: Obj, cluster: str, path: str, url: str, now: str) -> None:
+    """A WorkspaceType says where it is, and where its initializer finds its workspaces.  `url`: the hub's."""
+    metadata = obj["metadata"]
+    metadata.setdefault("annotations", {})[PATH] = path
+    status = obj.setdefault("status", {})
+    status["virtualWorkspaces"] = [{"url": f"{url}/services/initializingworkspaces/{cluster}:{metadata['name']}"}]
+    for condition in ("Ready", "VirtualWorkspaceURLsReady"):
+        states.set_condition(status, condition, states.TRUE, now)
+
+
+# --- LogicalClusters ------------------------------------------------------------------------------
+
+
+def refused(why: str) -> ApiError:
+    return forbidden(CORE, "logicalclusters", SINGLETON, why)
+
+
+def check_new_cluster() -> None:
+    """Only the hub makes one, and not this way.  Raises 403."""
+    raise refused("LogicalCluster cannot be created")
+
+
+def check_cluster_deletion(cluster: str, user: User, obj: Obj) -> None:
+    """Raises 403."""
+    deletable = obj.get("spec", {}).get("directlyDeletable") or is_privileged(user)
+    if cluster == ROOT or not deletable:
+        raise refused("LogicalCluster cannot be deleted")
+
+
+def check_cluster_change(user: User, new: Obj, old: Obj) -> None:
+    """Raises 403."""
+    if is_privileged(user):
+        return
+    spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
+    if _initializers(spec) != _initializers(old_spec):
+        raise refused("spec.initializers is immutable")
+    if spec.get("owner") != old_spec.get("owner"):
+        raise refused("spec.owner is immutable")
+    if not is_operator(user) and annotation(new, REQUIRED_GROUPS) != annotation(old, REQUIRED_GROUPS):
+        raise refused(f"metadata.annotations[{REQUIRED_GROUPS}] is immutable")
+    _check_status(new.get("status") or {}, old.get("status") or {}, _initializers(spec))
+
+
+def _check_status(new: Obj, old: Obj, wanted: set[str]) -> None:
+    phase, before = new.get("phase") or "", old.get("phase") or ""
+    waiting, waited = _initializers(new), _initializers(old)
+    begins = phase == states.INITIALIZING != before
+    if begins and waiting != wanted and before not in ORDER[ORDER.index(phase) :]:
+        raise refused("status.initializers do not equal spec.initializers")
+    if not begins and phase == states.INITIALIZING and not waiting <= waited:
+        raise refused("status.initializers must not grow")
+    if phase != states.INITIALIZING and waiting != waited:
+        raise refused("status.initializers is immutable after initilization")
+    if before == states.INITIALIZING != phase and waiting:
+        raise refused("status.initializers is not empty")
+    if phase in ORDER and before in ORDER and ORDER.index(before) > ORDER.index(phase):
+        raise refused(f'cannot transition from "{before}" to "{phase}"')
+
+
+def _initializers(part: Obj) -> set[str]:
+    return set(part.get("initializers") or ())

@@ -1,0 +1,115 @@
+"""Which workspace a path is about.
+
+    /clusters/<name or path>/…                                     one workspace
+    /clusters/*/…                                                  all of them, to list and to watch
+    /services/apiexport/<cluster>/<export>/clusters/<name or *>/…  what an export provides, in those that bound it
+    /services/initializingworkspaces/<cluster>:<type>/clusters/…   those that wait for an initializer
+    /…                                                             without a cluster, whatever the user belongs to
+
+A percent sign hides nothing: what is between slashes is decoded once, and must then look like a name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote
+
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.authorize import refusal
+from farflung.hub.auth.user import User
+from farflung.hub.routing.views import Place
+from farflung.hub.tenancy import initializing
+from farflung.hub.tenancy.access import (
+    NOWHERE,
+    REFUSED,
+    SYSTEM,
+    WILDCARD,
+    WorkspaceAuthorizer,
+    cluster_without_prefix,
+    is_privileged,
+    refuse_on_wildcard,
+)
+from farflung.hub.tenancy.paths import Clusters, is_path, malformed
+from farflung.machinery.errors import ApiError, no_such_resource
+
+CLUSTERS: Final = "/clusters/"
+SERVICES: Final = "/services"
+VIEWS: Final = "/services/apiexport/"
+
+
+class WorkspaceRoutes:
+    def __init__(self, clusters: Clusters, authorizer: WorkspaceAuthorizer) -> None:
+        self._clusters = clusters
+        self._authorizer = authorizer
+        self._initializers = initializing.Initializers(clusters, authorizer)
+
+    def place(self, path: str, user: User) -> Place:
+        if path.startswith(CLUSTERS):
+            cluster, slash, rest = path[len(CLUSTERS) :].partition("/")
+            return Place(self._named(unquote(cluster)), slash + rest or "/")
+        if path.startswith(VIEWS):
+            return self._viewed(path, user)
+        if path.startswith(initializing.ROOT_PATH):
+            place = initializing.place_in(path)
+            if place is None:
+                raise unresolved(path, user)
+            return place
+        if path == SERVICES or path.startswith(f"{SERVICES}/"):
+            raise unresolved(path, user)
+        return Place(cluster_without_prefix(user), path if path.startswith("/") else f"/{path}")
+
+    def _named(self, text: str) -> str:
+        if text == WILDCARD or text.startswith(SYSTEM):
+            return text if "/" not in text else NOWHERE
+        if text and not is_path(text):
+            raise malformed(text)
+        return self._clusters.resolve(text) or NOWHERE
+
+    def _viewed(self, path: str, user: User) -> Place:
+        """A view is of an export in the cluster of a name; so are the clusters that are seen through it."""
+        match path[len(VIEWS) :].split("/", 4):
+            case [home, export, "clusters", cluster, *rest]:
+                pass
+            case _:
+                raise unresolved(path, user)
+        home, export, cluster = unquote(home), unquote(export), unquote(cluster)
+        if "/" in export or not is_name(home) or not (cluster == WILDCARD or is_name(cluster)):
+            raise unresolved(path, user)
+        return Place(cluster, f"/{rest[0]}" if rest else "/", f"{home}/{export}")
+
+    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+        return self._initializers.enter(place, user) if initializing.is_initializing(place.view) else (place, user)
+
+    def allows(self, cluster: str, view: str, user: User, asked: Attributes) -> bool:
+        """Whether `check` lets somebody do something."""
+        try:
+            self.check(cluster, view, user, asked)
+        except ApiError:
+            return False
+        return True
+
+    def check(self, cluster: str, view: str, user: User, asked: Attributes) -> None:
+        if ":" in asked.resource and not is_privileged(user):
+            raise refusal(user, asked, REFUSED.reason)  # roles and policies know resources without identities
+        if initializing.is_initializing(view):
+            self._initializers.check(view, user, asked)
+        elif view:
+            home, _, export = view.partition("/")
+            self._authorizer.check_view(home, export, user, asked)
+        else:
+            self._authorizer.check(cluster, user, asked)
+        if cluster != WILDCARD:
+            return
+        if not view:
+            refuse_on_wildcard(asked)
+        elif asked.path is None and asked.verb not in ("list", "watch"):
+            raise no_such_resource()
+
+
+def is_name(text: str) -> bool:
+    return ":" not in text and is_path(text)
+
+
+def unresolved(path: str, user: User) -> ApiError:
+    why = "Path not resolved to a valid virtual workspace"
+    return refusal(user, Attributes("get", path=path), why)

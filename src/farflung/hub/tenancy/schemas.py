@@ -1,0 +1,169 @@
+"""APIResourceSchemas: what is refused in them, and the definition of a custom resource that each is.
+
+kcp checks them in admission, so what is wrong is Forbidden; only what their own schema refuses is Invalid.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from farflung.apis.kcp import kinds as kcp
+from farflung.hub.admission.definitions.conditions import APPROVED, approval_state, is_protected
+from farflung.hub.admission.definitions.schemas import too_large
+from farflung.hub.admission.definitions.validation import MOST_VERSIONS, check_names, check_version
+from farflung.hub.admission.fields import Errors
+from farflung.hub.catalog.shapes import shape
+from farflung.machinery import names
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import (
+    ApiError,
+    FieldError,
+    Obj,
+    field_forbidden,
+    forbidden,
+    invalid_value,
+    required,
+    too_many,
+)
+
+GROUP: Final = "apis.kcp.io"
+PLURAL: Final = "apiresourceschemas"
+CORE: Final = "core"  #: what the empty group is called in names
+PREFIX: Final = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+MOST_SHOWN: Final = 100  #: errors of one schema that are told
+JSON_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+
+
+def resource_name(spec: Obj) -> str:
+    """`widgets.ex.test`, which the name of a schema ends with; `pods.core` in the core group."""
+    return f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group') or CORE}"
+
+
+def place_of(resource: str) -> tuple[str, str]:
+    """The group and plural of such a name."""
+    plural, _, group = resource.partition(".")
+    return "" if group == CORE else group, plural
+
+
+def as_definition(schema: Obj) -> Obj:
+    """The CustomResourceDefinition that says the same.  Nobody else wants its names: whether they are free in a
+    workspace is asked when it is bound there.  Raises Malformed for one that is no schema at all."""
+    spec = schema["spec"]
+    names_given: Obj = spec["names"]
+    accepted = {"singular": names_given.get("kind", "").lower(), **names_given}
+    accepted.setdefault("listKind", f"{names_given.get('kind', '')}List")
+    return {
+        "metadata": schema["metadata"],
+        "spec": {**spec, "names": accepted, "versions": [_version(version) for version in spec["versions"]]},
+        "status": {"acceptedNames": accepted},
+    }
+
+
+def _version(version: Obj) -> Obj:
+    """Its schema is any object as far as the kind of the whole is concerned."""
+    conformer = shape("apiextensions.k8s.io", "v1", "JSONSchemaProps", JSON_SCHEMA).conformer
+    return {**version, "schema": {"openAPIV3Schema": conformer.conform(version.get("schema") or {}).obj}}
+
+
+def stored_versions(schema: Obj) -> list[str]:
+    return [version["name"] for version in schema["spec"]["versions"] if version.get("storage")]
+
+
+#: groups of the hub itself: their objects mean something, wherever they come from
+RESERVED: Final = frozenset(one.group for one in kcp.KINDS.values())
+
+
+def check_definition(definition: Obj) -> None:
+    """A CustomResourceDefinition that a workspace may have of its own.  Raises 403."""
+    group = (definition.get("spec") or {}).get("group", "")
+    if group in RESERVED or group.endswith(f".{GROUP}"):
+        name = definition["metadata"].get("name", "")
+        raise forbidden("apiextensions.k8s.io", "customresourcedefinitions", name, f"{group} is a reserved group")
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+
+def check_new(schema: Obj) -> None:
+    """Raises 403."""
+    _refuse(schema, problems(schema))
+
+
+def check_change(new: Obj, old: Obj) -> None:
+    """Raises 403: what a schema says never changes."""
+    if new.get("spec") != old.get("spec"):
+        _refuse(new, [FieldError("Invalid value", "spec", "object", "is immutable")])
+
+
+def _refuse(schema: Obj, errors: list[FieldError]) -> None:
+    if errors:
+        raise refusal(schema["metadata"].get("name", ""), errors)
+
+
+def refusal(name: str, errors: list[FieldError]) -> ApiError:
+    told = list(dict.fromkeys(map(str, errors[:MOST_SHOWN])))
+    if len(errors) > MOST_SHOWN:
+        told.append(f"and {len(errors) - MOST_SHOWN} errors more")
+    return forbidden(GROUP, PLURAL, name, f"[{' '.join(told)}]")
+
+
+def problems(schema: Obj) -> list[FieldError]:
+    """Of a schema that has the shape of its kind."""
+    spec, metadata = schema.get("spec"), schema["metadata"]
+    if not spec:
+        return [required("spec")]
+    versions = spec.get("versions") or ()
+    if len(versions) > MOST_VERSIONS:
+        return [too_many("spec.versions", len(versions), MOST_VERSIONS)]
+    try:
+        definition = as_definition({"metadata": metadata, "spec": {"names": {}, **spec, "versions": list(versions)}})
+    except Malformed as error:
+        return [invalid_value("spec.versions", "array", error.why)]
+    if large := too_large(definition["spec"]["versions"]):
+        return [field_forbidden("spec.versions", large)]
+    errors: Errors = []
+    if spec.get("group") == CORE:
+        return [invalid_value("spec.group", CORE, "must be empty string for the core group")]
+    _check_name(metadata.get("name", ""), resource_name(spec), errors)
+    _check_group(spec.get("group", ""), schema, errors)
+    _check_versions(definition["spec"]["versions"], errors)
+    for member in ("plural", "singular", "kind", "listKind"):
+        if not definition["spec"]["names"].get(member):
+            errors.append(required(f"spec.names.{member}"))
+    check_names(definition["spec"]["names"], "spec.names", errors)
+    return errors
+
+
+def _check_name(name: str, resource: str, errors: Errors) -> None:
+    if not name.endswith(f".{resource}"):
+        errors.append(invalid_value("metadata.name", name, f"must end in .{resource}"))
+    elif not re.fullmatch(PREFIX[1:-1], name.removesuffix(f".{resource}")):
+        errors.append(invalid_value("metadata.name", name, f"must match {PREFIX} in front of .{resource}"))
+
+
+def _check_group(group: str, schema: Obj, errors: Errors) -> None:
+    if not group:
+        return
+    if wrong := names.dns_subdomain(group):
+        errors.append(invalid_value("spec.group", group, ",".join(wrong)))
+    annotations = schema["metadata"].get("annotations") or {}
+    if not is_protected(group):
+        return
+    state = approval_state(schema)
+    if state.reason == "MissingAnnotation":
+        errors.append(required(f"metadata.annotations[{APPROVED}]", state.message))
+    elif state.reason == "InvalidAnnotation":
+        errors.append(invalid_value(f"metadata.annotations[{APPROVED}]", annotations[APPROVED], state.message))
+
+
+def _check_versions(versions: list[Obj], errors: Errors) -> None:
+    if len({version.get("name") for version in versions}) < len(versions):
+        errors.append(invalid_value("spec.versions", "array", "must contain unique version names"))
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        errors.append(invalid_value("spec.versions", "array", detail))
+    for index, version in enumerate(versions):
+        found: Errors = []
+        check_version(version, f"spec.versions[{index}]", found)
+        errors += sorted(found, key=lambda error: error.what != "Unsupported value")  # kcp tells unknown types first

@@ -1,0 +1,141 @@
+"""What the status of a Workspace and of its LogicalCluster says, and what follows from one for the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
+
+from farflung.hub.tenancy.hashes import initializer_label
+from farflung.machinery.errors import Obj
+
+PHASE: Final = "tenancy.kcp.io/phase"  #: the label that repeats the phase
+OWNER: Final = "experimental.tenancy.kcp.io/owner"
+FINALIZER: Final = "core.kcp.io/logicalcluster"  #: of a Workspace, while it has a cluster
+CLUSTER_FINALIZER: Final = "core.kcp.io/logicalcluster-deletion"
+INITIALIZER_LABELS: Final = "initializer.internal.kcp.io/"
+
+SCHEDULING: Final = "Scheduling"
+INITIALIZING: Final = "Initializing"
+READY: Final = "Ready"
+DELETING: Final = "Deleting"  #: a label's value only
+
+SCHEDULED: Final = "WorkspaceScheduled"
+INITIALIZED: Final = "WorkspaceInitialized"
+CONTENT_DELETED: Final = "WorkspaceContentDeleted"
+
+TRUE: Final[Obj] = {"status": "True"}
+UNSCHEDULABLE: Final[Obj] = {
+    "status": "False",
+    "severity": "Error",
+    "reason": "Unschedulable",
+    "message": "No available shards to schedule the workspace",
+}
+
+
+def set_condition(status: Obj, name: str, verdict: Obj, now: str) -> None:
+    """Conditions are sorted by type, `Ready` before all others; one that says the same keeps its time."""
+    conditions: list[Obj] = status.get("conditions") or []
+    old = next((one for one in conditions if one.get("type") == name), None)
+    if old is not None and {**verdict, "type": name} == {k: v for k, v in old.items() if k != "lastTransitionTime"}:
+        return
+    others = [one for one in conditions if one.get("type") != name]
+    conditions = [*others, {"type": name, "lastTransitionTime": now, **verdict}]
+    status["conditions"] = sorted(conditions, key=lambda one: (one.get("type") != "Ready", one.get("type", "")))
+
+
+def still_initializing(initializers: Sequence[str]) -> Obj:
+    return {
+        "status": "False",
+        "severity": "Info",
+        "reason": "InitializerExists",
+        "message": f"Initializers still exist: [{' '.join(initializers)}]",
+    }
+
+
+def content_remains(counts: Mapping[tuple[str, str], int]) -> Obj:
+    """`counts`: (plural, group) → how many are left."""
+    told = sorted(f"{plural}.{group} has {count} resource instances" for (plural, group), count in counts.items())
+    return {
+        "status": "False",
+        "severity": "Info",
+        "reason": "SomeResourcesRemain",
+        "message": "Some resources are remaining: " + ", ".join(told),
+    }
+
+
+def label(obj: Obj) -> None:
+    """The phase, as a label."""
+    deleting = "deletionTimestamp" in obj["metadata"]
+    phase = DELETING if deleting else (obj.get("status") or {}).get("phase") or SCHEDULING
+    labels = obj["metadata"].setdefault("labels", {})
+    labels[PHASE] = phase
+
+
+def shorten_owner(obj: Obj) -> None:
+    """Once a workspace is ready, nobody needs to know more of its owner than the name."""
+    annotations = obj["metadata"].get("annotations") or {}
+    said = annotations.get(OWNER)
+    if said is None:
+        return
+    try:
+        name = orjson.loads(said).get("username")
+    except (orjson.JSONDecodeError, AttributeError):
+        return
+    if isinstance(name, str):
+        annotations[OWNER] = orjson.dumps({"username": name}).decode()
+
+
+def settle_cluster(cluster: Obj, now: str) -> None:
+    """A LogicalCluster as it should be: ready, once no initializer is left."""
+    status = cluster.setdefault("status", {})
+    waiting: list[str] = status.get("initializers") or []
+    if status.get("phase") in (None, "", SCHEDULING, INITIALIZING):
+        status["phase"] = INITIALIZING if waiting else READY
+    if status["phase"] == READY:
+        set_condition(status, INITIALIZED, TRUE, now)
+        shorten_owner(cluster)
+    else:
+        set_condition(status, INITIALIZED, still_initializing(waiting), now)
+    labels = cluster["metadata"].setdefault("labels", {})
+    wanted = dict(map(initializer_label, waiting)) if status["phase"] == INITIALIZING else {}
+    for name in [name for name in labels if name.startswith(INITIALIZER_LABELS) and name not in wanted]:
+        del labels[name]
+    labels.update(wanted)
+    label(cluster)
+
+
+def settle_workspace(workspace: Obj, cluster: Obj, now: str) -> None:
+    """A Workspace as its LogicalCluster has it."""
+    status = workspace.setdefault("status", {})
+    of_cluster: Obj = cluster.get("status") or {}
+    status["phase"] = of_cluster.get("phase") or INITIALIZING
+    waiting: list[str] = of_cluster.get("initializers") or []
+    if waiting and status["phase"] == INITIALIZING:
+        status["initializers"] = waiting
+        set_condition(status, INITIALIZED, still_initializing(waiting), now)
+    else:
+        status.pop("initializers", None)
+        set_condition(status, INITIALIZED, TRUE, now)
+    set_condition(status, SCHEDULED, TRUE, now)
+    if status["phase"] == READY:
+        shorten_owner(workspace)
+    label(workspace)
+
+
+def unscheduled(workspace: Obj, now: str) -> None:
+    """A Workspace that no shard wants."""
+    status = workspace.setdefault("status", {})
+    status["phase"] = SCHEDULING
+    set_condition(status, SCHEDULED, UNSCHEDULABLE, now)
+    label(workspace)
+
+
+def mark_deleted(obj: Obj, now: str) -> None:
+    """As a DELETE does that finalizers hold."""
+    metadata = obj["metadata"]
+    metadata["deletionTimestamp"] = now
+    metadata["deletionGracePeriodSeconds"] = 0
+    if "generation" in metadata:
+        metadata["generation"] += 1

@@ -1,0 +1,200 @@
+"""What the type of a workspace means: what it extends, which parents and children it takes, and what it brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from farflung.hub.tenancy.paths import TypeReference
+from farflung.machinery.errors import Obj
+
+BINDINGS: Final = "system:apibindings"  #: the initializer that binds what types bring
+RESERVED: Final = frozenset({"any", "system"})  #: names that no type may have
+MOST: Final = 100  #: types that one may extend, directly or not
+DEFAULT_CHILD: Final = TypeReference("universal", "root")
+
+
+class Refused(Exception):
+    """Why a workspace cannot have a type, in kcp's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Which types are allowed beside one; the others are not."""
+
+    none: bool
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An APIExport that a type binds in its workspaces."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceType:
+    cluster: str
+    path: str  #: of its workspace
+    name: str
+    initializer: bool = False
+    extends: tuple[TypeReference, ...] = ()
+    default_child: TypeReference = DEFAULT_CHILD
+    parents: Limit | None = None
+    children: Limit | None = None
+    bindings: tuple[Export, ...] = ()
+    labels: Mapping[str, str] | None = None
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.path}:{self.name}"
+
+    @property
+    def initializer_name(self) -> str:
+        """By the name of its cluster, which no other workspace ever has."""
+        return f"{self.cluster}:{self.name}"
+
+
+#: (path, name) → the type, if there is one
+Lookup = Callable[[str, str], WorkspaceType | None]
+Lineage = Sequence[WorkspaceType]  #: the types that one extends, the farthest last but itself; and then itself
+
+
+def read_type(obj: Obj, cluster: str, path: str) -> WorkspaceType:
+    """A WorkspaceType object of a cluster with that path."""
+    spec: Obj = obj.get("spec") or {}
+    child = spec.get("defaultChildWorkspaceType")
+    return WorkspaceType(
+        cluster,
+        path,
+        obj["metadata"]["name"],
+        bool(spec.get("initializer")),
+        tuple(_reference(one) for one in _list(spec.get("extend"), "with")),
+        _reference(child) if child else DEFAULT_CHILD,
+        _limit(spec.get("limitAllowedParents")),
+        _limit(spec.get("limitAllowedChildren")),
+        tuple(Export(one.get("path", ""), one.get("export", "")) for one in _list(spec, "defaultAPIBindings")),
+        spec.get("additionalWorkspaceLabels") or None,
+    )
+
+
+def _list(obj: Obj | None, field: str) -> Iterable[Any]:
+    return (obj or {}).get(field) or ()
+
+
+def _reference(obj: Obj) -> TypeReference:
+    return TypeReference(obj.get("name", ""), obj.get("path", ""))
+
+
+def _limit(obj: Obj | None) -> Limit | None:
+    if not obj:
+        return None
+    types = tuple(str(_reference(one)) for one in obj.get("types") or ())
+    none = bool(obj.get("none"))
+    return Limit(none, types) if none or types else None
+
+
+def find(reference: TypeReference, paths: Iterable[str], lookup: Lookup) -> WorkspaceType:
+    """The type that is meant: at its path, or else the first of that name among the paths.  Raises Refused."""
+    if reference.path:
+        found = lookup(reference.path, reference.name)
+        if found is None:
+            missing = f'workspacetypes.tenancy.kcp.io "{reference}" not found'
+            raise Refused(f"Internal error occurred: {missing}")
+        return found
+    for path in paths:
+        found = lookup(path, reference.name)
+        if found is not None:
+            return found
+    raise Refused(f'workspace type "{reference.name}" cannot be resolved')
+
+
+def lineage(last: WorkspaceType, lookup: Lookup) -> Lineage:
+    """Everything that a type is.  Raises Refused if something is missing, or it goes round in circles."""
+    return [*_extended(last, lookup, {last.qualified}, []), last]
+
+
+def _extended(one: WorkspaceType, lookup: Lookup, seen: set[str], way: list[str]) -> list[WorkspaceType]:
+    way = [*way, one.qualified]
+    found: list[WorkspaceType] = []
+    for reference in one.extends:
+        name = str(reference)
+        if name in way:
+            circle = " -> ".join(way[way.index(name) :])
+            raise Refused(f"circular dependency detected in workspace type {name}: {circle}")
+        if name in seen:
+            continue
+        seen.add(name)
+        base = lookup(reference.path, reference.name) if len(seen) <= MOST else None
+        if base is None:
+            raise Refused(f"unable to find inherited workspace type {name}")
+        found.append(base)
+        found += _extended(base, lookup, seen, way)
+    return found
+
+
+class Side(NamedTuple):
+    """What a workspace may be beside another one, and how types limit it."""
+
+    limit: Callable[[WorkspaceType], Limit | None]
+    one: str
+    some: str
+
+
+PARENT: Final = Side(lambda one: one.parents, "parent", "parent")
+CHILD: Final = Side(lambda one: one.children, "child", "children")
+
+
+def check_family(parents: Lineage, children: Lineage) -> None:
+    """Whether a workspace of one type may be in one of another.  Raises Refused."""
+    told = _unwanted(PARENT, parents, by=children) or _unwanted(CHILD, children, by=parents)
+    if told:
+        raise Refused(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+
+
+def _unwanted(side: Side, types: Lineage, by: Lineage) -> list[str]:
+    """Why a workspace of some types may not be beside one of others."""
+    told = []
+    for one in by:
+        limit, who = side.limit(one), _which(by[-1], one)
+        if limit is None or _allows(limit, types):
+            continue
+        if limit.none:
+            told.append(f"{who} cannot have any {side.some}")
+        else:
+            told.append(
+                f"{who} only allows {_names(limit.types)} {side.one} workspaces, but {side.one} type "
+                f"{types[-1].qualified} only implements {_implemented(types)}"
+            )
+    return told
+
+
+def _which(one: WorkspaceType, limiting: WorkspaceType) -> str:
+    extends = "" if one is limiting else f" extends {limiting.qualified}, which"
+    return f"workspace type {one.qualified}{extends}"
+
+
+def _allows(limit: Limit, types: Lineage) -> bool:
+    return not limit.none and any(one.qualified in limit.types for one in types)
+
+
+def _names(types: Iterable[str]) -> str:
+    return f"[{' '.join(sorted(set(types)))}]"
+
+
+def _implemented(types: Lineage) -> str:
+    return _names(one.qualified for one in types)
+
+
+def initializers(types: Lineage) -> list[str]:
+    """Who must be done before a workspace is ready."""
+    named = [one.initializer_name for one in types if one.initializer]
+    return [*dict.fromkeys(named), BINDINGS] if bindings(types) else list(dict.fromkeys(named))
+
+
+def bindings(types: Lineage) -> list[Export]:
+    """What is bound in a new workspace."""
+    return list(dict.fromkeys(export for one in types for export in one.bindings))

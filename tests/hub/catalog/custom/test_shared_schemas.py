@@ -1,0 +1,34 @@
+"""Definitions whose schemas say the same share what these are compiled to, as long as there are any."""
+
+from __future__ import annotations
+
+import gc
+
+from definitions import INTEGER, STRING, version
+
+from farflung.hub.catalog.custom.definition import COMPILED, Version
+
+
+def test_versions_with_the_same_schema_are_compiled_once() -> None:
+    one, another = Version(version("v1", a=STRING)), Version(version("v2", a=STRING))
+    assert one.structural is another.structural
+
+
+def test_versions_with_other_schemas_do_not_share() -> None:
+    one, another = Version(version(a=STRING)), Version(version(a=INTEGER))
+    assert one.structural is not another.structural
+    assert not one.structural.validate({"spec": {"a": "x"}})
+    assert another.structural.validate({"spec": {"a": "x"}})
+
+
+def test_what_nobody_has_any_more_is_forgotten() -> None:
+    def known() -> list[bytes]:
+        gc.collect()
+        return list(COMPILED)
+
+    before = known()
+    used = Version(version(unlike_any_other=STRING))
+    assert not used.structural.has_defaults
+    [digest] = set(known()) - set(before)
+    del used
+    assert digest not in known()

@@ -1,0 +1,123 @@
+"""Which workspace a path is about, and what is no path at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from farflung.hub import objects
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.routing.views import Place
+from farflung.hub.tenancy.access import WorkspaceAuthorizer
+from farflung.hub.tenancy.paths import Clusters, logical_cluster_key, workspace_key
+from farflung.hub.tenancy.routes import WorkspaceRoutes
+from farflung.machinery.errors import ApiError, Obj
+from farflung.store.base import ABSENT
+from farflung.store.memory import MemoryStore
+
+MASTER = User("shard-admin", (ADMINISTRATORS,))
+ANN = User("ann", ("system:authenticated",))
+CHILD = "2rp1gztc6m5b8b7r"
+
+
+@pytest.fixture
+async def routes() -> WorkspaceRoutes:
+    store = MemoryStore(stamp=objects.stamp)
+
+    async def put(key: str, obj: Obj) -> None:
+        metadata = {"name": key.rpartition("/")[2], "resourceVersion": "", "creationTimestamp": "2024-05-01T12:00:00Z"}
+        value = objects.orjson.dumps({"kind": "X", "apiVersion": "v1", "metadata": metadata, **obj})
+        await store.put(key, value, expect=ABSENT)
+
+    await put(logical_cluster_key("root"), {})
+    await put(logical_cluster_key(CHILD), {"spec": {"owner": {"cluster": "root", "name": "org"}}})
+    await put(workspace_key("root", "org"), {"spec": {"cluster": CHILD}})
+    return WorkspaceRoutes(Clusters(store), WorkspaceAuthorizer(store))
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/clusters/root/api/v1/pods", Place("root", "/api/v1/pods")),
+        ("/clusters/root:org/api", Place(CHILD, "/api")),
+        ("/clusters/root%3Aorg", Place(CHILD, "/")),
+        (f"/clusters/{CHILD}/apis", Place(CHILD, "/apis")),
+        ("/clusters/%2A/api/v1/namespaces", Place("*", "/api/v1/namespaces")),
+        ("/clusters/root:nosuch/api", Place("", "/api")),
+        ("/clusters/", Place("", "/")),
+        ("/clusters//api", Place("", "/api")),
+        ("/services/apiexport/root/x.io/clusters/%2A/apis/x.io/v1/ws", Place("*", "/apis/x.io/v1/ws", "root/x.io")),
+        (f"/services/apiexport/root/x.io/clusters/{CHILD}", Place(CHILD, "/", "root/x.io")),
+        ("/version", Place("root", "/version")),
+    ],
+)
+def test_a_path_names_a_cluster_and_what_is_asked_of_it(routes: WorkspaceRoutes, path: str, place: Place) -> None:
+    assert routes.place(path, MASTER) == place
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/clusters/Root/api",
+        "/clusters/../api",
+        "/clusters/root%2Forg/api",
+        "/clusters/%2A%2A/api",
+        "/clusters/root:/api",
+        "/clusters/:root/api",
+        "/clusters/ro ot/api",
+        "/clusters/" + "a" * 64 + "/api",
+    ],
+)
+def test_what_can_be_no_cluster_is_refused(routes: WorkspaceRoutes, path: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        routes.place(path, MASTER)
+    assert refused.value.code == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/services",
+        "/services/workspaces/x",
+        "/services/apiexport/root/x.io",
+        "/services/apiexport/root:org/x.io/clusters/root/api",
+        "/services/apiexport/root/x.io/clusters/root:org/api",
+        "/services/apiexport/root/x%2Fy/clusters/root/api",
+        "/services/apiexport/../x/clusters/root/api",
+        "/services/apiexport/root/x.io/clusters/%2A%2A/api",
+    ],
+)
+def test_what_can_be_no_view_is_refused(routes: WorkspaceRoutes, path: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        routes.place(path, ANN)
+    assert refused.value.code == 403
+    assert refused.value.message.endswith("Path not resolved to a valid virtual workspace")
+
+
+@pytest.mark.parametrize("cluster", [CHILD, "", "nosuch"])
+def test_a_workspace_that_is_not_there_is_refused_like_one_that_is_closed(
+    routes: WorkspaceRoutes, cluster: str
+) -> None:
+    asked = Attributes("list", "", "configmaps")
+    with pytest.raises(ApiError) as refused:
+        routes.check(cluster, "", ANN, asked)
+    assert (refused.value.code, refused.value.message) == (
+        403,
+        'configmaps is forbidden: User "ann" cannot list resource "configmaps" in API group "" at the cluster scope: '
+        "access denied",
+    )
+
+
+def test_the_wildcard_is_for_lists_and_watches_of_administrators(routes: WorkspaceRoutes) -> None:
+    routes.check("*", "", MASTER, Attributes("list", "", "configmaps"))
+    with pytest.raises(ApiError) as refused:
+        routes.check("*", "", MASTER, Attributes("delete", "", "configmaps", "", "", "a"))
+    assert refused.value.code == 405
+    with pytest.raises(ApiError) as refused:
+        routes.check("*", "", ANN, Attributes("list", "", "configmaps"))
+    assert refused.value.code == 403
+
+
+def test_health_is_for_everybody_everywhere(routes: WorkspaceRoutes) -> None:
+    place = routes.place("/clusters/root:nosuch/healthz", ANN)
+    routes.check(place.cluster, place.view, ANN, Attributes("get", path=place.path))
