@@ -31,7 +31,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import HttpTransport, Reply, Request
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import MANAGER
@@ -107,15 +107,15 @@ class Fleet:
     edges: list[LightEdge] = field(default_factory=list)
 
     async def run(self, access: Access, mailboxes: list[tuple[str, str, str, str]], directory: Path) -> None:
-        outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
+        env = Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
         async with asyncio.TaskGroup() as group:
             for name, uid, cluster, token in mailboxes:
                 path = directory / name / "journal.sqlite"
-                group.create_task(self._one(access, outside, name, uid, cluster, token, path))
+                group.create_task(self._one(access, env, name, uid, cluster, token, path))
             group.create_task(self._turn())
 
     async def _one(
-        self, access: Access, outside: Surroundings, name: str, uid: str, cluster: str, token: str, path: Path
+        self, access: Access, env: Environment, name: str, uid: str, cluster: str, token: str, path: Path
     ) -> None:
         identity = Fixed(bearer(token, name))
         async with HttpTransport(access.server, tls=access.tls, credentials=identity.headers) as transport:
@@ -124,7 +124,7 @@ class Fleet:
             self.edges.append(edge)
             with closing(Journal.open(path)) as journal:
                 setting = Setting(mailbox, Client(edge, "", MANAGER), name, uid, lambda: datetime.now(UTC))
-                syncer = Syncer(setting, journal, outside, Logger(sys.stderr, 0))
+                syncer = Syncer(setting, journal, env, Logger(sys.stderr, 0))
                 self.syncers.append(syncer)
                 await syncer.run()
 

@@ -133,12 +133,12 @@ def test_a_hub_does_not_start_beside_files_that_are_wrong_unless_nobody_reads_th
 async def joined(fleet: Fleet, name: str, manager: Manager, log: Logger) -> asyncio.Task[None]:
     espw, root = fleet.client(f"/clusters/{PROVIDER}"), fleet.client("/clusters/root")
     edge, targets = [
-        (await find_view(client, name, fleet.outside, log)).url
+        (await find_view(client, name, fleet.env, log)).url
         for client, name in ((espw, "edge.kcp.io"), (root, "workload.kcp.io"))
     ]
     ways = Ways(espw, root, Client(fleet.masters, "/clusters/*", "test"), edge, targets)
     files = Reloading(Files(), Reading(Configuration(), datetime.now(UTC)), log)
-    global_scheduler.join(ways, files, name, manager, fleet.outside, log, workers=4)
+    global_scheduler.join(ways, files, name, manager, fleet.env, log, workers=4)
     return asyncio.create_task(manager.run())
 
 

@@ -27,7 +27,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 PATIENCE = 60.0
 AT_ONCE = Backoff(0.0, 0.0, lambda: 1.0)
@@ -223,7 +223,7 @@ async def soon(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-OUTSIDE = Surroundings(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+OUTSIDE = Environment(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
 
 
 def informer(client: Client) -> Informer[Any]:

@@ -12,7 +12,7 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import View, find_view, until_gone
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 URL = "https://hub.example/services/apiexport/root/edge.kcp.io"
 
@@ -35,9 +35,9 @@ async def found(*answers: Scripted, verbosity: int = 9) -> tuple[View, list[str]
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
     server = ScriptedServer(lambda request: next(script))
-    view = await find_view(Client(server, "/clusters/root"), "edge.kcp.io", outside, Logger(said, verbosity))
+    view = await find_view(Client(server, "/clusters/root"), "edge.kcp.io", env, Logger(said, verbosity))
     assert {request.target for request in server.requests} == {
         "/clusters/root/apis/apis.kcp.io/v1alpha1/apiexports/edge.kcp.io"
     }
@@ -96,10 +96,10 @@ async def gone(*answers: Scripted, troubles: list[int]) -> tuple[int, str]:
         nonlocal looks
         looks += 1
 
-    outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
     server, counted = ScriptedServer(lambda request: next(script)), iter(troubles)
     client, view = Client(server, "/clusters/root"), View(URL, "root:espw")
-    await until_gone(client, "edge.kcp.io", view, lambda: next(counted), outside, Logger(said))
+    await until_gone(client, "edge.kcp.io", view, lambda: next(counted), env, Logger(said))
     assert next(script, None) is None
     return looks, said.getvalue()
 

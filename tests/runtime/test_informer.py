@@ -17,7 +17,7 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Change, Key, Known
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 PATIENCE = 60.0
@@ -27,7 +27,7 @@ async def soon(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-OUTSIDE = Surroundings(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+OUTSIDE = Environment(lambda: 0.0, soon, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
 
 
 def informer(client: Client, troubles: list[str] | None = None) -> Informer[Any]:

@@ -28,7 +28,7 @@ from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.leader import Candidate, Terms
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/work"
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
@@ -64,11 +64,11 @@ class Election:
                 self.enter(process)
 
     def enter(self, process: Process) -> None:
-        outside = Surroundings(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+        env = Environment(process.loop.time, asyncio.sleep, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
         identity = process.name if self.remembered else f"{process.name}-{next(self.terms)}"
         client, log = Client(process), Logger(self.log)
         candidate = Candidate(
-            client, "default", "work", identity, outside, process.clock, log, annotations=lambda: dict(self.said)
+            client, "default", "work", identity, env, process.clock, log, annotations=lambda: dict(self.said)
         )
         process.start(lambda: candidate.lead(lambda: self._work(process, candidate)))
 
@@ -400,8 +400,8 @@ async def quickly(seconds: float) -> None:
 
 def candidate(client: Client) -> Candidate:
     time = itertools.count()
-    outside = Surroundings(lambda: next(time) / 1000, quickly, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
-    return Candidate(client, "default", "work", "me", outside, lambda: EPOCH, QUIET)
+    env = Environment(lambda: next(time) / 1000, quickly, lambda: 0.5, Backoff(1, 30, lambda: 1.0))
+    return Candidate(client, "default", "work", "me", env, lambda: EPOCH, QUIET)
 
 
 def stored(request: Request) -> Scripted:

@@ -17,7 +17,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Cache, Key, Known
-from farflung.runtime.reflector import Reflector, Surroundings
+from farflung.runtime.reflector import Environment, Reflector
 
 WIDGETS = Collection("acme.io", "v1", "widgets", "Widget")
 
@@ -113,10 +113,10 @@ async def play(*script: Scripted, decode: Any = orjson.loads, heard: Heard | Non
         pauses.append(seconds)
 
     server, sink = ScriptedServer(answer), heard or Heard()
-    outside = Surroundings(lambda: 0.0, sleep, lambda: 0.5, Backoff(1.0, 30.0, lambda: 1.0))
+    env = Environment(lambda: 0.0, sleep, lambda: 0.5, Backoff(1.0, 30.0, lambda: 1.0))
     with pytest.raises(Finished):
         async with asyncio.timeout(60):
-            await Reflector(Client(server), WIDGETS, decode, sink, outside).run()
+            await Reflector(Client(server), WIDGETS, decode, sink, env).run()
     return Play(sink, server.requests, pauses)
 
 

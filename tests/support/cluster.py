@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from fleet import FaultyTransport
 from house import TOKEN, House
-from simulated_time import monotonic, poll, surroundings
+from simulated_time import monotonic, poll, simulated_environment
 
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
@@ -70,9 +70,11 @@ class Kubelet:
     def __init__(self, client: Client, now: Callable[[], Any], log: Logger) -> None:
         self._client, self._now = client, now
         self.held = False  #: pods that are deleted stay
-        self.pods: Informer[Obj] = Informer(client, PODS, orjson.loads, surroundings(), lambda what, error: None)
+        self.pods: Informer[Obj] = Informer(
+            client, PODS, orjson.loads, simulated_environment(), lambda what, error: None
+        )
         self.controller: Controller[Key] = Controller(
-            "kubelet", self.reconcile, workers=1, backoff=surroundings().backoff, monotonic=monotonic, log=log
+            "kubelet", self.reconcile, workers=1, backoff=simulated_environment().backoff, monotonic=monotonic, log=log
         )
         self.pods.subscribe(lambda change: self.controller.queue.add(change.key))
 
@@ -134,7 +136,7 @@ class Cluster:
         self.recorder = Recorder(
             client, "controllers", self.house.clock, monotonic, lambda: f"{id(self)}{next(suffixes):x}", log
         )
-        join(self.manager, client, surroundings(), self.recorder, self.house.clock, random_suffix, log)
+        join(self.manager, client, simulated_environment(), self.recorder, self.house.clock, random_suffix, log)
         self._tasks = [asyncio.create_task(self.manager.run()), asyncio.create_task(self.recorder.run())]
 
     async def crash(self) -> None:

@@ -38,7 +38,7 @@ from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import Server, edge_objects, kubeconfig
 from farflung.syncer.manifest import Syncer as Manifest
@@ -105,8 +105,8 @@ class Counting:
             yield reply
 
 
-def surroundings() -> Surroundings:
-    return Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.02, 1.0, random.random))
+def environment() -> Environment:
+    return Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.02, 1.0, random.random))
 
 
 # --- one mailbox, one syncer ----------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Link:
         assert self.registered is not None
         uid = self.registered.uid
         setting = Setting(mailbox, edge, self.name, uid, lambda: datetime.now(UTC), self.adopt, beat=2.0, pause=0.05)
-        self.syncer = Syncer(setting, journal, surroundings(), Logger(self.log, 5))
+        self.syncer = Syncer(setting, journal, environment(), Logger(self.log, 5))
         self._running = asyncio.create_task(self.syncer.run())
 
     async def stop(self) -> None:

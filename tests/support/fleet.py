@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from local_transport import LocalTransport
 from platform_harness import MASTER, OPERATOR, PlatformHub
-from simulated_time import monotonic, poll, surroundings
+from simulated_time import monotonic, poll, simulated_environment
 
 from farflung.client.errors import Unreachable
 from farflung.client.rest import Client
@@ -34,7 +34,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.exports import find_view
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 EDGE = "/apis/edge.kcp.io/v1alpha1"
 SCHEDULING = "/apis/scheduling.kcp.io/v1alpha1"
@@ -91,8 +91,8 @@ class Fleet:
     verbosity: int = 3
 
     @property
-    def outside(self) -> Surroundings:
-        return surroundings()
+    def env(self) -> Environment:
+        return simulated_environment()
 
     def client(self, prefix: str = "") -> Client:
         return Client(self.transport, prefix, "test")
@@ -113,15 +113,15 @@ class Fleet:
         self.manager = Manager(log)
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         edge, scheduling, workload = [
-            (await find_view(client, name, self.outside, log)).url
+            (await find_view(client, name, self.env, log)).url
             for client, name in ((espw, "edge.kcp.io"), (root, "scheduling.kcp.io"), (root, "workload.kcp.io"))
         ]
         if scheduler:
             setting = SchedulerSetting(espw, root, edge, scheduling, workload, lambda: self.hub.now)
-            EdgeScheduler(setting, "edge-scheduler", self.outside, log).join(self.manager)
+            EdgeScheduler(setting, "edge-scheduler", self.env, log).join(self.manager)
         if mailboxes:
             mailbox = MailboxSetting(espw, root, PROVIDER, edge, workload)
-            MailboxController(mailbox, self.outside, log).join(self.manager)
+            MailboxController(mailbox, self.env, log).join(self.manager)
         if scheduler or mailboxes:
             self._tasks.append(asyncio.create_task(self.manager.run()))
         if translator or summarizer:
@@ -139,18 +139,18 @@ class Fleet:
     async def _global_scheduler(self, edge: str, workload: str, log: Logger) -> GlobalScheduler:
         espw, root, compute = (self.client(f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         pods, clusters = [
-            (await find_view(compute, name, self.outside, log)).url for name in ("kubernetes", "globalscheduler.com")
+            (await find_view(compute, name, self.env, log)).url for name in ("kubernetes", "globalscheduler.com")
         ]
         everywhere = Client(self.masters, "/clusters/*", "global-scheduler")
         setting = GlobalSetting(
             everywhere, espw, root, pods, clusters, workload, edge, lambda: self.hub.now, **self.globals
         )
-        return GlobalScheduler(setting, self._recorder(everywhere, log), self.outside, log)
+        return GlobalScheduler(setting, self._recorder(everywhere, log), self.env, log)
 
     def _listening(self, edge: str, scheduling: str, log: Logger) -> Listening:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        return Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.outside, log)
+        return Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.env, log)
 
     def _translator(self, listening: Listening) -> PlacementTranslator:
         recorder = self._recorder(listening.views.everywhere, listening.log)

@@ -24,7 +24,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.store.memory import MemoryStore
 
 FASTER = 50  #: seconds that go by in one
@@ -102,12 +102,12 @@ class Edge:
     ) -> AsyncIterator[None]:
         """`first`, `longest`: seconds between tries of what failed."""
         backoff = Backoff(first=first, longest=longest, random=lambda: 0.5)
-        outside = Surroundings(monotonic, sleep, lambda: 0.5, backoff)
+        env = Environment(monotonic, sleep, lambda: 0.5, backoff)
         log = Logger(self.lines)
         recorder = Recorder(self.client, "kubelet", now, monotonic, lambda: f"{next(self._suffixes):x}", log)
         runtime = ProcessRuntime(self.directory / "containers", now, commands=commands, search="/nowhere")
         agent = Node(
-            self.client, "florin", self.directory, runtime, self.ports, outside, recorder, now, log,
+            self.client, "florin", self.directory, runtime, self.ports, env, recorder, now, log,
             host_paths=host_paths,
         )  # fmt: skip
         running, recording = asyncio.create_task(agent.run()), asyncio.create_task(recorder.run())

@@ -19,7 +19,7 @@ from lying_line import LyingTransport
 from partition_laws import EDGE, Laws, is_going, is_in, origin_of
 from partition_menu import BORN, COLLECTIONS, PARTS, SPECS, edited, made
 from platform_harness import MASTER, OPERATOR, PlatformHub
-from simulated_time import surroundings
+from simulated_time import simulated_environment
 from syncing import (
     CONFIGS,
     MAPS,
@@ -332,7 +332,7 @@ async def separated(directory: Path) -> AsyncIterator[World]:
     await hub.platform.bootstrap.start(bare=False)
     fleet = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
     link = Link(
-        fleet, edge, "", directory / "journal" / "syncer.sqlite", beat=BEAT, pause=PAUSE, outside=surroundings()
+        fleet, edge, "", directory / "journal" / "syncer.sqlite", beat=BEAT, pause=PAUSE, env=simulated_environment()
     )
     try:
         await hub.housekeeping.start()

@@ -21,7 +21,7 @@ import pytest
 from shuffled_loop import ShuffledLoop
 
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 PATIENCE: Final = 60.0  #: seconds of the wall after which a condition will not come true any more
 SIMULATED_PATIENCE: Final = 1200.0  #: the same in seconds of a SimulatedLoop
@@ -89,9 +89,9 @@ def monotonic() -> float:
     return asyncio.get_running_loop().time()
 
 
-def surroundings() -> Surroundings:
-    """What a controller takes from the world outside: pauses as long as in earnest, and no chance."""
-    return Surroundings(monotonic, asyncio.sleep, lambda: 0.5, Backoff(0.05, 30.0, lambda: 0.5))
+def simulated_environment() -> Environment:
+    """Pauses as long as in a real process, without randomness."""
+    return Environment(monotonic, asyncio.sleep, lambda: 0.5, Backoff(0.05, 30.0, lambda: 0.5))
 
 
 def now() -> datetime:

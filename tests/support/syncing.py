@@ -23,7 +23,7 @@ from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.values import Adopt
@@ -36,9 +36,9 @@ CONFIGS = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 DEFINITIONS = Collection("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
 
-def surroundings() -> Surroundings:
+def environment() -> Environment:
     """Pauses are short beside the heartbeat of a Link."""
-    return Surroundings(monotonic, asyncio.sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
+    return Environment(monotonic, asyncio.sleep, lambda: 0.5, Backoff(0.001, 0.02, lambda: 0.5))
 
 
 def scope(*namespaces: str, resources: tuple[Collection, ...] = (MAPS, SECRETS, DEPLOYMENTS), **further: Any) -> Obj:
@@ -57,7 +57,7 @@ class Link:
     jump: timedelta = timedelta(0)  #: of the syncer's clock
     beat: float = 0.5  #: seconds between two heartbeats
     pause: float = 0.005  #: seconds between two reports
-    outside: Surroundings = field(default_factory=surroundings)
+    env: Environment = field(default_factory=environment)
     log: io.StringIO = field(default_factory=io.StringIO)
     up: FaultyTransport = field(init=False)
     down: FaultyTransport = field(init=False)
@@ -80,7 +80,7 @@ class Link:
         edge = Client(self.down, "", "farflung-syncer")
         uid = self.path.rpartition("-mb-")[2]
         setting = Setting(mailbox, edge, "florin", uid, self.now, self.adopt, beat=self.beat, pause=self.pause)
-        self.syncer = Syncer(setting, self._journal, self.outside, Logger(self.log, 3))
+        self.syncer = Syncer(setting, self._journal, self.env, Logger(self.log, 3))
         self._task = asyncio.create_task(self.syncer.run())
 
     async def stop(self, *, forgetting: bool = False) -> None:

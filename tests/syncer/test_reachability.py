@@ -18,7 +18,7 @@ from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer import syncer
 from farflung.syncer.reachability import FIRST_PROBE, LONGEST_PROBE, RECENT, Reachability
 
@@ -60,8 +60,8 @@ class Side:
 
     def __post_init__(self) -> None:
         backoff = Backoff(0.05, FOR_EVER, lambda: 1.0)
-        outside = Surroundings(lambda: self.now, self._sleep, lambda: 1.0, backoff)
-        self.reachability = Reachability(Client(self.server, "/clusters/mailbox"), outside, self._count)
+        env = Environment(lambda: self.now, self._sleep, lambda: 1.0, backoff)
+        self.reachability = Reachability(Client(self.server, "/clusters/mailbox"), env, self._count)
 
     def _count(self) -> None:
         self.restored += 1
@@ -96,7 +96,7 @@ async def turns(number: int = 2000) -> None:
 
 async def test_all_sleep_ends_with_the_first_answer_of_a_side_that_was_away() -> None:
     async with side(0, 0, 0, 0, 200) as one:
-        sleeping = [asyncio.create_task(one.reachability.outside.sleep(FOR_EVER)) for _ in range(3)]
+        sleeping = [asyncio.create_task(one.reachability.env.sleep(FOR_EVER)) for _ in range(3)]
         await one.fail()
         await asyncio.wait_for(asyncio.gather(*sleeping), 60)
         assert one.restored == 1
@@ -106,7 +106,7 @@ async def test_all_sleep_ends_with_the_first_answer_of_a_side_that_was_away() ->
 
 async def test_a_request_that_fails_alone_ends_no_sleep() -> None:
     async with side(0, 200) as one:
-        sleeping = asyncio.create_task(one.reachability.outside.sleep(FOR_EVER))
+        sleeping = asyncio.create_task(one.reachability.env.sleep(FOR_EVER))
         await one.fail()
         await turns()
         assert len(one.server.targets) == 2
@@ -131,7 +131,7 @@ async def test_a_gateway_that_answers_for_the_server_is_no_answer() -> None:
 
 async def test_pauses_stay_short_for_a_minute_after_the_return() -> None:
     async with side(0, 0, 200) as one:
-        backoff = one.reachability.outside.backoff
+        backoff = one.reachability.env.backoff
         assert backoff.delay(30) == FOR_EVER
         await one.fail()
         await one.until_restored()
@@ -161,18 +161,18 @@ async def test_a_side_that_comes_and_goes_is_probed_less_and_less_often() -> Non
 
 
 @contextmanager
-def patient() -> Iterator[Surroundings]:
+def patient() -> Iterator[Environment]:
     """Pauses after a failure never end by themselves; only probes are sent."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(syncer, "MISSING", Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
-        yield Surroundings(time.monotonic, sleep, lambda: 0.5, Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
+        yield Environment(time.monotonic, sleep, lambda: 0.5, Backoff(FOR_EVER, FOR_EVER, lambda: 1.0))
 
 
 @pytest.mark.parametrize("away", ["up", "down"])
 async def test_a_side_that_returns_is_served_at_once_although_everything_waits(tmp_path: Path, away: str) -> None:
-    with patient() as outside:
+    with patient() as env:
         async with linked(tmp_path, starts=False) as link:
-            link.outside, link.beat = outside, FOR_EVER
+            link.env, link.beat = env, FOR_EVER
             await link.configure(scope("shop", resources=(MAPS,)))
             await link.put(NAMESPACES, namespace("shop"))
             await link.put(MAPS, config_map("a", {"v": "1"}), "shop")

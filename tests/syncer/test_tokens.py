@@ -26,7 +26,7 @@ from farflung.client.kubeconfig import Access
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.tokens import FILE, LOOK, REST, Token, TokenKeeper, best, copying, keeping, read_token
 
 DAY = 24 * 3600.0
@@ -370,9 +370,9 @@ async def test_at_work_it_tells_of_a_problem_and_of_its_end(tmp_path: Path) -> N
 
         found.pass_days(11)
         found.line.inner.up = False
-        outside = Surroundings(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
+        env = Environment(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
         with pytest.raises(asyncio.CancelledError):
-            await found.keeper.run(found.client, outside)
+            await found.keeper.run(found.client, env)
         assert pauses == [REST, 2 * REST, 4 * REST, LOOK, LOOK]
         assert found.problems == ["connection refused"] * 3 + [""] * 2
 
@@ -392,9 +392,9 @@ async def test_what_is_told_never_has_a_token_in_it(tmp_path: Path) -> None:
         async def sleep(seconds: float) -> None:
             raise asyncio.CancelledError
 
-        outside = Surroundings(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
+        env = Environment(lambda: 0.0, sleep, lambda: 1.0, Backoff(1, 1, lambda: 1.0))
         with pytest.raises(asyncio.CancelledError):
-            await found.keeper.run(Client(Echo()), outside)
+            await found.keeper.run(Client(Echo()), env)
         assert found.problems == ["bad gateway: {'Authorization': 'Bearer …'}"]
 
 

@@ -19,10 +19,10 @@ from prometheus_client import CollectorRegistry
 
 from farflung.cli import global_scheduler
 from farflung.cli.connection import mending
+from farflung.cli.environment import system_environment
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.identity import identity
 from farflung.cli.kept_files import KeptFiles, Reading
-from farflung.cli.outside import surroundings
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.cli.scheduler_files import ConfigurationError, Files
@@ -44,7 +44,7 @@ from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 EDGE: Final = "edge.kcp.io"
 SCHEDULING: Final = "scheduling.kcp.io"
@@ -182,7 +182,7 @@ async def _run(settings: Settings) -> None:
     garbage.freeze()
     async with _servers(settings) as servers:
         reading = asyncio.create_task(files.run(), name="files")
-        working = asyncio.create_task(_work(settings, servers, files, surroundings(), log), name="controllers")
+        working = asyncio.create_task(_work(settings, servers, files, system_environment(), log), name="controllers")
         ending = asyncio.create_task(stopped.wait(), name="signals")
         lasting = {working, reading} if settings.files else {working}
         done, _ = await asyncio.wait({*lasting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -261,7 +261,7 @@ def _access_to_all(everywhere: Where) -> Access:
         ) from None
 
 
-async def _work(settings: Settings, servers: Servers, files: Reloading, outside: Surroundings, log: Logger) -> None:
+async def _work(settings: Settings, servers: Servers, files: Reloading, env: Environment, log: Logger) -> None:
     shown = Shown()
     if settings.files:
         shown.registry.register(files)
@@ -269,12 +269,12 @@ async def _work(settings: Settings, servers: Servers, files: Reloading, outside:
         served(settings.bind_address, {"informers": shown.ready}, shown.registry, files.notes),
         identity(settings.identity_file, log) as ourselves,
     ):
-        control = partial(_control, settings, files=files, identity=ourselves, shown=shown, outside=outside, log=log)
+        control = partial(_control, settings, files=files, identity=ourselves, shown=shown, env=env, log=log)
         if not settings.elects:
             await control(servers)
             return
         lease = settings.command.replace(" ", "-")
-        candidate = Candidate(servers.provider, "default", lease, ourselves, outside, _now, log)
+        candidate = Candidate(servers.provider, "default", lease, ourselves, env, _now, log)
         guarded = servers.through(candidate.guarded)
         await candidate.lead(lambda: control(guarded))
 
@@ -314,21 +314,21 @@ async def _control(
     files: Reloading,
     identity: str,
     shown: Shown,
-    outside: Surroundings,
+    env: Environment,
     log: Logger,
 ) -> None:
     """Find what is needed, and run; anew whenever that is somewhere else."""
     while True:
         with shown.manager(log) as manager:
-            edge = await find_view(servers.provider, EDGE, outside, log)
+            edge = await find_view(servers.provider, EDGE, env, log)
             if settings.log_only:
                 break
-            await _join(settings, servers, files, identity, edge, manager, outside, log)
+            await _join(settings, servers, files, identity, edge, manager, env, log)
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(manager.run(), name="manager")
-                await until_gone(servers.provider, EDGE, edge, lambda: manager.troubles, outside, log)
+                await until_gone(servers.provider, EDGE, edge, lambda: manager.troubles, env, log)
                 running.cancel()
-    await observe(servers.provider.view(edge.url), outside, log)
+    await observe(servers.provider.view(edge.url), env, log)
 
 
 async def _join(
@@ -338,34 +338,34 @@ async def _join(
     identity: str,
     edge: View,
     manager: Manager,
-    outside: Surroundings,
+    env: Environment,
     log: Logger,
 ) -> None:
     async def view(export: str, *users: str) -> str:
         """Where it is, if somebody uses it."""
         used = not set(users).isdisjoint(settings.what)
-        return (await find_view(servers.root, export, outside, log)).url if used else ""
+        return (await find_view(servers.root, export, env, log)).url if used else ""
 
     locations = await view(SCHEDULING, SCHEDULER, TRANSLATOR, SUMMARIZER)
     targets = await view(WORKLOAD, SCHEDULER, MAILBOXES, GLOBAL)
     provider = settings.provider or edge.path or PROVIDER
     if SCHEDULER in settings.what:
         scheduler = SchedulerSetting(servers.provider, servers.root, edge.url, locations, targets, _now)
-        EdgeScheduler(scheduler, settings.name, outside, log, workers=settings.workers_of(SCHEDULER)).join(manager)
+        EdgeScheduler(scheduler, settings.name, env, log, workers=settings.workers_of(SCHEDULER)).join(manager)
     if MAILBOXES in settings.what:
         mailboxes = MailboxSetting(servers.provider, servers.root, provider, edge.url, targets)
-        MailboxController(mailboxes, outside, log, workers=settings.workers_of(MAILBOXES)).join(manager)
+        MailboxController(mailboxes, env, log, workers=settings.workers_of(MAILBOXES)).join(manager)
     if GLOBAL in settings.what and servers.everywhere is not None:
         home = servers.provider.workspace(provider)
         ways = Ways(home, servers.root, servers.everywhere, edge.url, targets)
         workers = settings.workers_of(GLOBAL)
-        global_scheduler.join(ways, files, identity, manager, outside, log, workers=workers)
+        global_scheduler.join(ways, files, identity, manager, env, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
-        listening = Listening(views, settings.limits, outside, log)
+        listening = Listening(views, settings.limits, env, log)
 
         def recorder(name: str) -> Recorder:
-            return Recorder(views.everywhere, name, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+            return Recorder(views.everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
 
         if TRANSLATOR in settings.what:
             PlacementTranslator(listening, recorder(TRANSLATOR), _now, workers=settings.workers_of(TRANSLATOR))

@@ -19,8 +19,8 @@ import uvloop
 
 from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
+from farflung.cli.environment import system_environment
 from farflung.cli.hub import Settings, running
-from farflung.cli.outside import surroundings
 from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.resource import Collection
@@ -149,16 +149,16 @@ async def _choosing(edge: Edge, log: Logger) -> AsyncIterator[asyncio.Task[Runti
 
 
 async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports: Ports, log: Logger) -> None:
-    outside = surroundings()
-    recorder = Recorder(client, NODE_AGENT, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
+    env = system_environment()
+    recorder = Recorder(client, NODE_AGENT, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
     manager = Manager(log)
-    join(manager, client, outside, recorder, _now, ids.random_suffix, log)
-    node = Node(client, edge.node_name, edge.node, runtime, ports, outside, recorder, _now, log)
+    join(manager, client, env, recorder, _now, ids.random_suffix, log)
+    node = Node(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
     async with asyncio.TaskGroup() as group:
         beside = [
             group.create_task(manager.run(), name="controllers"),
             group.create_task(recorder.run(), name="events"),
-            group.create_task(_announce(edge, held, client, outside.sleep), name="announcement"),
+            group.create_task(_announce(edge, held, client, env.sleep), name="announcement"),
         ]
         try:
             await node.run()

@@ -19,7 +19,7 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.leader import Candidate, Terms
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -108,20 +108,18 @@ def join(
     files: Reloading,
     identity: str,
     manager: Manager,
-    outside: Surroundings,
+    env: Environment,
     log: Logger,
     *,
     workers: int,
 ) -> None:
     """`identity`: nobody else's."""
     compute = ways.root.workspace(COMPUTE)
-    candidate = Candidate(
-        compute, "default", NAME, identity, outside, _now, log, TERMS, lambda: {FILES: files.told_of()}
-    )
+    candidate = Candidate(compute, "default", NAME, identity, env, _now, log, TERMS, lambda: {FILES: files.told_of()})
     allowed = ways.through(candidate.guarded)
 
     async def make() -> GlobalScheduler:
-        pods, clusters = [(await find_view(compute, name, outside, log)).url for name in (PODS, CLUSTERS)]
+        pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, CLUSTERS)]
         setting = Setting(
             allowed.everywhere,
             allowed.provider,
@@ -135,11 +133,11 @@ def join(
             files.current.flavors,
             files.current.sites,
         )
-        recorder = Recorder(allowed.everywhere, NAME, _now, outside.monotonic, lambda: f"{time.time_ns():x}", log)
-        return GlobalScheduler(setting, recorder, outside, log, workers=workers)
+        recorder = Recorder(allowed.everywhere, NAME, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
+        return GlobalScheduler(setting, recorder, env, log, workers=workers)
 
     waiting: Controller[str] = Controller(
-        NAME, _nothing, workers=0, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+        NAME, _nothing, workers=0, backoff=env.backoff, monotonic=env.monotonic, log=log
     )
     elected = Elected(make, candidate, files, waiting)
     manager.adopt(elected)

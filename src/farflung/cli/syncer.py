@@ -23,7 +23,7 @@ from farflung.client.rest import Client
 from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal, JournalError
 from farflung.syncer.syncer import Setting, Syncer
 from farflung.syncer.tokens import copying, keeping
@@ -33,7 +33,7 @@ from farflung.syncer.whose import WrongMailboxError, cluster_of
 JOURNAL: Final = "journal.sqlite"
 PATIENCE: Final = 5.0  #: seconds for the hub to say whose mailbox it is; then the syncer waits for that itself
 
-Renewing = Callable[[Client, Surroundings], Coroutine[None, None, None]]
+Renewing = Callable[[Client, Environment], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ async def _run(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Task[None]]:
     """The task ends only if something fails that trying again does not mend."""
-    outside = Surroundings(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
+    env = Environment(time.monotonic, asyncio.sleep, random.random, Backoff(0.05, 30.0, random.random))
     edge_access = _edge_access(settings)
     hub_access = _hub_access(settings)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,10 +103,10 @@ async def _running(settings: Settings, log: Logger) -> AsyncIterator[asyncio.Tas
                 mailbox = mailbox.workspace(settings.from_cluster)
             await _check(mailbox, settings)
             setting = Setting(mailbox, edge, settings.name, settings.uid, _now, settings.adopt)
-            syncer = Syncer(setting, journal, outside, log)
+            syncer = Syncer(setting, journal, env, log)
             if settings.bind_address:
                 await stack.enter_async_context(_shown(settings.bind_address, syncer))
-            working = asyncio.create_task(_work(syncer, renewing(mailbox, outside)), name="syncer")
+            working = asyncio.create_task(_work(syncer, renewing(mailbox, env)), name="syncer")
             try:
                 yield working
             finally:

@@ -12,7 +12,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 API_EXPORTS: Final = Collection("apis.kcp.io", "v1alpha1", "apiexports", "APIExport")
 PAUSE: Final = 2.0  #: seconds between two looks
@@ -26,7 +26,7 @@ class View(NamedTuple):
     path: str  #: of the workspace that has the export
 
 
-async def find_view(client: Client, name: str, outside: Surroundings, log: Logger, *, v: int = 0) -> View:
+async def find_view(client: Client, name: str, env: Environment, log: Logger, *, v: int = 0) -> View:
     """As soon as there is one.  `client`: of the workspace that has the export; `v`: how much this matters."""
     log = log.bind(exportName=name)
     told = ""
@@ -48,17 +48,17 @@ async def find_view(client: Client, name: str, outside: Surroundings, log: Logge
         elif missing != told:
             log.info(missing, v=v, at=client.prefix or "/")
         told = missing
-        await outside.sleep(PAUSE * (0.5 + outside.random()))
+        await env.sleep(PAUSE * (0.5 + env.random()))
 
 
 async def until_gone(
-    client: Client, name: str, view: View, troubles: Callable[[], int], outside: Surroundings, log: Logger
+    client: Client, name: str, view: View, troubles: Callable[[], int], env: Environment, log: Logger
 ) -> None:
     """As long as the view is where it was found.  `troubles`: how often something went wrong with it; as long as
     nothing does, nobody is asked."""
     before = troubles()
     while True:
-        await outside.sleep(DOUBT * (0.5 + outside.random()))
+        await env.sleep(DOUBT * (0.5 + env.random()))
         now = troubles()
         if now == before:
             continue

@@ -12,7 +12,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, Change, Key, Known
-from farflung.runtime.reflector import Reflector, Surroundings, number, where
+from farflung.runtime.reflector import Environment, Reflector, number, where
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Informer(Generic[T]):
         client: Client,
         collection: Collection,
         decode: Callable[[bytes], T],
-        surroundings: Surroundings,
+        env: Environment,
         trouble: Trouble,
         selection: Selection = EVERYTHING,
     ) -> None:
@@ -46,7 +46,7 @@ class Informer(Generic[T]):
         self._report = trouble
         self._decode = decode
         self._listeners: list[Listener[T]] = []
-        self._reflector = Reflector(client, collection, decode, self, surroundings, selection)
+        self._reflector = Reflector(client, collection, decode, self, env, selection)
 
     def subscribe(self, listener: Listener[T]) -> None:
         self._listeners.append(listener)

@@ -24,7 +24,7 @@ from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 LONGEST_HOLDER: Final = 253  #: of whose name so much is logged
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
@@ -72,7 +72,7 @@ class Candidate:
         namespace: str,
         name: str,
         identity: str,
-        surroundings: Surroundings,
+        env: Environment,
         now: Callable[[], datetime],
         log: Logger,
         terms: Terms = USUAL,
@@ -84,7 +84,7 @@ class Candidate:
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._outside = surroundings
+        self._env = env
         self._now = now
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
         self._terms = terms
@@ -140,14 +140,14 @@ class Candidate:
             if self._seen.holder not in ("", self._identity, awaited):
                 awaited = self._seen.holder
                 self._log.info("waiting for the lease that another one holds", holder=awaited[:LONGEST_HOLDER])
-            await self._outside.sleep(self._terms.pause * (0.5 + self._outside.random()))
+            await self._env.sleep(self._terms.pause * (0.5 + self._env.random()))
 
     async def _keep(self) -> None:
         """Until it is lost."""
         wait = self._terms.renewal
         while self._renewed is not None:
             renewed = self._renewed
-            await self._outside.sleep(max(0.0, min(wait, self._left(renewed))))
+            await self._env.sleep(max(0.0, min(wait, self._left(renewed))))
             if self._left(renewed) <= 0:
                 return
             is_ours = await self._try(self._left(renewed))
@@ -157,7 +157,7 @@ class Candidate:
 
     def _left(self, renewed: float) -> float:
         """Seconds that we may still work."""
-        return renewed + self._terms.deadline - self._outside.monotonic()
+        return renewed + self._terms.deadline - self._env.monotonic()
 
     # --- the Lease --------------------------------------------------------------------------------
 
@@ -188,10 +188,10 @@ class Candidate:
             return True
         lasting = self._seen.spec.lease_duration_seconds if self._seen.spec is not None else None
         patience = self._terms.lasting if lasting is None else float(lasting)
-        return self._seen.holder != "" and self._outside.monotonic() - self._since < patience
+        return self._seen.holder != "" and self._env.monotonic() - self._since < patience
 
     async def _written_as(self, write: Callable[..., Awaitable[Obj]], *arguments: object) -> bool:
-        asked = self._outside.monotonic()
+        asked = self._env.monotonic()
         self._look(await write(LEASES, *arguments))
         self._renewed = asked
         return True
@@ -204,7 +204,7 @@ class Candidate:
         if not lease.metadata.resource_version:
             raise Garbled("a Lease without a resourceVersion")
         if self._seen.spec is None or self._seen.metadata != lease.metadata:
-            self._since = self._outside.monotonic()
+            self._since = self._env.monotonic()
         self._seen = lease
 
     def _fresh(self) -> Obj:

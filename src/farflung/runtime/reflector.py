@@ -51,8 +51,8 @@ class Sink(Protocol[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a reflector takes from the world outside."""
+class Environment:
+    """The clock, sleep, randomness and retry pauses of a process; tests pass simulated ones."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -91,7 +91,7 @@ class Reflector(Generic[T]):
         collection: Collection,
         decode: Callable[[bytes], T],
         sink: Sink[T],
-        surroundings: Surroundings,
+        env: Environment,
         selection: Selection = EVERYTHING,
     ) -> None:
         """`decode` may raise ValueError for an object that makes no sense: then what was known of it stays."""
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
         self._collection = collection
         self._decode = decode
         self._sink = sink
-        self._outside = surroundings
+        self._env = env
         self._selection = selection
         self._since = ""  #: the version to watch from; empty: there is no whole list to go on from
         self._failures = 0  #: in a row
@@ -125,7 +125,7 @@ class Reflector(Generic[T]):
         if isinstance(error, Expired) and doing == "watch" and self._failures == 1:
             return  # nothing is wrong: we were away for too long
         self._sink.trouble(f"cannot {doing} {self._collection.plural}", error)
-        await self._outside.sleep(self._outside.backoff.delay(self._failures, error.retry_after))
+        await self._env.sleep(self._env.backoff.delay(self._failures, error.retry_after))
 
     async def _list(self) -> None:
         found: list[Known[T]] = []
@@ -143,16 +143,16 @@ class Reflector(Generic[T]):
     async def _watch(self) -> None:
         """A list counts for little until it can be watched: otherwise a server that lists and does not let watch would
         be asked for everything again and again."""
-        began, since, enough = self._outside.monotonic(), self._since, LONG
+        began, since, enough = self._env.monotonic(), self._since, LONG
         low, high = WATCH_SECONDS
-        seconds = int(low + (high - low) * self._outside.random())
+        seconds = int(low + (high - low) * self._env.random())
         try:
             async for events in self._client.watch(self._collection, since, self._selection, seconds=seconds):
                 for event in events:
                     self._hear(event)
             enough = SHORT
         finally:
-            useful = self._since != since or self._outside.monotonic() - began >= enough
+            useful = self._since != since or self._env.monotonic() - began >= enough
             if useful:
                 self._failures = self._lists = 0
         if not useful:

@@ -14,7 +14,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.feeds import Feeds
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.orphans import release
@@ -33,7 +33,7 @@ class Configuration:
         self,
         mailbox: Client,
         kinds: Kinds,
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         counts: Callable[[Part, str, Obj], bool],
@@ -47,9 +47,7 @@ class Configuration:
         self._counts = counts
         self._news = news
         self._configs: dict[Part, Obj] = {}
-        self._feeds: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear, outside, self._troubled, listed=lambda resource: news()
-        )
+        self._feeds: Feeds[Obj] = Feeds(mailbox, whole, self._hear, env, self._troubled, listed=lambda resource: news())
 
     def listen(self, group: asyncio.TaskGroup) -> None:
         self._feeds.want(group, CONFIGURATIONS)

@@ -12,7 +12,7 @@ from farflung.client.errors import ClientError, Garbled
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.kinds import Kinds
 from farflung.syncer.sides import DEFINITIONS
 
@@ -28,7 +28,7 @@ class Discovering:
         mailbox: Client,
         edge: Client,
         kinds: Kinds,
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         news: Callable[[], None],
     ) -> None:
@@ -38,7 +38,7 @@ class Discovering:
         self._log = log
         self._news = news
         self._stale: set[Side] = set(BOTH)
-        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, outside, self._trouble)
+        self._definitions: Informer[str] = Informer(edge, DEFINITIONS, _settled, env, self._trouble)
         self._definitions.subscribe(lambda change: self.doubt("edge") if change.old != change.new else None)
 
     async def run(self) -> None:

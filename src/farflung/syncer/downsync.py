@@ -14,7 +14,7 @@ from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.resource import Collection
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.contests import Contests
 from farflung.syncer.copies import Copy, entered, status_digest
@@ -58,7 +58,7 @@ class Downsync:
         progress: Progress,
         covers: Callable[[Part], bool],
         now: Callable[[], datetime],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         adopt: Adopt,
     ) -> None:
@@ -72,7 +72,7 @@ class Downsync:
         self._progress = progress
         self._covers = covers
         self._now = now
-        self._outside = outside
+        self._env = env
         self._log = log
         self._adopt = adopt
         self._waiting: dict[str, set[Part]] = {}  #: for a namespace
@@ -242,11 +242,11 @@ class Downsync:
                 if entry.orphaned and not entry.applied and not step.uid:
                     self._drop(part)  # it never was there, and is not wanted any more
                     return None
-                if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._outside.monotonic())):
+                if step.why is Why.DRIFT and (pause := self._contests.pause(part, self._env.monotonic())):
                     return pause
                 await self._apply(step, part, entry, collection)
                 self._arrived(part, entry)
-                return self._contests.pause(part, self._outside.monotonic()) or None
+                return self._contests.pause(part, self._env.monotonic()) or None
             case Delete():
                 return await self._delete(step, part, entry, collection)
             case Done():
@@ -284,7 +284,7 @@ class Downsync:
         self.tally.applied += 1
         if step.why is Why.DRIFT:
             self.tally.drift += 1
-            if sentence := self._contests.corrected(part, self._outside.monotonic()):
+            if sentence := self._contests.corrected(part, self._env.monotonic()):
                 self._report(part, Direction.DOWN, "Contested", sentence)
         self._log.info("applied", v=2, object=str(part), why=step.why.value)
 
@@ -383,7 +383,7 @@ class Downsync:
 
     def _settle(self, part: Part) -> None:
         self._progress.ended(part)
-        if not self._contests.pause(part, self._outside.monotonic()):
+        if not self._contests.pause(part, self._env.monotonic()):
             self._troubles.clear(part, Direction.DOWN)
 
     def _report(self, part: Part, direction: Direction, reason: str, message: str) -> None:

@@ -14,7 +14,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.report import Condition
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
@@ -28,7 +28,7 @@ class EdgeWatch:
         self,
         edge: Client,
         pause: float,
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         uid: str,
@@ -42,7 +42,7 @@ class EdgeWatch:
         self.asked = asyncio.Event()  #: it has answered, or does not now
         self._edge = edge
         self._pause = pause
-        self._outside = outside
+        self._env = env
         self._log = log
         self._news = news
         self._replaced = replaced
@@ -56,7 +56,7 @@ class EdgeWatch:
             except ClientError as error:
                 self._settle(str(error) or type(error).__name__)
             self.asked.set()
-            await self._outside.sleep(self._pause)
+            await self._env.sleep(self._pause)
 
     async def _ask(self) -> None:
         try:

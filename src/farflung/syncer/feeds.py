@@ -12,7 +12,7 @@ from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.values import Part, Resource
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Feeds(Generic[T]):
         client: Client,
         decode: Callable[[Resource, bytes], T],
         heard: Heard[T],
-        outside: Surroundings,
+        env: Environment,
         trouble: Callable[[Resource, Exception], None],
         *,
         selection: Selection = EVERYTHING,
@@ -47,7 +47,7 @@ class Feeds(Generic[T]):
         self._client = client
         self._decode = decode
         self._heard = heard
-        self._outside = outside
+        self._env = env
         self._trouble = trouble
         self._selection = selection
         self._resume = resume
@@ -73,7 +73,7 @@ class Feeds(Generic[T]):
             self._trouble(resource, error)
 
         decode = partial(self._decode, resource)
-        informer = Informer(self._client, collection, decode, self._outside, trouble, self._selection)
+        informer = Informer(self._client, collection, decode, self._env, trouble, self._selection)
         informer.relisted = self._relisted
         self._known[resource] = {}
         self._collections[resource] = collection

@@ -14,7 +14,7 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key, Known
-from farflung.runtime.reflector import Reflector, Surroundings
+from farflung.runtime.reflector import Environment, Reflector
 from farflung.syncer.capacity import Share, Sums, share_of
 from farflung.syncer.report import Condition
 
@@ -29,10 +29,10 @@ WITHHELD: Final = (403, 404, 405)  #: how a cluster says that its Nodes are none
 class Nodes:
     """Where a reflector puts what it hears: of each Node no more than what it adds."""
 
-    def __init__(self, edge: Client, outside: Surroundings, log: Logger, news: Callable[[], None]) -> None:
+    def __init__(self, edge: Client, env: Environment, log: Logger, news: Callable[[], None]) -> None:
         """`news`: told when there is something else to say."""
         self._edge = edge
-        self._outside = replace(outside, backoff=Backoff(outside.backoff.first, LONGEST, outside.backoff.random))
+        self._env = replace(env, backoff=Backoff(env.backoff.first, LONGEST, env.backoff.random))
         self._log = log
         self._news = news
         self._anew = asyncio.Event()
@@ -49,7 +49,7 @@ class Nodes:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                reflector: Reflector[Share] = Reflector(self._edge, NODES, share_of, self, self._outside)
+                reflector: Reflector[Share] = Reflector(self._edge, NODES, share_of, self, self._env)
                 listening = group.create_task(reflector.run(), name="nodes")
                 await self._anew.wait()
                 self._anew.clear()

@@ -23,7 +23,7 @@ from farflung.client.errors import ClientError, Unreachable
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 FIRST_PROBE: Final = 0.2  #: seconds between the first two probes
 LONGEST_PROBE: Final = 4.0  #: seconds between two probes
@@ -33,21 +33,21 @@ FEW: Final = 6  #: failures in a row that count for pauses meanwhile
 
 
 class Reachability:
-    """Of one side.  Use its `client` and its `outside` in place of those that it was made of: there a sleep ends when
+    """Of one side.  Use its `client` and its `env` in place of those that it was made of: there a sleep ends when
     the side answers after it was away, and for a minute pauses between failures stay short."""
 
-    def __init__(self, client: Client, outside: Surroundings, restored: Callable[[], None]) -> None:
+    def __init__(self, client: Client, env: Environment, restored: Callable[[], None]) -> None:
         """`restored` is called when the side answers after it was away."""
         self.client = replace(client, transport=_Observed(client.transport, self._suspect))
-        self.outside = replace(outside, sleep=self._sleep, backoff=_ShorterPauses.of(outside.backoff, self._is_recent))
+        self.env = replace(env, sleep=self._sleep, backoff=_ShorterPauses.of(env.backoff, self._is_recent))
         self.is_away = False
         self._probe = Request("GET", f"{client.prefix}/version", patience=PATIENCE)
         self._transport = client.transport
-        self._sleep_whole = outside.sleep
-        self._monotonic = outside.monotonic
+        self._sleep_whole = env.sleep
+        self._monotonic = env.monotonic
         self._since = float("-inf")  #: when it answered after it was away
         self._failures = 0  #: of probes, since the side last answered for a minute
-        self._pauses = Backoff(FIRST_PROBE, LONGEST_PROBE, outside.random)
+        self._pauses = Backoff(FIRST_PROBE, LONGEST_PROBE, env.random)
         self._restored = restored
         self._suspicion = asyncio.Event()
         self._sleeping: set[asyncio.Future[None]] = set()

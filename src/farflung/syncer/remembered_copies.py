@@ -10,7 +10,7 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer import copies as copying
 from farflung.syncer.copies import Copy
 from farflung.syncer.feeds import Feeds, Heard
@@ -28,7 +28,7 @@ class RememberedCopies:
         self,
         mailbox: Client,
         journal: Journal,
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         heard: Heard[Copy],
@@ -38,7 +38,7 @@ class RememberedCopies:
     ) -> None:
         """The callbacks are those of `Feeds`."""
         self.feeds: Feeds[Copy] = Feeds(
-            mailbox, copying.read, heard, outside, trouble, resume=self._resume, listed=listed, relisted=relisted
+            mailbox, copying.read, heard, env, trouble, resume=self._resume, listed=listed, relisted=relisted
         )
         self._journal = journal
         self._log = log

@@ -16,7 +16,7 @@ from farflung.client.rest import Client, PatchType
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds, parse
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.turns import HEARTBEAT, seen
 from farflung.syncer.whose import ServedElsewhereError
 
@@ -72,7 +72,7 @@ class Reporter:
         ready: Callable[[], Awaitable[None]],
         compose: Callable[[Obj], Obj],
         now: Callable[[], datetime],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         beat: float = BEAT,
@@ -84,7 +84,7 @@ class Reporter:
         self._ready = ready
         self._compose = compose
         self._now = now
-        self._outside = outside
+        self._env = env
         self._log = log
         self._beat = beat
         self._pause = pause
@@ -142,7 +142,7 @@ class Reporter:
                 await self._wait()
             except ClientError as error:
                 self._fail(error)
-                await self._outside.sleep(self._outside.backoff.delay(self._failures, error.retry_after))
+                await self._env.sleep(self._env.backoff.delay(self._failures, error.retry_after))
 
     def _succeed(self) -> None:
         if self._failures and self._back:
@@ -162,11 +162,11 @@ class Reporter:
 
     async def _wait(self) -> None:
         """What is heard of now is often done in a moment, and then needs one report and not two."""
-        left = self._beat * (0.9 + 0.2 * self._outside.random()) - (self._outside.monotonic() - self._beaten)
+        left = self._beat * (0.9 + 0.2 * self._env.random()) - (self._env.monotonic() - self._beaten)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0.0)):
                 await self._news.wait()
-                await self._outside.sleep(self._pause * (0.75 + 0.5 * self._outside.random()))
+                await self._env.sleep(self._pause * (0.75 + 0.5 * self._env.random()))
 
     async def _say(self) -> None:
         """If there is something to say, or it failed before."""
@@ -175,14 +175,14 @@ class Reporter:
             if not self._recalled:
                 self.recall(await self._mailbox.get(CONFIGS, THE_ONE))
             status = self._compose(self._last)
-            due = self._failures > 0 or self._outside.monotonic() - self._beaten >= self._beat * 0.9
+            due = self._failures > 0 or self._env.monotonic() - self._beaten >= self._beat * 0.9
             if not due and telling(status) == telling(self._last):
                 return
             await self._put({**status, HEARTBEAT: self._stamp()})
             self._last = status
         except NotFound:
             self._log.info("there is no SyncerConfig to report in", v=2, syncerConfig=THE_ONE)
-        self._beaten = self._outside.monotonic()
+        self._beaten = self._env.monotonic()
 
     async def claim(self, config: Obj) -> None:
         """Report, if nobody did since `the-one` was read as it is here."""
@@ -190,7 +190,7 @@ class Reporter:
         status = self._compose(self._last)
         unchanged = [{"op": "test", "path": "/status", "value": config["status"]}] if "status" in config else []
         await self._write(unchanged, {**status, HEARTBEAT: self._stamp()})
-        self._last, self._beaten = status, self._outside.monotonic()
+        self._last, self._beaten = status, self._env.monotonic()
 
     async def _put(self, status: Obj) -> None:
         """In the place of what we put there last."""

@@ -11,7 +11,7 @@ from farflung.client.errors import NotFound
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer.edge_watch import EdgeWatch
 from farflung.syncer.journal import Journal
 from farflung.syncer.report import CONFIGS, THE_ONE, Reporter
@@ -32,7 +32,7 @@ class Serving:
         edge: EdgeWatch,
         reporter: Reporter,
         journal: Journal,
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         beat: float,
@@ -45,7 +45,7 @@ class Serving:
         self._edge = edge
         self._reporter = reporter
         self._journal = journal
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._log = log
         self._lost = lost
         self._turn = Turn(BEATS * beat)

@@ -16,7 +16,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.controller import Controller
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.syncer import copies as copying
 from farflung.syncer.configuration import REPORTED, Configuration
 from farflung.syncer.copies import Copy
@@ -66,13 +66,13 @@ class Setting:
 class Syncer:
     """Made of a journal, which it does not close."""
 
-    def __init__(self, setting: Setting, journal: Journal, outside: Surroundings, log: Logger) -> None:
-        self._mailbox_reachability = Reachability(setting.mailbox, outside, self._retry)
-        self._edge_reachability = Reachability(setting.edge, outside, self._retry)
+    def __init__(self, setting: Setting, journal: Journal, env: Environment, log: Logger) -> None:
+        self._mailbox_reachability = Reachability(setting.mailbox, env, self._retry)
+        self._edge_reachability = Reachability(setting.edge, env, self._retry)
         setting = replace(setting, mailbox=self._mailbox_reachability.client, edge=self._edge_reachability.client)
         self._setting = setting
         self._journal = journal
-        self._outside = outside
+        self._env = env
         self._log = log.bind(syncTargetName=setting.name)
         self._started = setting.now()
         self._kinds = Kinds()
@@ -82,12 +82,12 @@ class Syncer:
         self._planning = False
         self._misses = 0  #: plans in a row that lacked something
         self._discovering = Discovering(
-            setting.mailbox, setting.edge, self._kinds, self._edge_reachability.outside, self._log, self._replan.set
+            setting.mailbox, setting.edge, self._kinds, self._edge_reachability.env, self._log, self._replan.set
         )
         self._configuration = Configuration(
             setting.mailbox,
             self._kinds,
-            self._mailbox_reachability.outside,
+            self._mailbox_reachability.env,
             self._log,
             counts=self._counts,
             news=self._replan.set,
@@ -95,7 +95,7 @@ class Syncer:
         self._orphans = Orphans(journal, lambda: self._configuration.the_one)
         self.troubles = Troubles()
         self.progress = Progress()
-        backoff = Backoff(outside.backoff.first, 60.0, outside.backoff.random)
+        backoff = Backoff(env.backoff.first, 60.0, env.backoff.random)
         self._listen()
         self.downsync = Downsync(
             Mailbox(setting.mailbox, self._kinds, self._copies.feeds),
@@ -105,7 +105,7 @@ class Syncer:
             self.progress,
             lambda part: self._configuration.wanted.covers(part),
             setting.now,
-            outside,
+            env,
             self._log,
             setting.adopt,
         )
@@ -135,9 +135,7 @@ class Syncer:
                 finally:
                     self._reporter.look()
 
-            return Controller(
-                name, reported, workers=WORKERS, backoff=backoff, monotonic=outside.monotonic, log=self._log
-            )
+            return Controller(name, reported, workers=WORKERS, backoff=backoff, monotonic=env.monotonic, log=self._log)
 
         self.controllers = [
             controller("downsync", self.downsync.bring),
@@ -150,7 +148,7 @@ class Syncer:
             self._know_mailbox,
             lambda before: self.summary.status(before),
             setting.now,
-            self._mailbox_reachability.outside,
+            self._mailbox_reachability.env,
             self._log,
             beat=setting.beat,
             pause=setting.pause,
@@ -161,20 +159,20 @@ class Syncer:
         self._edge = EdgeWatch(
             setting.edge,
             setting.beat / 2,
-            self._edge_reachability.outside,
+            self._edge_reachability.env,
             self._log,
             uid=self._reporter.edge,
             news=self._reporter.look,
             replaced=self._doubt_edge,
         )
-        self._nodes = Nodes(setting.edge, self._edge_reachability.outside, self._log, self._reporter.look)
+        self._nodes = Nodes(setting.edge, self._edge_reachability.env, self._log, self._reporter.look)
         self._serving = Serving(
             setting.name,
             setting.mailbox,
             self._edge,
             self._reporter,
             journal,
-            outside,
+            env,
             self._log,
             beat=setting.beat,
             lost=self._leave_hub,
@@ -197,12 +195,12 @@ class Syncer:
             self.progress.reached(resource, max(entry.revision for entry in journal.entries_of(resource)))
 
     def _listen(self) -> None:
-        mailbox, mailbox_outside = self._setting.mailbox, self._mailbox_reachability.outside
-        edge, edge_outside = self._setting.edge, self._edge_reachability.outside
+        mailbox, mailbox_env = self._setting.mailbox, self._mailbox_reachability.env
+        edge, edge_env = self._setting.edge, self._edge_reachability.env
         self._copies = RememberedCopies(
             mailbox,
             self._journal,
-            mailbox_outside,
+            mailbox_env,
             self._log,
             heard=self._hear_copy,
             listed=self._listed_copies,
@@ -213,16 +211,16 @@ class Syncer:
             edge,
             copying.slim,
             self._hear_object,
-            edge_outside,
+            edge_env,
             self._edge_troubled,
             selection=OURS,
             listed=self._listed,
         )
         self._upsynced: Feeds[Obj] = Feeds(
-            mailbox, whole, self._hear_upsynced, mailbox_outside, self._mailbox_troubled, listed=self._listed_upsynced
+            mailbox, whole, self._hear_upsynced, mailbox_env, self._mailbox_troubled, listed=self._listed_upsynced
         )
         self._born: Feeds[Obj] = Feeds(
-            edge, whole, self._hear_born, edge_outside, self._edge_troubled, listed=self._listed_up
+            edge, whole, self._hear_born, edge_env, self._edge_troubled, listed=self._listed_up
         )
 
     # --- what is heard ----------------------------------------------------------------------------
@@ -364,7 +362,7 @@ class Syncer:
     async def _remember(self) -> None:
         """Until cancelled: what is known, on disk."""
         while True:
-            await self._outside.sleep(FLUSH)
+            await self._env.sleep(FLUSH)
             self.note()
             if not self._journal.is_dirty:
                 continue

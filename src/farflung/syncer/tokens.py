@@ -25,7 +25,7 @@ from farflung.client.transport import Credentials
 from farflung.lib.backoff import Backoff
 from farflung.lib.files import write_private
 from farflung.machinery.errors import Obj
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 FILE: Final = "token"  #: in the state directory
 ACCOUNTS: Final = Collection("", "v1", "serviceaccounts", "ServiceAccount")
@@ -172,9 +172,9 @@ class TokenKeeper:
             self._refused = self._used.text
         self._forget()
 
-    async def run(self, client: Client, outside: Surroundings) -> None:
+    async def run(self, client: Client, env: Environment) -> None:
         """Until cancelled.  `client`: of the mailbox, by a transport that has our headers."""
-        backoff = Backoff(REST, LONGEST_REST, outside.random)
+        backoff = Backoff(REST, LONGEST_REST, env.random)
         failures = 0
         while True:
             try:
@@ -185,7 +185,7 @@ class TokenKeeper:
                 failures += 1
                 self._report(self._without_secret(str(error)))
                 pause = backoff.delay(failures, error.retry_after)
-            await outside.sleep(pause)
+            await env.sleep(pause)
 
     async def look(self, client: Client) -> float:
         """Renew it if it is time to; seconds until one should look again.  Raises ClientError: the old one is used on,

@@ -57,18 +57,18 @@ class Contender:
         hub = self.one.fleet.hub
         ordinary, master = FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER)
         self._lines = [ordinary, master]
-        log, outside = Logger(self.one.fleet.log, 3), self.one.fleet.outside
+        log, env = Logger(self.one.fleet.log, 3), self.one.fleet.env
         espw, root, compute = (Client(ordinary, f"/clusters/{path}") for path in (PROVIDER, "root", "root:compute"))
         names = ("kubernetes", "globalscheduler.com", "workload.kcp.io", "edge.kcp.io")
         exporting = zip((compute, compute, root, espw), names, strict=True)
-        views = [(await find_view(client, name, outside, log)).url for client, name in exporting]
-        candidate = Candidate(compute, "default", "global-scheduler", self.name, outside, lambda: hub.now, log, TERMS)
+        views = [(await find_view(client, name, env, log)).url for client, name in exporting]
+        candidate = Candidate(compute, "default", "global-scheduler", self.name, env, lambda: hub.now, log, TERMS)
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
         setting = Setting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
 
         async def work() -> None:
-            recorder = Recorder(clients[0], self.name, lambda: hub.now, outside.monotonic, lambda: self.name, log)
-            await GlobalScheduler(setting, recorder, outside, log).run()
+            recorder = Recorder(clients[0], self.name, lambda: hub.now, env.monotonic, lambda: self.name, log)
+            await GlobalScheduler(setting, recorder, env, log).run()
 
         self._task = asyncio.create_task(candidate.lead(work))
 

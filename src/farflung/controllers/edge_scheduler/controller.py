@@ -26,7 +26,7 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
 
@@ -55,16 +55,16 @@ class Decided(NamedTuple):
 
 
 class EdgeScheduler:
-    def __init__(self, setting: Setting, name: str, outside: Surroundings, log: Logger, *, workers: int = 4) -> None:
+    def __init__(self, setting: Setting, name: str, env: Environment, log: Logger, *, workers: int = 4) -> None:
         self._setting = setting
         self._name = name
         self._log = log
         self._triggers = Triggers()
         self._decided: dict[Key, Decided] = {}
-        self._pace = Pace(outside.monotonic, outside.backoff)
+        self._pace = Pace(env.monotonic, env.backoff)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-            return Informer(client, collection, decode, outside, self._trouble)
+            return Informer(client, collection, decode, env, self._trouble)
 
         edge = setting.provider.view(setting.edge_view)
         self._placements = informer(edge, PLACEMENTS, seen_placement)
@@ -72,7 +72,7 @@ class EdgeScheduler:
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
         self.controller: Controller[Key] = Controller(
-            name, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._placements.subscribe(self._adding("EdgePlacement", self._triggers.on_placement))
         self._locations.subscribe(self._adding("Location", self._triggers.on_location))

@@ -14,12 +14,12 @@ from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 EDGE_PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 
 
-async def observe(view: Client, outside: Surroundings, log: Logger) -> None:
+async def observe(view: Client, env: Environment, log: Logger) -> None:
     """Until cancelled."""
 
     def listener(change: Change[Obj]) -> None:
@@ -33,7 +33,7 @@ async def observe(view: Client, outside: Surroundings, log: Logger) -> None:
     def trouble(what: str, error: Exception) -> None:
         log.error(error, what)
 
-    informer: Informer[Obj] = Informer(view, EDGE_PLACEMENTS, orjson.loads, outside, trouble)
+    informer: Informer[Obj] = Informer(view, EDGE_PLACEMENTS, orjson.loads, env, trouble)
     informer.subscribe(listener)
     await informer.run()
 

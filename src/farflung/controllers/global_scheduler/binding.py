@@ -17,7 +17,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import Site, SiteKey
 
 PODS: Final = Collection("", "v1", "pods", "Pod")
@@ -36,7 +36,7 @@ class Binder:
         allocations: Informer[Seen],
         client_of: Callable[[Subject], Client],
         delivers: Callable[[SiteKey], bool],
-        outside: Surroundings,
+        env: Environment,
         now: Callable[[], datetime],
         log: Logger,
     ) -> None:
@@ -44,7 +44,7 @@ class Binder:
         self._informers = {True: pods, False: allocations}
         self._client_of = client_of
         self._delivers = delivers
-        self._outside = outside
+        self._env = env
         self._now = now
         self._log = log
         self._knows_bindings = True  #: as far as the server has shown
@@ -63,12 +63,12 @@ class Binder:
                 if not _is_final(error):
                     failures += 1
                     self._trouble(placed.subject, error)
-                    await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+                    await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
                     continue
                 self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
                 await self.settle(placed.subject, uid)
                 return False
-            self._world.written(uid, self._outside.monotonic())
+            self._world.written(uid, self._env.monotonic())
             return True
         return False
 
@@ -83,11 +83,11 @@ class Binder:
                     break
                 failures += 1
                 self._trouble(subject, error)
-                await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
             else:
                 self._informer(subject).assume(found)
                 break
-        self._world.failed(uid, self._outside.monotonic())
+        self._world.failed(uid, self._env.monotonic())
 
     async def fetch(self, subject: Subject) -> Obj:
         collection = PODS if subject.kind == POD else ALLOCATIONS

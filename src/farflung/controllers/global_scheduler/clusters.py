@@ -27,7 +27,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import CLUSTER, Surroundings
+from farflung.runtime.reflector import CLUSTER, Environment
 from farflung.scheduling.values import Site, SiteKey
 
 NAME: Final = "global-scheduler-clusters"
@@ -49,7 +49,7 @@ class Clusters:
         is_busy: Callable[[], bool],
         tell: Callable[[], None],
         lead: Callable[[SiteKey], None],
-        outside: Surroundings,
+        env: Environment,
         now: Callable[[], datetime],
         log: Logger,
         *,
@@ -66,7 +66,7 @@ class Clusters:
         self._is_busy = is_busy
         self._tell = tell
         self._led = lead
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
@@ -74,7 +74,7 @@ class Clusters:
         self._written: dict[SiteKey, float] = {}
         self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
         self.controller: Controller[SiteKey] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def target_of(self, site: SiteKey) -> Target | None:

@@ -38,7 +38,7 @@ from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.engine import Engine
 from farflung.scheduling.policy import Policy, default_policy
 from farflung.scheduling.values import Flavor, Site, SiteKey
@@ -75,11 +75,11 @@ class Setting:
 
 class GlobalScheduler:
     def __init__(
-        self, setting: Setting, recorder: Recorder, outside: Surroundings, log: Logger, *, workers: int = AT_ONCE
+        self, setting: Setting, recorder: Recorder, env: Environment, log: Logger, *, workers: int = AT_ONCE
     ) -> None:
         self._setting = setting
         self._recorder = recorder
-        self._outside = outside
+        self._env = env
         self._log = log
         self._workers = workers
         self._clients: dict[tuple[str, str], Client] = {}
@@ -111,7 +111,7 @@ class GlobalScheduler:
             lambda: len(self.world.queue) > FEW,
             self._news.set,
             self._lead,
-            outside,
+            env,
             setting.now,
             log,
             workers=TELLING,
@@ -122,15 +122,13 @@ class GlobalScheduler:
             self.allocations,
             self._client_of,
             self.clusters.has_target,
-            outside,
+            env,
             setting.now,
             log,
         )
-        self._telling = Telling(self.world, self._binder, recorder, outside, setting.now, log, workers=TELLING)
-        self.moving = Moving(
-            self.world, self._binder, self._telling, self._news.set, self.clusters.refuse, outside, log
-        )
-        self._marking = Marking(self.world, self.clusters, self._binder, self._bring, outside, log, workers=TELLING)
+        self._telling = Telling(self.world, self._binder, recorder, env, setting.now, log, workers=TELLING)
+        self.moving = Moving(self.world, self._binder, self._telling, self._news.set, self.clusters.refuse, env, log)
+        self._marking = Marking(self.world, self.clusters, self._binder, self._bring, env, log, workers=TELLING)
         self._delivering = Delivering(
             self.world,
             self._placements,
@@ -138,10 +136,10 @@ class GlobalScheduler:
             self.clusters.target_of,
             self.clusters.is_found,
             lambda site: self._cluster_of(self._mailbox_of(site)),
-            Furnishing(setting.everywhere.workspace, outside.monotonic),
+            Furnishing(setting.everywhere.workspace, env.monotonic),
             self._marking.is_clearing,
             lambda site: self._undelivered.look_at(site),
-            outside,
+            env,
             log,
             workers=TELLING,
         )
@@ -155,7 +153,7 @@ class GlobalScheduler:
             self.clusters.target_of,
             self._delivering.unserved,
             self._marking.displaced,
-            outside,
+            env,
             setting.now,
             log,
             workers=TELLING,
@@ -166,17 +164,17 @@ class GlobalScheduler:
             lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
             lambda site: self._cluster_of(self._mailbox_of(site)),
             self._news.set,
-            outside,
+            env,
             log,
             longest=setting.patience.tolerated,
         )
         self._mailboxes = Mailboxes()
         self._subscribe()
         for site in setting.sites:
-            self.world.put_site(site, outside.monotonic())
+            self.world.put_site(site, env.monotonic())
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-        return Informer(client, collection, decode, self._outside, self._trouble)
+        return Informer(client, collection, decode, self._env, self._trouble)
 
     def _subscribe(self) -> None:
         self.pods.subscribe(lambda change: self._on_subject(Subject(POD, change.key), change))
@@ -236,7 +234,7 @@ class GlobalScheduler:
 
     def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
         """From now on, in place of what the setting says.  What is bound stays."""
-        self.world.configure(policy, catalogue, sites, self._outside.monotonic())
+        self.world.configure(policy, catalogue, sites, self._env.monotonic())
         self._news.set()
 
     async def run(self) -> None:
@@ -290,7 +288,7 @@ class GlobalScheduler:
     def _leave_out(self, mailbox: str) -> None:
         """What is in a mailbox is a copy, and nobody asks for anything there."""
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
-            self.world.hear(Subject(POD, key), None, self._outside.monotonic())
+            self.world.hear(Subject(POD, key), None, self._env.monotonic())
 
     def _on_config(self, change: Change[Refusals]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
@@ -308,7 +306,7 @@ class GlobalScheduler:
             return
         before = self.world.seen(subject)
         left = None if before is None or subject.kind != POD else before.site
-        self.world.hear(subject, seen, self._outside.monotonic())
+        self.world.hear(subject, seen, self._env.monotonic())
         if left is not None and self.world.is_led(left) and (seen is None or seen.site != left):
             self._lingering.leave(subject.key, left)
         if subject.kind == POD and seen is not None and seen.site is not None:
@@ -340,7 +338,7 @@ class GlobalScheduler:
 
     async def _decide(self) -> None:
         """One after the other, until cancelled.  Nothing is asked of anybody meanwhile."""
-        monotonic = self._outside.monotonic
+        monotonic = self._env.monotonic
         while True:
             self._news.clear()
             now = monotonic()
@@ -366,7 +364,7 @@ class GlobalScheduler:
     def _wake(self, now: float) -> None:
         if self.world.has_news and self._wakes_at <= now:
             self.world.wake(now)
-            spent = self._outside.monotonic() - now
+            spent = self._env.monotonic() - now
             self._wakes_at = now + max(WAKING, spent / SHARE)
 
     def _lead(self, site: SiteKey) -> None:
@@ -395,7 +393,7 @@ class GlobalScheduler:
             return
         either = {
             asyncio.create_task(self._news.wait()),
-            asyncio.ensure_future(self._outside.sleep(max(0.0, next_at - now))),
+            asyncio.ensure_future(self._env.sleep(max(0.0, next_at - now))),
         }
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -418,16 +416,16 @@ class GlobalScheduler:
             placed = await self._placed.get()
             self._busy += 1
             try:
-                began = self._outside.monotonic()
+                began = self._env.monotonic()
                 if await self._binder.bind(placed):
-                    now = self._outside.monotonic()
+                    now = self._env.monotonic()
                     self.figures.bound(now - began, now - placed.asked)
                     self._tell(placed)
                 else:
                     self.figures.failed()
             except Exception as error:  # a mistake of ours about one must not keep the others from being bound
                 self.figures.failed()
-                self.world.failed(placed.request.uid, self._outside.monotonic())
+                self.world.failed(placed.request.uid, self._env.monotonic())
                 self._trouble(f"cannot bind {placed.subject.key}", error)
             finally:
                 self._busy -= 1

@@ -23,7 +23,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-delivering"
@@ -106,7 +106,7 @@ class Delivering:
         furnishing: Furnishing,
         is_clearing: Callable[[Delivery], bool],
         tell: Callable[[SiteKey], None],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         workers: int,
@@ -128,7 +128,7 @@ class Delivering:
         self._log = log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
         self.controller: Controller[Delivery] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def look_at(self, site: SiteKey) -> None:

@@ -16,7 +16,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-lingering"
@@ -35,7 +35,7 @@ class Lingering:
         is_mailbox: Callable[[str], bool],
         mailbox_of: Callable[[SiteKey], str],
         tell: Callable[[], None],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         longest: float,
@@ -47,12 +47,12 @@ class Lingering:
         self._is_mailbox = is_mailbox
         self._mailbox_of = mailbox_of
         self._tell = tell
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._longest = longest
         self._kept: dict[Key, _Kept] = {}
         self._unsure: dict[SiteKey, set[Key]] = {}  #: copies of sites of which it was not known where they lead to
         self.controller: Controller[Key] = Controller(
-            NAME, self.reconcile, workers=1, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=1, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def leave(self, machine: Key, site: SiteKey) -> None:

@@ -21,7 +21,7 @@ from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World, leave
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-marking"
@@ -43,7 +43,7 @@ class Marking:
         clusters: Clusters,
         binder: Binder,
         tell: Callable[[SiteKey], None],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
         *,
         workers: int,
@@ -58,7 +58,7 @@ class Marking:
         self._displaced: dict[SiteKey, set[Subject]] = {}
         self._waiting: dict[tuple[str, str], set[Subject]] = {}  #: for a name, by namespace and name
         self.controller: Controller[Subject] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def is_clearing(self, delivery: Delivery) -> bool:

@@ -13,7 +13,7 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, Seen, Sub
 from farflung.controllers.global_scheduler.telling import Telling
 from farflung.controllers.global_scheduler.world import World
 from farflung.lib.klog import Logger
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 TICK: Final = 1.0  #: seconds between two looks at what has to leave
@@ -29,7 +29,7 @@ class Moving:
         telling: Telling,
         tell: Callable[[], None],
         refuse: Callable[[SiteKey, Machine], Awaitable[None]],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
     ) -> None:
         self._world = world
@@ -37,14 +37,14 @@ class Moving:
         self._telling = telling
         self._tell = tell
         self._refuse = refuse
-        self._outside = outside
+        self._env = env
         self._log = log
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._outside.sleep(TICK)
-            now = self._outside.monotonic()
+            await self._env.sleep(TICK)
+            now = self._env.monotonic()
             for subject in self._world.unheard(now):
                 seen = self._world.seen(subject)
                 if seen is not None:
@@ -60,7 +60,7 @@ class Moving:
 
     async def move(self, subject: Subject, site: SiteKey) -> None:
         """One that has to leave that site, if it is there."""
-        seen, now = self._world.seen(subject), self._outside.monotonic()
+        seen, now = self._world.seen(subject), self._env.monotonic()
         if seen is None or not self._world.has_to_leave(subject, site, now):
             return
         if subject.kind != ALLOCATION:

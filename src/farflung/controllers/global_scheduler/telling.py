@@ -15,7 +15,7 @@ from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.runtime.controller import Controller
 from farflung.runtime.recorder import About, Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 NAME: Final = "global-scheduler-telling"
 FIRST_PAUSE: Final = 5.0  #: seconds between two writes about the same; twice as many each time
@@ -35,7 +35,7 @@ class Telling:
         world: World,
         binder: Binder,
         recorder: Recorder,
-        outside: Surroundings,
+        env: Environment,
         now: Callable[[], datetime],
         log: Logger,
         *,
@@ -44,12 +44,12 @@ class Telling:
         self._world = world
         self._binder = binder
         self._recorder = recorder
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._now = now
         self._wanted: dict[Subject, tuple[str, str]] = {}  #: reason and message
         self._told: dict[Subject, _Told] = {}
         self.controller: Controller[Subject] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def say(self, subject: Subject, seen: Seen, reason: str, message: str) -> None:

@@ -26,7 +26,7 @@ from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-undelivered"
@@ -83,7 +83,7 @@ class Undelivered:
         target_of: Callable[[SiteKey], Target | None],
         unserved: Callable[[SiteKey], AbstractSet[str]],
         displaced: Callable[[SiteKey], AbstractSet[Subject]],
-        outside: Surroundings,
+        env: Environment,
         now: Callable[[], datetime],
         log: Logger,
         *,
@@ -101,13 +101,13 @@ class Undelivered:
         self._target_of = target_of
         self._unserved = unserved
         self._displaced = displaced
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._now = now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
         self._troubled: dict[SiteKey, dict[Subject, Verdict]] = {}
         self._told: dict[Subject, Trouble] = {}
         self.controller: Controller[Subject] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     # --- hearing ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Setting:
 
 
 class MailboxController:
-    def __init__(self, setting: Setting, outside: Surroundings, log: Logger, *, workers: int = 4) -> None:
+    def __init__(self, setting: Setting, env: Environment, log: Logger, *, workers: int = 4) -> None:
         self._setting = setting
         self._log = log
         self._mailboxes = Mailboxes()
@@ -66,7 +66,7 @@ class MailboxController:
         edge = server.view(setting.edge_view)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
-            return Informer(client, collection, decode, outside, self._trouble)
+            return Informer(client, collection, decode, env, self._trouble)
 
         view = setting.root.view(setting.workload_view)
         self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(Target).decode)
@@ -74,15 +74,15 @@ class MailboxController:
         self._bindings = informer(edge, BINDINGS, msgspec.json.Decoder(Binding).decode)
         self._configs = informer(edge, CONFIGS, config_of)
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._targets.subscribe(self._adding(self._mailboxes.on_target))
         self._workspaces.subscribe(self._adding(self._mailboxes.on_workspace))
         self._bindings.subscribe(self._adding(self._mailboxes.on_binding))
         self._configs.subscribe(self._adding(self._mailboxes.on_config))
         known = self._mailboxes, self._targets, self._workspaces
-        self._reporter = Reporter(setting.root, setting.workload_view, *known, self._configs, outside, log)
-        self._releaser = Releaser(server, *known, outside, log)
+        self._reporter = Reporter(setting.root, setting.workload_view, *known, self._configs, env, log)
+        self._releaser = Releaser(server, *known, env, log)
 
     def join(self, manager: Manager) -> None:
         informers: list[Informer[Any]] = [self._targets, self._workspaces, self._bindings, self._configs]

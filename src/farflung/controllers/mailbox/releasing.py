@@ -21,7 +21,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 NAME: Final = "mailbox-releaser"
 WORKERS: Final = 2
@@ -49,18 +49,18 @@ class Releaser:
         mailboxes: Mailboxes,
         targets: Informer[Target],
         workspaces: Informer[Workspace],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
     ) -> None:
         self._server = server
         self._mailboxes = mailboxes
         self._targets = targets
         self._workspaces = workspaces
-        self._backoff = outside.backoff
+        self._backoff = env.backoff
         self._log = log
         self._looks: dict[str, int] = {}  #: how often a mailbox was looked at since its end began
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=WORKERS, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         workspaces.subscribe(self._hear_workspace)
 

@@ -16,7 +16,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 NAME: Final = "mailbox-reporter"
 WORKERS: Final = 8
@@ -34,7 +34,7 @@ class Reporter:
         targets: Informer[Target],
         workspaces: Informer[Workspace],
         configs: Informer[Config],
-        outside: Surroundings,
+        env: Environment,
         log: Logger,
     ) -> None:
         """`view`: the URL of the view that shows SyncTargets, of an export of the root."""
@@ -44,11 +44,11 @@ class Reporter:
         self._targets = targets
         self._workspaces = workspaces
         self._configs = configs
-        self._monotonic = outside.monotonic
+        self._monotonic = env.monotonic
         self._log = log
         self._reports = Reports()
         self.controller: Controller[str] = Controller(
-            NAME, self.reconcile, workers=WORKERS, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         targets.subscribe(self._hear_target)
         workspaces.subscribe(self._hear_workspace)

@@ -32,19 +32,19 @@ class PlacementTranslator:
     def __init__(
         self, listening: Listening, recorder: Recorder, now: Callable[[], datetime], *, workers: int = 16
     ) -> None:
-        outside, log = listening.outside, listening.log
+        env, log = listening.env, listening.log
         self._listening = listening
-        self._outside = outside
+        self._env = env
         self._recorder = recorder
         self._now = now
         self._caught_up = False  #: all that was found at the start was looked at
         self._due: dict[PlacementKey, float] = {}  #: when a status is written at the latest
         self._serving = Serving(listening.views.everywhere.workspace)
         self.controller: Controller[Work] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._statuses: Controller[Status] = Controller(
-            f"{NAME}-status", self._say, workers=2, backoff=outside.backoff, monotonic=outside.monotonic, log=log
+            f"{NAME}-status", self._say, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         listening.configs.subscribe(self._on_config)
         listening.attend(self)
@@ -106,7 +106,7 @@ class PlacementTranslator:
             self._serving.forget(status.placement.cluster)
 
     def _soon(self, status: Status) -> None:
-        self._due.setdefault(status.placement, self._outside.monotonic() + LATEST)
+        self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
         self._statuses.queue.add_after(status, SOON)
 
     def _on_config(self, change: Change[bytes]) -> None:
@@ -143,7 +143,7 @@ class PlacementTranslator:
         key = status.placement
         if self.controller.queue.idle:
             self._caught_up = True
-        elif not self._caught_up or self._outside.monotonic() < self._due.get(key, 0.0):
+        elif not self._caught_up or self._env.monotonic() < self._due.get(key, 0.0):
             return SOON
         self._due.pop(key, None)
         await self._telling.say(key)

@@ -17,7 +17,7 @@ from farflung.controllers.placement_translator.world import Seen
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 TICK: Final = 0.01  #: seconds
 PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed
@@ -34,7 +34,7 @@ class Feeds:
         decode: Callable[[Kind, str, bytes], Seen],
         heard: Heard,
         changed: Callable[[Source], None],
-        outside: Surroundings,
+        env: Environment,
         trouble: Callable[[str, Exception], None],
     ) -> None:
         """`everywhere`: all workspaces at once; `heard` is told of every change, and `changed` of a source that is
@@ -43,7 +43,7 @@ class Feeds:
         self._decode = decode
         self._heard = heard
         self._changed = changed
-        self._outside = outside
+        self._env = env
         self._trouble = trouble
         self.is_assuming = False  #: what is heard just now, we did ourselves
         self._informers: dict[Source, Informer[Seen]] = {}
@@ -75,7 +75,7 @@ class Feeds:
         def decode(document: bytes) -> Seen:
             return self._decode(source.kind, source.version, document)
 
-        informer: Informer[Seen] = Informer(client, source.collection(), decode, self._outside, self._trouble)
+        informer: Informer[Seen] = Informer(client, source.collection(), decode, self._env, self._trouble)
 
         def listener(change: Change[Seen]) -> None:
             self._heard(*self._where(source, change.key), change.new)
@@ -111,7 +111,7 @@ class Feeds:
         """Until there was a whole list of everything that is wanted now, but for what cannot be listed: one kind that
         nobody can read must not keep the others waiting."""
         while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
-            await self._outside.sleep(TICK)
+            await self._env.sleep(TICK)
 
     # --- what we did ourselves --------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
 
@@ -92,9 +92,9 @@ class Attendant(Protocol):
 
 
 class Listening:
-    def __init__(self, views: Views, limits: guard.Limits, outside: Surroundings, log: Logger) -> None:
+    def __init__(self, views: Views, limits: guard.Limits, env: Environment, log: Logger) -> None:
         self.views = views
-        self.outside = outside
+        self.env = env
         self.log = log
         self._limits = limits
         self._attendants: list[Attendant] = []
@@ -103,14 +103,14 @@ class Listening:
         self._started = False
         edge = views.provider.view(views.edge)
         self.placements = self.informer(edge, PLACEMENTS, seen_placement, self._on_placement)
-        self.configs: Informer[bytes] = Informer(edge, CONFIGS, bytes, outside, self.trouble)
+        self.configs: Informer[bytes] = Informer(edge, CONFIGS, bytes, env, self.trouble)
         self._slices = self.informer(edge, SLICES, seen_slice, self._on_slice)
         self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
         locations = views.root.view(views.scheduling)
         self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
         workspace = msgspec.json.Decoder(Workspace).decode
         self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
-        self.feeds = Feeds(views.everywhere, seen_object, self._on_object, self._on_source, outside, self.trouble)
+        self.feeds = Feeds(views.everywhere, seen_object, self._on_object, self._on_source, env, self.trouble)
         self._listened: frozenset[Source] = frozenset()
         self.known = self._nothing_known({})
 
@@ -134,7 +134,7 @@ class Listening:
         listener: Callable[[Change[T]], None],
     ) -> Informer[T]:
         """One that is told of in the same way."""
-        informer = Informer(client, collection, decode, self.outside, self.trouble)
+        informer = Informer(client, collection, decode, self.env, self.trouble)
         informer.subscribe(listener)
         return informer
 
@@ -208,7 +208,7 @@ class Listening:
             except ClientError as error:
                 failures += 1
                 self.trouble("cannot discover the kinds of the root workspace", error)
-                await self.outside.sleep(self.outside.backoff.delay(failures))
+                await self.env.sleep(self.env.backoff.delay(failures))
 
     async def _kinds_of_root(self) -> dict[Kind, str]:
         root = self.views.root

@@ -56,10 +56,10 @@ class StatusSummarizer:
         self._listening = listening
         self._recorder = recorder
         self._now = now
-        self._clock = ServerClock(listening.views.provider, now, listening.outside.monotonic)  #: of heartbeats
+        self._clock = ServerClock(listening.views.provider, now, listening.env.monotonic)  #: of heartbeats
         self._stale_after = timedelta(seconds=stale_after)
         self._pause = pause
-        self._monotonic = listening.outside.monotonic
+        self._monotonic = listening.env.monotonic
         self._dirty: dict[Copy, None] = {}  #: copies to look at, the oldest first
         self._news = asyncio.Event()
         self._caught_up = False  #: all that was found at the start was looked at
@@ -72,16 +72,16 @@ class StatusSummarizer:
             NAME,
             self.reconcile,
             workers=workers,
-            backoff=listening.outside.backoff,
-            monotonic=listening.outside.monotonic,
+            backoff=listening.env.backoff,
+            monotonic=listening.env.monotonic,
             log=listening.log,
         )
         self._ages: Controller[str] = Controller(
             f"{NAME}-ages",
             self._look_at_age,
             workers=1,
-            backoff=listening.outside.backoff,
-            monotonic=listening.outside.monotonic,
+            backoff=listening.env.backoff,
+            monotonic=listening.env.monotonic,
             log=listening.log,
         )  #: by cluster of mailboxes
         listening.configs.subscribe(self._on_config)
@@ -147,11 +147,11 @@ class StatusSummarizer:
     async def _look_for_marks(self) -> None:
         """What was given back, and whose placements went while nobody looked.  A kind that nobody can list keeps no
         other waiting."""
-        outside, failures = self._listening.outside, 0
+        env, failures = self._listening.env, 0
         left = self._back.unheard()
         while left := [source for source in left if not await self._look_for_marks_of(source)]:
             failures += 1
-            await outside.sleep(outside.backoff.delay(failures))
+            await env.sleep(env.backoff.delay(failures))
 
     async def _look_for_marks_of(self, source: Source) -> bool:
         """Whether that succeeded."""

@@ -17,20 +17,20 @@ from farflung.controllers.workload.workshop import Workshop
 from farflung.lib.klog import Logger
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 
 def join(
     manager: Manager,
     client: Client,
-    outside: Surroundings,
+    env: Environment,
     recorder: Recorder,
     now: Callable[[], datetime],
     suffix: Callable[[], str],
     log: Logger,
 ) -> None:
     """`client`: of one cluster; `suffix`: the random end of a pod's name.  They share one set of informers."""
-    workshop = Workshop(client, outside, recorder, now, suffix, log)
+    workshop = Workshop(client, env, recorder, now, suffix, log)
     ReplicaSetController(workshop).join(manager)
     DeploymentController(workshop).join(manager)
     StatefulSetController(workshop).join(manager)

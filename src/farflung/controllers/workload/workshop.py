@@ -35,7 +35,7 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 from farflung.runtime.recorder import About, Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 WORKERS: Final = 2
 HEARD_BY_THEN: Final = timedelta(seconds=30)  #: what we deleted; if it is still there, something is odd: look anew
@@ -89,7 +89,7 @@ class Workshop:
     def __init__(
         self,
         client: Client,
-        outside: Surroundings,
+        env: Environment,
         recorder: Recorder,
         now: Callable[[], datetime],
         suffix: Callable[[], str],
@@ -99,7 +99,7 @@ class Workshop:
         self.now = now
         self.suffix = suffix
         self.log = log
-        self._outside = outside
+        self._env = env
         self._recorder = recorder
         self._shelves: dict[Collection, Shelf] = {}
         self._going: dict[str, datetime] = {}  #: uids that we deleted, and until when we believe that
@@ -115,7 +115,7 @@ class Workshop:
         self.jobs = self._shelf(JOBS)
 
     def _shelf(self, collection: Collection) -> Shelf:
-        informer: Informer[Obj] = Informer(self.client, collection, _decoded, self._outside, self._trouble)
+        informer: Informer[Obj] = Informer(self.client, collection, _decoded, self._env, self._trouble)
         informer.subscribe(self._hear)
         shelf = self._shelves[collection] = Shelf(informer)
         return shelf
@@ -132,10 +132,8 @@ class Workshop:
     def controller(
         self, name: str, reconcile: Callable[[Key, int], Awaitable[float | None]], *, workers: int = WORKERS
     ) -> Controller[Key]:
-        outside = self._outside
-        return Controller(
-            name, reconcile, workers=workers, backoff=outside.backoff, monotonic=outside.monotonic, log=self.log
-        )
+        env = self._env
+        return Controller(name, reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=self.log)
 
     def own(self, controller: Controller[Key], owners: Shelf, *children: Shelf) -> None:
         """Look at owners when they change, and when their children do."""

@@ -122,7 +122,7 @@ class ContainerLife:
         self._wait("CrashLoopBackOff", message)
         told = f"Back-off restarting failed container {self.name} in pod {self._pod.called}"
         self._pod.event(WARNING, "BackOff", told)
-        await unless(self._stopping, self._place.outside.sleep(delay))
+        await unless(self._stopping, self._place.env.sleep(delay))
 
     async def _begin(self) -> tuple[Started, Obj]:
         failures = 0
@@ -165,7 +165,7 @@ class ContainerLife:
 
     async def _pause(self, seconds: float) -> None:
         """Shorter, if something changes."""
-        await unless(self._stopping, either(self._news, self._place.outside.sleep(seconds)))
+        await unless(self._stopping, either(self._news, self._place.env.sleep(seconds)))
 
     async def _start(self, container: Container, definition: Obj) -> Started:
         """Raises ImageError and StartError."""
@@ -189,7 +189,7 @@ class ContainerLife:
     # --- while it runs ----------------------------------------------------------------------------
 
     async def _tended(self, started: Started, definition: Obj) -> None:
-        began = self._place.outside.monotonic()
+        began = self._place.env.monotonic()
         tending = asyncio.create_task(self._tend(started, definition), name=f"probes of {self.name}")
         try:
             if self._stopping.is_set():
@@ -199,7 +199,7 @@ class ContainerLife:
             self._started = None
             tending.cancel()
             await asyncio.wait({tending})
-        self._crashes = self._crashes.ended(self._place.outside.monotonic() - began)
+        self._crashes = self._crashes.ended(self._place.env.monotonic() - began)
         self.up.clear()
         self._note(finished)
         await self._pod.publish(self.name, ())
@@ -238,34 +238,34 @@ class ContainerLife:
 
     async def _startup(self, started: Started, definition: Obj) -> bool:
         probe, count = Probe.of(definition["startupProbe"]), Count()
-        await self._place.outside.sleep(probe.delay)
+        await self._place.env.sleep(probe.delay)
         while count.passing is None:
             count = await self._probed("Startup", probe, count, started, definition)
             if count.passing is None:
-                await self._place.outside.sleep(probe.period)
+                await self._place.env.sleep(probe.period)
         if not count.passing:
             await self._fail("startup", probe, started)
         return count.passing
 
     async def _liveness(self, started: Started, definition: Obj) -> None:
         probe, count = Probe.of(definition["livenessProbe"]), Count(passing=True)
-        await self._place.outside.sleep(probe.delay)
+        await self._place.env.sleep(probe.delay)
         while True:
             count = await self._probed("Liveness", probe, count, started, definition)
             if not count.passing:
                 await self._fail("liveness", probe, started)
                 return
-            await self._place.outside.sleep(probe.period)
+            await self._place.env.sleep(probe.period)
 
     async def _readiness(self, started: Started, definition: Obj) -> None:
         probe, count = Probe.of(definition["readinessProbe"]), Count(passing=False)
-        await self._place.outside.sleep(probe.delay)
+        await self._place.env.sleep(probe.delay)
         while True:
             count = await self._probed("Readiness", probe, count, started, definition)
             if self.status.passing != count.passing:
                 self.status.passing = bool(count.passing)
                 self._pod.changed()
-            await self._place.outside.sleep(probe.period)
+            await self._place.env.sleep(probe.period)
 
     async def _probed(self, what: str, probe: Probe, count: Count, started: Started, definition: Obj) -> Count:
         outcome = await ask(probe.handler, definition, started, self._place.runtime, probe.timeout)
@@ -286,11 +286,11 @@ class ContainerLife:
         definition = self._pod.definition(self.name)
         wanted = (definition.get("lifecycle") or {}).get("preStop")
         if hook and wanted and grace > 0:
-            began = self._place.outside.monotonic()
+            began = self._place.env.monotonic()
             outcome = await ask(wanted, definition, started, self._place.runtime, grace)
             if not outcome.success:
                 self._pod.event(WARNING, "FailedPreStopHook", f"PreStopHook failed: {outcome.message}")
-            grace = max(grace - (self._place.outside.monotonic() - began), LEAST)
+            grace = max(grace - (self._place.env.monotonic() - began), LEAST)
         await self._place.runtime.stop(started.id, grace)
 
     def _wait(self, reason: str, message: str) -> None:

@@ -44,12 +44,12 @@ class Mounting:
             except ClientError as error:
                 failures += 1
                 self._warn("FailedMount", f"MountVolume.SetUp failed : {error}")
-                again = self._place.outside.backoff.delay(failures, error.retry_after)
+                again = self._place.env.backoff.delay(failures, error.retry_after)
             except OSError as error:
                 failures += 1
                 self._warn("FailedMount", f"MountVolume.SetUp failed : {error.strerror}")
-                again = self._place.outside.backoff.delay(failures)
+                again = self._place.env.backoff.delay(failures)
             if again is None:
                 await self._news.wait()
             else:
-                await either(self._news, self._place.outside.sleep(again))
+                await either(self._news, self._place.env.sleep(again))

@@ -28,7 +28,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 CONFIG_MAPS: Final = Collection("", "v1", "configmaps", CONFIG_MAP)
 SECRETS: Final = Collection("", "v1", "secrets", SECRET)
@@ -44,22 +44,22 @@ class Node:
 
     def __init__(
         self, client: Client, name: str, directory: Path, runtime: Runtime, publisher: Publisher,
-        outside: Surroundings, recorder: Recorder, now: Callable[[], datetime], log: Logger, *,
+        env: Environment, recorder: Recorder, now: Callable[[], datetime], log: Logger, *,
         host_paths: bool = False,
     ) -> None:  # fmt: skip
         """`host_paths`: pods may see directories of the machine."""
         directory.mkdir(parents=True, exist_ok=True)
         self._log = log
-        self._outside = outside
+        self._env = env
         self._directory = directory
         self._runtime = runtime
-        self._registration = Registration(client, name, directory, runtime.name, outside, now, log)
+        self._registration = Registration(client, name, directory, runtime.name, env, now, log)
         selection = Selection(fields=f"spec.nodeName={name}")
-        self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, outside, self._trouble, selection)
-        self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, outside, self._trouble)
-        self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, outside, self._trouble)
+        self._pods: Informer[Obj] = Informer(client, PODS, orjson.loads, env, self._trouble, selection)
+        self._config_maps: Informer[Obj] = Informer(client, CONFIG_MAPS, orjson.loads, env, self._trouble)
+        self._secrets: Informer[Obj] = Informer(client, SECRETS, orjson.loads, env, self._trouble)
         self._place = Place(
-            client, directory, runtime, publisher, outside, recorder, now, log, machine.ADDRESS,
+            client, directory, runtime, publisher, env, recorder, now, log, machine.ADDRESS,
             self._registration.allocatable, self._find, self._pods.assume, host_paths,
         )  # fmt: skip
         self._lives: dict[str, PodLife] = {}  #: by the uid of the pod
@@ -143,7 +143,7 @@ class Node:
             except Exception as error:
                 failures += 1
                 self._log.error(_place(error), "a pod cannot be looked after", pod=life.called)
-            pause = self._outside.sleep(self._outside.backoff.delay(failures))
+            pause = self._env.sleep(self._env.backoff.delay(failures))
             await (pause if life.leaving.is_set() else either(life.leaving, pause))
             pod = self._pods.cache.get(Key("", life.namespace, life.name))
             if self._closing or pod is None or pod["metadata"]["uid"] != life.uid:

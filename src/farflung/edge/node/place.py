@@ -14,7 +14,7 @@ from farflung.edge.runtimes.base import Publisher, Runtime
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Place:
     directory: Path
     runtime: Runtime
     publisher: Publisher
-    outside: Surroundings
+    env: Environment
     recorder: Recorder
     now: Callable[[], datetime]
     log: Logger

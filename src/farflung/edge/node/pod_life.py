@@ -192,7 +192,7 @@ class PodLife:
             if left is None:
                 await self._respecified.wait()
             elif left > 0:
-                await either(self._respecified, self.place.outside.sleep(left))
+                await either(self._respecified, self.place.env.sleep(left))
             else:
                 said = "Pod was active on the node longer than the specified deadline"
                 self._failure = ("DeadlineExceeded", said)

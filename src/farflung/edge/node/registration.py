@@ -20,7 +20,7 @@ from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_micros, format_seconds
 from farflung.runtime.cache import Key
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 NODES: Final = Collection("", "v1", "nodes", "Node")
 LEASES: Final = Collection("coordination.k8s.io", "v1", "leases", "Lease")
@@ -39,13 +39,13 @@ class Registration:
     """Keeps the Node as it should be, whoever changes or deletes it, and writes only when it is not."""
 
     def __init__(
-        self, client: Client, name: str, directory: Path, runtime: str, outside: Surroundings,
+        self, client: Client, name: str, directory: Path, runtime: str, env: Environment,
         now: Callable[[], datetime], log: Logger,
     ) -> None:  # fmt: skip
         self._client = client
         self._name = name
         self._runtime = runtime
-        self._outside = outside
+        self._env = env
         self._now = now
         self._log = log
         self._capacity = machine.capacity(directory)
@@ -53,7 +53,7 @@ class Registration:
         self._news.set()
         self._lease: Obj | None = None
         selection = Selection(fields=f"metadata.name={name}")
-        self.informer: Informer[Obj] = Informer(client, NODES, orjson.loads, outside, self._trouble, selection)
+        self.informer: Informer[Obj] = Informer(client, NODES, orjson.loads, env, self._trouble, selection)
         self.informer.subscribe(lambda _: self._news.set())
 
     @property
@@ -81,7 +81,7 @@ class Registration:
             except ClientError as error:
                 failures += 1
                 self._trouble("cannot register the node", error)
-                await self._outside.sleep(self._outside.backoff.delay(failures, error.retry_after))
+                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
                 self._news.set()
 
     async def _look(self, node: Obj | None) -> None:
@@ -123,7 +123,7 @@ class Registration:
             except ClientError as error:
                 self._lease = None
                 self._trouble("cannot renew the lease of the node", error)
-            await self._outside.sleep(HEARTBEAT)
+            await self._env.sleep(HEARTBEAT)
 
     async def _renew(self) -> None:
         moment = format_micros(self._now())

@@ -60,7 +60,7 @@ class Telling:
             except ClientError as error:
                 failures += 1
                 self._place.log.error(error, "cannot write the status of a pod", pod=self._called)
-                await self._place.outside.sleep(self._place.outside.backoff.delay(failures, error.retry_after))
+                await self._place.env.sleep(self._place.env.backoff.delay(failures, error.retry_after))
 
     async def _write(self) -> None:
         pod = self.pod
@@ -76,7 +76,7 @@ class Telling:
         except NotFound:
             return False
         except ClientError:
-            await self._place.outside.sleep(self._place.outside.backoff.delay(1))
+            await self._place.env.sleep(self._place.env.backoff.delay(1))
             return True
         self._place.heard(pod)
         return bool(pod["metadata"]["uid"] == metadata["uid"])
@@ -95,7 +95,7 @@ class Telling:
             except ClientError as error:
                 failures += 1
                 self._place.log.error(error, "cannot delete a pod that has ended", pod=self._called)
-                await self._place.outside.sleep(self._place.outside.backoff.delay(failures, error.retry_after))
+                await self._place.env.sleep(self._place.env.backoff.delay(failures, error.retry_after))
 
     @property
     def _called(self) -> str:

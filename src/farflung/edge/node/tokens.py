@@ -34,7 +34,7 @@ class Tokens:
 
     async def have(self, wanted: Iterable[TokenWanted]) -> None:
         """All of them, and none of them too old.  Raises ClientError."""
-        now = self._place.outside.monotonic()
+        now = self._place.env.monotonic()
         for one in sorted(wanted, key=lambda one: (one.audience, one.seconds)):
             issued = self._issued.get(one)
             if issued is None or now >= issued.renew:
@@ -51,7 +51,7 @@ class Tokens:
     def renewal(self) -> float | None:
         """Seconds until one of them has to be replaced."""
         moments = [issued.renew for issued in self._issued.values()]
-        return max(0.0, min(moments) - self._place.outside.monotonic()) if moments else None
+        return max(0.0, min(moments) - self._place.env.monotonic()) if moments else None
 
     async def _request(self, wanted: TokenWanted) -> str:
         metadata = self._metadata

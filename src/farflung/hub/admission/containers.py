@@ -56,7 +56,7 @@ NOT_EPHEMERAL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """What a container's checks must know about its pod."""
 
     volumes: Volumes
@@ -114,7 +114,7 @@ def _default_http(action: Obj | None) -> None:
 # --- lists of containers --------------------------------------------------------------------------
 
 
-def check_containers(containers: Sequence[Obj], around: Surroundings, path: str, errors: Errors) -> None:
+def check_containers(containers: Sequence[Obj], around: Environment, path: str, errors: Errors) -> None:
     if not containers:
         errors.append(required(path))
     seen: set[str] = set()
@@ -131,7 +131,7 @@ def check_containers(containers: Sequence[Obj], around: Surroundings, path: str,
 
 
 def check_init_containers(
-    containers: Sequence[Obj], regular: Iterable[Obj], around: Surroundings, path: str, errors: Errors
+    containers: Sequence[Obj], regular: Iterable[Obj], around: Environment, path: str, errors: Errors
 ) -> None:
     seen = {container.get("name", "") for container in regular}
     for at, container in enumerate(containers):
@@ -155,7 +155,7 @@ def check_init_containers(
 
 
 def check_ephemeral_containers(
-    containers: Sequence[Obj], others: Iterable[Obj], around: Surroundings, path: str, errors: Errors
+    containers: Sequence[Obj], others: Iterable[Obj], around: Environment, path: str, errors: Errors
 ) -> None:
     known = {container.get("name", "") for container in others}
     seen = set(known)
@@ -200,7 +200,7 @@ def _check_host_ports(containers: Iterable[Obj], path: str, errors: Errors) -> N
 # --- one container --------------------------------------------------------------------------------
 
 
-def _check_container(container: Obj, around: Surroundings, path: str, errors: Errors) -> None:
+def _check_container(container: Obj, around: Environment, path: str, errors: Errors) -> None:
     check_required_name(names.dns_label, container.get("name", ""), f"{path}.name", errors)
     check_present(container, "image", path, errors)
     policy = container.get("terminationMessagePolicy", "")

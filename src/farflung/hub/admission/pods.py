@@ -9,7 +9,7 @@ import orjson
 
 from farflung.hub.admission.affinity import check_affinity, check_spread, check_tolerations
 from farflung.hub.admission.containers import (
-    Surroundings,
+    Environment,
     check_containers,
     check_ephemeral_containers,
     check_image_padding,
@@ -145,7 +145,7 @@ def check_pod_spec(spec: Obj, path: str, errors: Errors, *, pod_name: str = "", 
     if grace is None:
         errors.append(required(f"{path}.terminationGracePeriodSeconds"))
     volumes = _with_claims(spec.get("volumes") or (), claims)
-    around = Surroundings(
+    around = Environment(
         volumes=check_volumes(volumes, pod_name, f"{path}.volumes", errors) if volumes else {},
         claims=_check_resource_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", errors),
         grace=grace,
@@ -184,7 +184,7 @@ def _with_claims(volumes: Iterable[Obj], claims: Iterable[Obj]) -> list[Obj]:
     return [*(volume for volume in volumes if volume.get("name", "") not in by_claim), *added]
 
 
-def _check_all_containers(spec: Obj, around: Surroundings, path: str, errors: Errors) -> None:
+def _check_all_containers(spec: Obj, around: Environment, path: str, errors: Errors) -> None:
     containers, initial = spec.get("containers") or (), spec.get("initContainers") or ()
     check_containers(containers, around, f"{path}.containers", errors)
     if initial:

@@ -1,4 +1,4 @@
-"""What a real process takes from the world outside."""
+"""The `Environment` of a real process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from farflung.cli.outside import surroundings
+from farflung.cli.environment import system_environment
 
 
 def test_time_passes_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +14,7 @@ def test_time_passes_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -
     clocks = {time.CLOCK_MONOTONIC: 10.0, time.CLOCK_BOOTTIME: 10.0}
     monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
     monkeypatch.setattr(time, "monotonic", lambda: clocks[time.CLOCK_MONOTONIC])
-    outside = surroundings()
-    before = outside.monotonic()
+    env = system_environment()
+    before = env.monotonic()
     clocks[time.CLOCK_BOOTTIME] += 3600.0
-    assert outside.monotonic() - before == 3600.0
+    assert env.monotonic() - before == 3600.0

@@ -1,4 +1,4 @@
-"""What a real process takes from the world outside."""
+"""The `Environment` of a real process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from typing import Final
 
 from farflung.lib.backoff import Backoff
-from farflung.runtime.reflector import Surroundings
+from farflung.runtime.reflector import Environment
 
 CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: which not every system has
 
 
-def surroundings() -> Surroundings:
+def system_environment() -> Environment:
     backoff = Backoff(first=0.05, longest=30.0, random=random.random)
-    return Surroundings(elapsed, asyncio.sleep, random.random, backoff)
+    return Environment(elapsed, asyncio.sleep, random.random, backoff)
 
 
 def elapsed() -> float:
