@@ -173,11 +173,11 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
     path = database(settings)
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
+    admin_tokens = ensure_tokens(directory, _administrators(settings), now)
     store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
     # what a hub makes of an empty directory is always the same, and no news
     lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
-        admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
         assembly = Assembly(
             store,
