@@ -21,7 +21,7 @@ from farflung.cli.plugins.kubeconfig import load
 from farflung.cli.plugins.kubeconfig_files import change
 from farflung.cli.scheduler_files import Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
-from farflung.hub.auth.tokens import read_tokens, token_hash
+from farflung.hub.auth.static_tokens import read_tokens, token_hash
 from farflung.store.base import Unusable
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from farflung.cli.credentials import ADMIN, PLAIN, ensure_tokens, url_of, write_kubeconfig
 from farflung.cli.main import main
-from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash
+from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from hub_process import FARFLUNG, PATIENCE, HubProcess, Json, eventually
 from kubectl_runner import Kubectl
 
-from farflung.hub.auth.tokens import token_hash
+from farflung.hub.auth.static_tokens import token_hash
 
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -11,9 +11,9 @@ from simulated_time import now
 
 from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
-from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.controllers.inside import Inside
+from farflung.hub.controllers.loopback import Inside
 from farflung.hub.controllers.namespaces import Pace
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore

@@ -18,9 +18,9 @@ from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
-from farflung.hub.auth.keys import SigningKeys
 from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
-from farflung.hub.auth.tokens import token_hash
+from farflung.hub.auth.signing_keys import SigningKeys
+from farflung.hub.auth.static_tokens import token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.nodes import Nodes
 from farflung.lib import ids

@@ -15,8 +15,8 @@ from farflung.hub import objects
 from farflung.hub.assembly import Options
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.controllers.housekeeping import Housekeeping
-from farflung.hub.tenancy.access import OPERATORS
+from farflung.hub.controllers.manager import Housekeeping
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore

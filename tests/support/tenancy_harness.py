@@ -16,12 +16,12 @@ from farflung.hub.auth.user import User
 from farflung.hub.controllers.workspaces import Workspaces
 from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
 from farflung.hub.tenancy.builtin_types import builtin_types
+from farflung.hub.tenancy.direct_writes import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
 from farflung.hub.tenancy.hashes import default_binding_name
 from farflung.hub.tenancy.paths import WORKSPACES, logical_cluster_key, workspace_key
-from farflung.hub.tenancy.states import mark_deleted
-from farflung.hub.tenancy.tenancy import Tenancy
-from farflung.hub.tenancy.types import Export
-from farflung.hub.tenancy.writing import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
+from farflung.hub.tenancy.status import mark_deleted
+from farflung.hub.tenancy.workspace_types import Export
+from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store
 from farflung.store.memory import MemoryStore

@@ -36,8 +36,8 @@ from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.audit import Audit
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.keys import ensure_keys
+from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.nodes import Nodes
 from farflung.lib import garbage, outlet
 from farflung.store.base import FIRST, Unusable

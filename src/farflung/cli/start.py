@@ -16,7 +16,7 @@ from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
-from farflung.hub.tenancy.access import OPERATORS
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib.files import write_private
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API

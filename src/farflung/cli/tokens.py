@@ -16,7 +16,7 @@ import click
 import yaml
 
 from farflung.cli.credentials import KUBECONFIG, TOKENS, kubeconfig
-from farflung.hub.auth.tokens import HandedOut, read_tokens, token_hash, write_tokens
+from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash, write_tokens
 from farflung.lib import yaml_loader
 from farflung.lib.files import locked
 from farflung.lib.ids import new_token

@@ -20,8 +20,8 @@ from farflung import __version__
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.audit import UNANSWERED, Audit, Trail
 from farflung.hub.auth import attributes, openid
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.impersonate import impersonated
+from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.impersonation import impersonated
 from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
 from farflung.hub.catalog.served import Kinds

@@ -21,16 +21,16 @@ from farflung.http.certificates import Certificates
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
-from farflung.hub.auth.authenticate import Authenticator
-from farflung.hub.auth.authorize import Authorizer
-from farflung.hub.auth.keys import SigningKeys
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.auth.tokens import StaticTokens, token_hash
+from farflung.hub.auth.authenticator import Authenticator
+from farflung.hub.auth.authorizer import Authorizer
+from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.hub.auth.signing_keys import SigningKeys
+from farflung.hub.auth.static_tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.catalog.custom.registry import kinds_in
 from farflung.hub.catalog.served import Served
 from farflung.hub.controllers.events import HOUR
-from farflung.hub.controllers.housekeeping import ONE_CLUSTER, Housekeeping
+from farflung.hub.controllers.manager import ONE_CLUSTER, Housekeeping
 from farflung.hub.controllers.namespaces import USUAL_PACE, Pace
 from farflung.hub.nodes import Nodes
 from farflung.hub.pools import Pools
@@ -108,8 +108,8 @@ class Assembly:
         if options.url is None:
             self.kinds, self.authorizer = kinds_in(store, builtin_kinds()), Authorizer(store)
         else:
-            from farflung.hub.tenancy.access import WorkspaceAuthorizer
             from farflung.hub.tenancy.platform import in_every_workspace, platform
+            from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 
             self.kinds, authorizer = kinds_in(store, in_every_workspace()), WorkspaceAuthorizer(store)
             self.authorizer = authorizer

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hub_harness import authority
 
 from farflung.hub.admission.certificates import RULES
-from farflung.hub.auth.authenticate import certificate_facts
+from farflung.hub.auth.authenticator import certificate_facts
 from farflung.hub.auth.certificate_requests import (
     CLIENT,
     KUBELET_CLIENT,

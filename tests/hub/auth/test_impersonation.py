@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hub_harness import USER_TOKEN, LocalHub
 
-from farflung.hub.auth.impersonate import all_groups
+from farflung.hub.auth.impersonation import all_groups
 from farflung.machinery.errors import Obj
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import LARGEST, Authorizer
+from farflung.hub.auth.authorizer import LARGEST, Authorizer
 from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
@@ -263,7 +263,7 @@ async def test_long_questions_are_answered_and_not_remembered(cluster: Cluster, 
 async def test_what_is_remembered_is_bounded_whatever_is_asked(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("farflung.hub.auth.authorize.REMEMBERED", 100_000)
+    monkeypatch.setattr("farflung.hub.auth.authorizer.REMEMBERED", 100_000)
     authorizer = Authorizer(cluster.store)
     for number in range(200):
         asked = Attributes("get", "", "pods", "", "n" * 10_000 + str(number))

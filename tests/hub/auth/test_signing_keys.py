@@ -14,7 +14,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.auth.keys import LARGEST, PrivateKey, SigningKeys, ensure_keys, parse_keys
+from farflung.hub.auth.signing_keys import LARGEST, PrivateKey, SigningKeys, ensure_keys, parse_keys
 from farflung.store.base import Unusable
 
 CLAIMS = b'{"iss":"me","sub":"you"}'

@@ -6,7 +6,7 @@ import pytest
 from house import House
 
 from farflung.hub.auth.rbac.defaults import AUTO_UPDATE, default_bindings, default_roles
-from farflung.hub.controllers.roles import complete
+from farflung.hub.controllers.cluster_roles import complete
 from farflung.machinery.errors import Obj
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"

@@ -9,7 +9,7 @@ import pytest
 from house import House
 from hub_harness import authority
 
-from farflung.hub.auth.service_accounts import AccountTokens, Refused
+from farflung.hub.auth.service_account_tokens import AccountTokens, Refused
 from farflung.machinery.errors import ApiError, Obj
 
 TYPE = "kubernetes.io/service-account-token"

@@ -22,8 +22,8 @@ from platform_harness import PlatformHub
 from farflung.http.messages import Request, Response, Stream
 from farflung.hub import objects
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.tenancy.access import OPERATORS
 from farflung.hub.tenancy.paths import logical_cluster_key, workspace_key
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore

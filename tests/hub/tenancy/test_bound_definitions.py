@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.tenancy.definitions import BoundDefinition
+from farflung.hub.tenancy.bound_definitions import BoundDefinition
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import strategic
 

@@ -22,7 +22,7 @@ from farflung.controllers.global_scheduler.seeing import Seeing
 from farflung.controllers.placement_translator.projecting import PROJECTED
 from farflung.hub import objects
 from farflung.hub.auth.user import User
-from farflung.hub.tenancy import machines
+from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
 from farflung.syncer.manifest import HOME, policy_objects
 from farflung.syncer.rights import policy_rules

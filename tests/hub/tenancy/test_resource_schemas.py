@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.tenancy import schemas
+from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.machinery.errors import ApiError
 
 Obj = dict[str, Any]

@@ -8,9 +8,9 @@ from farflung.hub import objects
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.routing.views import Place
-from farflung.hub.tenancy.access import WorkspaceAuthorizer
 from farflung.hub.tenancy.paths import Clusters, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.routes import WorkspaceRoutes
+from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore

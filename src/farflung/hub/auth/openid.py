@@ -6,7 +6,7 @@ import orjson
 
 from farflung.http.messages import Request, Response
 from farflung.hub.auth.claims import ISSUER
-from farflung.hub.auth.keys import SigningKeys
+from farflung.hub.auth.signing_keys import SigningKeys
 
 KEYS = "/openid/v1/jwks"
 CACHED = (("Cache-Control", "public, max-age=3600"),)

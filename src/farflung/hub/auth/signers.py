@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.routing.target import Target
 from farflung.machinery.errors import Obj, forbidden, go_quote

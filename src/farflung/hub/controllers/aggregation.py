@@ -14,9 +14,9 @@ import orjson
 from farflung.hub import objects
 from farflung.hub.auth.rbac.defaults import API_VERSION
 from farflung.hub.auth.rbac.policy import CLUSTER_ROLES
-from farflung.hub.controllers.inside import Inside, object_path
-from farflung.hub.controllers.kept import KeptKinds
-from farflung.hub.controllers.work import Work
+from farflung.hub.controllers.loopback import Inside, object_path
+from farflung.hub.controllers.reconcile_queue import Work
+from farflung.hub.controllers.stored_kinds import KeptKinds
 from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj

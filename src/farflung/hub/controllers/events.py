@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.hub.controllers.work import Work
+from farflung.hub.controllers.reconcile_queue import Work
 from farflung.machinery import times
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.inside import Inside, collection_path
-from farflung.hub.controllers.kept import KeptKinds
-from farflung.hub.controllers.ownership import Identity, Reference, uid_of
+from farflung.hub.controllers.loopback import Inside, collection_path
+from farflung.hub.controllers.owner_graph import Identity, Reference, uid_of
+from farflung.hub.controllers.stored_kinds import KeptKinds
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds

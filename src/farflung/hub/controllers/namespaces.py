@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.inside import Inside, collection_path, object_path
-from farflung.hub.controllers.kept import Hearing, KeptKinds, Turnover
-from farflung.hub.controllers.ownership import identity_of, is_concerned
+from farflung.hub.controllers.loopback import Inside, collection_path, object_path
+from farflung.hub.controllers.owner_graph import identity_of, is_concerned
+from farflung.hub.controllers.reconcile_queue import OVERTAKEN, Unfinished, Work
+from farflung.hub.controllers.stored_kinds import Hearing, KeptKinds, Turnover
 from farflung.hub.controllers.termination import Remains, conditions
-from farflung.hub.controllers.work import OVERTAKEN, Unfinished, Work
 from farflung.hub.namespaces import is_terminating, namespace_key
 from farflung.hub.objects import home_of
 from farflung.machinery.errors import ApiError, Obj

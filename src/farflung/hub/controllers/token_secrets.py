@@ -11,11 +11,11 @@ import msgspec
 
 from farflung.hub import objects
 from farflung.hub.auth.claims import Account
-from farflung.hub.auth.service_accounts import AccountTokens
-from farflung.hub.controllers.accounts import ACCOUNTS
-from farflung.hub.controllers.inside import Inside, object_path
-from farflung.hub.controllers.kept import KeptKinds
-from farflung.hub.controllers.work import Work
+from farflung.hub.auth.service_account_tokens import AccountTokens
+from farflung.hub.controllers.loopback import Inside, object_path
+from farflung.hub.controllers.reconcile_queue import Work
+from farflung.hub.controllers.service_accounts import ACCOUNTS
+from farflung.hub.controllers.stored_kinds import KeptKinds
 from farflung.hub.objects import cluster_in
 from farflung.store.base import Change, Entry, Store, Subscription
 

@@ -16,11 +16,12 @@ from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.admission.definitions.conditions import mark_deleted as mark_definition
-from farflung.hub.controllers.work import Work
+from farflung.hub.controllers.reconcile_queue import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
-from farflung.hub.tenancy import states
+from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.clearance import DEFINITIONS, NAMESPACES, Clearance, clearance, content, is_held, rank
+from farflung.hub.tenancy.direct_writes import all_of, rewritten
 from farflung.hub.tenancy.hashes import NAME_LENGTH
 from farflung.hub.tenancy.paths import (
     LOGICAL_CLUSTERS,
@@ -29,8 +30,7 @@ from farflung.hub.tenancy.paths import (
     logical_cluster_key,
     workspace_key,
 )
-from farflung.hub.tenancy.tenancy import Tenancy
-from farflung.hub.tenancy.writing import all_of, rewritten
+from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 from farflung.store.keys import resource_prefix

@@ -12,8 +12,8 @@ from farflung.http.messages import Request
 from farflung.hub import objects
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.audit import Trail
-from farflung.hub.auth.authorize import Authorizer
-from farflung.hub.auth.service_accounts import AccountTokens
+from farflung.hub.auth.authorizer import Authorizer
+from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.auth.user import User
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Kinds

@@ -8,10 +8,10 @@ from typing import Final
 from farflung.http.messages import Answer
 from farflung.hub.admission.access_reviews import validate_local_review, validate_review, validate_self_review
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authenticate import Authenticator
+from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import aggregate
-from farflung.hub.auth.service_accounts import CLUSTER
+from farflung.hub.auth.service_account_tokens import CLUSTER
 from farflung.hub.auth.user import SERVICE_ACCOUNT, User, is_administrator
 from farflung.hub.bodies import decode_object
 from farflung.hub.options import write_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.routing.target import DEFAULT_CLUSTER, split_cluster
 from farflung.machinery.errors import ApiError

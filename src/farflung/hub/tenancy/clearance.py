@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from farflung.hub.controllers.ownership import identity_of
+from farflung.hub.controllers.owner_graph import identity_of
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, WORKSPACES
-from farflung.hub.tenancy.states import CLUSTER_FINALIZER, FINALIZER
+from farflung.hub.tenancy.status import CLUSTER_FINALIZER, FINALIZER
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Entry, Store
 from farflung.store.keys import resource_prefix

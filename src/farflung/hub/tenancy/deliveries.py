@@ -14,7 +14,7 @@ from farflung.apis.globalscheduler.v1 import GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
-from farflung.hub.tenancy.machines import BINDING, PODS
+from farflung.hub.tenancy.virtual_machines import BINDING, PODS
 from farflung.machinery.errors import Obj, forbidden
 
 PLACEMENTS: Final = ("edge.kcp.io", "edgeplacements")

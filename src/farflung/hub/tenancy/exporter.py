@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from farflung.hub import objects
-from farflung.hub.tenancy import exports
-from farflung.hub.tenancy.exports import PATH, SecretName
+from farflung.hub.tenancy import api_exports as exports
+from farflung.hub.tenancy.api_exports import PATH, SecretName
+from farflung.hub.tenancy.direct_writes import NAMESPACE, kind, put_missing, written
 from farflung.hub.tenancy.paths import Clusters
-from farflung.hub.tenancy.writing import NAMESPACE, kind, put_missing, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
 

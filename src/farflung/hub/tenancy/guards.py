@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.hub.auth.user import User
-from farflung.hub.tenancy import states
-from farflung.hub.tenancy.access import REQUIRED_GROUPS, is_operator
+from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.paths import PATH, ROOT, SINGLETON
-from farflung.hub.tenancy.tenancy import GROUP, is_privileged, refusal
-from farflung.hub.tenancy.types import RESERVED
+from farflung.hub.tenancy.workspace_authorizer import REQUIRED_GROUPS, is_operator
+from farflung.hub.tenancy.workspace_types import RESERVED
+from farflung.hub.tenancy.workspaces import GROUP, is_privileged, refusal
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
 CORE: Final = "core.kcp.io"

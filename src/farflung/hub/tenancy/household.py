@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from farflung.hub.controllers.bindings import Bindings
-from farflung.hub.controllers.collector import Collector
-from farflung.hub.controllers.definitions import Definitions
-from farflung.hub.controllers.housekeeping import Household, Part
-from farflung.hub.controllers.inside import Inside
-from farflung.hub.controllers.inventory import Inventory
+from farflung.hub.controllers.api_bindings import Bindings
+from farflung.hub.controllers.custom_resource_definitions import Definitions
+from farflung.hub.controllers.garbage_collector import Collector
+from farflung.hub.controllers.loopback import Inside
+from farflung.hub.controllers.manager import Household, Part
+from farflung.hub.controllers.sync_targets import Inventory
 from farflung.hub.controllers.workspaces import Workspaces
-from farflung.hub.tenancy.access import SHARED
+from farflung.hub.tenancy.direct_writes import kind
 from farflung.hub.tenancy.platform import Platform
-from farflung.hub.tenancy.writing import kind
+from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.store.base import Store
 
 SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")

@@ -11,16 +11,16 @@ from farflung.apis.builtin import HUB
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog.custom.definition import Definition
 from farflung.hub.catalog.served import Kinds, Served
-from farflung.hub.tenancy.access import WorkspaceAuthorizer
-from farflung.hub.tenancy.binder import Binder
+from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap
-from farflung.hub.tenancy.bound import BoundApis
+from farflung.hub.tenancy.bound_apis import BoundApis
+from farflung.hub.tenancy.export_views import Views
 from farflung.hub.tenancy.exporter import Exporter
-from farflung.hub.tenancy.home import Homes
-from farflung.hub.tenancy.initializing import EveryView, InitializingViews
+from farflung.hub.tenancy.home_workspaces import Homes
+from farflung.hub.tenancy.initializer_views import EveryView, InitializingViews
 from farflung.hub.tenancy.routes import WorkspaceRoutes
-from farflung.hub.tenancy.tenancy import Tenancy
-from farflung.hub.tenancy.views import Views
+from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
+from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.hub.tenancy.writes import WorkspaceWrites
 from farflung.store.base import Store
 

@@ -14,7 +14,7 @@ from farflung.apis.globalscheduler.v1 import GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
-from farflung.hub.tenancy import machines
+from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj, forbidden
 
 ALLOCATIONS: Final = (GROUP, "allocations")

@@ -15,11 +15,12 @@ from typing import Final
 from urllib.parse import unquote
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import refusal
+from farflung.hub.auth.authorizer import refusal
 from farflung.hub.auth.user import User
 from farflung.hub.routing.views import Place
-from farflung.hub.tenancy import initializing
-from farflung.hub.tenancy.access import (
+from farflung.hub.tenancy import initializer_views as initializing
+from farflung.hub.tenancy.paths import Clusters, is_path, malformed
+from farflung.hub.tenancy.workspace_authorizer import (
     NOWHERE,
     REFUSED,
     SYSTEM,
@@ -29,7 +30,6 @@ from farflung.hub.tenancy.access import (
     is_privileged,
     refuse_on_wildcard,
 )
-from farflung.hub.tenancy.paths import Clusters, is_path, malformed
 from farflung.machinery.errors import ApiError, no_such_resource
 
 CLUSTERS: Final = "/clusters/"

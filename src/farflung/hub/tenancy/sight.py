@@ -10,9 +10,9 @@ from typing import NamedTuple
 from farflung.hub import objects
 from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.tenancy import claims
-from farflung.hub.tenancy.bound import BoundApis, Export, Facts
+from farflung.hub.tenancy.api_exports import EXPORTS, exists, schema_names
+from farflung.hub.tenancy.bound_apis import BoundApis, Export, Facts
 from farflung.hub.tenancy.claims import Claim
-from farflung.hub.tenancy.exports import EXPORTS, exists, schema_names
 from farflung.store.base import Change, Entry, Revision, Store
 
 Place = tuple[str, str]  #: group and plural

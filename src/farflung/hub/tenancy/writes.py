@@ -8,14 +8,18 @@ from typing import Final
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
 from farflung.hub.registry.call import Call
-from farflung.hub.tenancy import bindings, deliveries, guards, initializing, machines, priorities, schemas
-from farflung.hub.tenancy.binder import Binder
+from farflung.hub.tenancy import api_bindings as bindings
+from farflung.hub.tenancy import deliveries, guards, priorities
+from farflung.hub.tenancy import initializer_views as initializing
+from farflung.hub.tenancy import resource_schemas as schemas
+from farflung.hub.tenancy import virtual_machines as machines
+from farflung.hub.tenancy.binding_strategy import Binder
+from farflung.hub.tenancy.direct_writes import Written
 from farflung.hub.tenancy.exporter import Exporter
-from farflung.hub.tenancy.home import NAME as HOME
-from farflung.hub.tenancy.home import Homes
+from farflung.hub.tenancy.home_workspaces import NAME as HOME
+from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.paths import PATH, ROOT
-from farflung.hub.tenancy.tenancy import GROUP, MayUse, Tenancy
-from farflung.hub.tenancy.writing import Written
+from farflung.hub.tenancy.workspaces import GROUP, MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
 
 Place = tuple[str, str]  #: group and plural

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.authorize import Authorizer
+from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.rbac.coverage import described, missing, quoted
 from farflung.hub.auth.rbac.policy import GROUP, aggregate
 from farflung.hub.auth.rbac.rules import Rule, rule_of

@@ -1,0 +1,275 @@
+"""What becomes of an APIBinding: a function of what it asks for, of what there is, and of what it has already.
+
+    offer found? ─► identity? ─► schemas? ─► names free? ─► Bound
+
+A binding that was bound once stays so; resources that its export no longer offers stay bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from farflung.hub.tenancy import claims
+from farflung.hub.tenancy.api_exports import EXTRA
+from farflung.hub.tenancy.conditions import READY, Verdict, is_met, merged
+from farflung.hub.tenancy.hashes import export_label
+from farflung.machinery.errors import Obj, go_quote
+
+BINDINGS: Final = "/apis.kcp.io/apibindings/"
+EXPORT_LABEL: Final = "internal.apis.kcp.io/export"
+FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
+BINDING: Final = "Binding"
+BOUND: Final = "Bound"
+
+EXPORT_VALID: Final = "APIExportValid"
+UP_TO_DATE: Final = "BindingUpToDate"
+COMPLETED: Final = "InitialBindingCompleted"
+CLAIMS_APPLIED: Final = "PermissionClaimsApplied"
+CLAIMS_VALID: Final = "PermissionClaimsValid"
+RESOURCES_DELETED: Final = "BindingResourceDeleteSuccess"
+WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established", "Info")
+
+
+class Reference(NamedTuple):
+    path: str  #: empty for the binding's own workspace
+    name: str
+
+
+class Names(NamedTuple):
+    """What a resource is called."""
+
+    group: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...]
+    kind: str
+    list_kind: str
+
+
+class Offered(NamedTuple):
+    """One resource of an export."""
+
+    schema: str  #: the name of its APIResourceSchema
+    uid: str
+    names: Names
+    stored: tuple[str, ...]  #: the versions objects are stored in
+
+
+class Offer(NamedTuple):
+    """What an export offers."""
+
+    cluster: str
+    name: str
+    identity: str
+    resources: tuple[Offered, ...] | None  #: None: a schema is missing, or one resource is there twice
+    claims: Sequence[Obj]
+    extras: Mapping[str, str]
+
+
+class Taken(NamedTuple):
+    """Names that are not free in a workspace, and what is said to whoever wants them."""
+
+    names: Names
+    of: str  #: `naming conflict with APIBinding "w" bound to …`
+    overlap: str = ""  #: said instead when it is the same resource
+
+
+def reference_of(binding: Obj) -> Reference | None:
+    """Of a binding that may be anything: None if it does not say."""
+    return referred(_part(_part(binding, "spec"), "reference").get("export"))
+
+
+def referred(export: Any) -> Reference | None:
+    if type(export) is not dict:
+        return None
+    path, name = export.get("path") or "", export.get("name") or ""
+    return Reference(path, name) if type(path) is str and type(name) is str else None
+
+
+def _part(obj: Obj, name: str) -> Obj:
+    value = obj.get(name)
+    return value if type(value) is dict else {}
+
+
+def forget_core(binding: Obj) -> None:
+    """Claims of a binding that may be anything do not name the core group, which has no name."""
+    found = _part(binding, "spec").get("permissionClaims")
+    for claim in found if type(found) is list else ():
+        if type(claim) is dict and claim.get("group") == "":
+            del claim["group"]
+
+
+@lru_cache(maxsize=1024)
+def label_of(cluster: str, name: str) -> str:
+    """What the label of a binding says of its export."""
+    return export_label(cluster, name)
+
+
+def names_of(group: str, names: Obj) -> Names:
+    kind = names.get("kind") or ""
+    return Names(
+        group,
+        names.get("plural") or "",
+        names.get("singular") or kind.lower(),
+        tuple(names.get("shortNames") or ()),
+        kind,
+        names.get("listKind") or f"{kind}List",
+    )
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+def conflict(wanted: Iterable[Names], taken: Iterable[Taken]) -> str:
+    """Why names cannot be had, in kcp's words; empty if they can."""
+    by_group: dict[str, list[Taken]] = {}
+    for one in taken:
+        by_group.setdefault(one.names.group, []).append(one)
+    for names in wanted:
+        for other in by_group.get(names.group, ()):
+            if other.overlap and other.names.plural == names.plural:
+                return other.overlap
+            if field := _clash(names, other.names):
+                return f"{other.of}, {field} is forbidden"
+    return ""
+
+
+def _clash(names: Names, other: Names) -> str:
+    resources = {other.plural, other.singular, *other.short_names}
+    for field, name in (
+        ("plural", names.plural),
+        ("singular", names.singular),
+        *(("shortNames", name) for name in names.short_names),
+    ):
+        if name in resources:
+            return f"spec.names.{field}={name}"
+    for field, name in (("kind", names.kind), ("listKind", names.list_kind)):
+        if name in (other.kind, other.list_kind):
+            return f"spec.names.{field}={name}"
+    return ""
+
+
+def taken_by_binding(names: Names, binding: str, path: str, export: str) -> Taken:
+    return Taken(names, f"naming conflict with APIBinding {go_quote(binding)} bound to APIExport {path}:{export}")
+
+
+def taken_by_definition(names: Names, name: str, cluster: str) -> Taken:
+    overlap = (
+        f"cannot create CustomResourceDefinition with {go_quote(names.group)} group and {go_quote(names.plural)} "
+        f"resource because it overlaps with {go_quote(name)} CustomResourceDefinition in {go_quote(cluster)} logical "
+        "cluster"
+    )
+    return Taken(names, f"naming conflict with CustomResourceDefinition {go_quote(name)}", overlap)
+
+
+def taken_by_hub(names: Names) -> Taken:
+    overlap = (
+        f"cannot create CustomResourceDefinition with {go_quote(names.group)} group and {go_quote(names.plural)} "
+        "resource because it overlaps with a resource that every workspace has"
+    )
+    return Taken(names, "naming conflict with a resource that every workspace has", overlap)
+
+
+# --- the outcome ------------------------------------------------------------------------------------
+
+
+def settled(binding: Obj, offer: Offer | None, missing: str, clash: str, now: str) -> Obj:
+    """A binding as it should be.  `missing`: what its export is called if it is not there; `clash`: why its names
+    cannot be had, if they cannot.  What is as it should be keeps its times."""
+    return {
+        **binding,
+        "metadata": _metadata(binding, offer),
+        "status": _status(binding, offer, missing, clash, now),
+    }
+
+
+def _metadata(binding: Obj, offer: Offer | None) -> Obj:
+    metadata: Obj = binding["metadata"]
+    labels = {
+        name: value for name, value in (metadata.get("labels") or {}).items() if not name.startswith(claims.CLAIM_LABEL)
+    }
+    annotations = dict(metadata.get("annotations") or {})
+    if offer is not None:
+        label = label_of(offer.cluster, offer.name)
+        labels |= {EXPORT_LABEL: label, claims.CLAIM_LABEL + label: claims.REFLEXIVE}
+        annotations = {name: value for name, value in annotations.items() if not name.startswith(EXTRA)}
+        annotations |= offer.extras
+    found = {**metadata, "labels": labels, "annotations": annotations}
+    return {name: value for name, value in found.items() if value or name not in ("labels", "annotations")}
+
+
+def _status(binding: Obj, offer: Offer | None, missing: str, clash: str, now: str) -> Obj:
+    before: Obj = binding.get("status") or {}
+    was_completed = is_met(binding, COMPLETED)
+    status = {**before, "phase": before.get("phase") or BINDING}
+    verdicts = [] if offer is None else _judge_claims(binding, offer, status)
+    problem = _problem(before, offer, missing, clash)
+    if problem is not None:
+        verdicts.append(problem)
+        if not was_completed:
+            failed = problem if problem.type == UP_TO_DATE else Verdict("", *WAITING)
+            verdicts += [failed._replace(type=COMPLETED), Verdict(READY, *WAITING)]
+    else:
+        assert offer is not None, "nothing is bound of what is not there"
+        verdicts += [Verdict(type) for type in (READY, EXPORT_VALID, UP_TO_DATE, COMPLETED)]
+        status["phase"] = BOUND
+        status["boundResources"] = _bound(before.get("boundResources") or (), offer)
+        if not status["boundResources"]:
+            del status["boundResources"]
+    if offer is not None:
+        status["apiExportClusterName"] = offer.cluster
+    status["conditions"] = merged(before.get("conditions") or (), verdicts, now)
+    return status
+
+
+def _problem(before: Obj, offer: Offer | None, missing: str, clash: str) -> Verdict | None:
+    if offer is None:
+        return Verdict(EXPORT_VALID, "APIExportNotFound", f"APIExport {missing} not found")
+    if not offer.identity:
+        return Verdict(EXPORT_VALID, "MissingIdentityHash", f"APIExport {missing} is missing status.identityHash")
+    if any(one["schema"]["identityHash"] != offer.identity for one in before.get("boundResources") or ()):
+        message = f"APIExport {missing} has another identity than when it was bound"
+        return Verdict(EXPORT_VALID, "IdentityMismatch", message)
+    if offer.resources is None:
+        message = "Invalid APIExport. Please contact the APIExport owner to resolve"
+        return Verdict(EXPORT_VALID, "InternalError", message)
+    if clash:
+        return Verdict(UP_TO_DATE, "NamingConflicts", f"Unable to bind APIs: {clash}")
+    return None
+
+
+def _judge_claims(binding: Obj, offer: Offer, status: Obj) -> list[Verdict]:
+    for name, value in (
+        ("exportPermissionClaims", list(offer.claims)),
+        ("appliedPermissionClaims", claims.granted(binding, offer.claims)),
+    ):
+        if value:
+            status[name] = value
+        else:
+            status.pop(name, None)
+    wrong = claims.unexpected(binding, offer.claims)
+    valid = Verdict(CLAIMS_VALID, "InvalidPermissionClaims", wrong) if wrong else Verdict(CLAIMS_VALID)
+    return [Verdict(CLAIMS_APPLIED), valid]
+
+
+def _bound(before: Iterable[Obj], offer: Offer) -> list[Obj]:
+    found = {(one["group"], one["resource"]): one for one in before}
+    for one in offer.resources or ():
+        place = (one.names.group, one.names.plural)
+        stored = list(found.get(place, {}).get("storageVersions") or ())
+        found[place] = {
+            "group": one.names.group,
+            "resource": one.names.plural,
+            "schema": {"name": one.schema, "UID": one.uid, "identityHash": offer.identity},
+            "storageVersions": stored + [version for version in one.stored if version not in stored],
+        }
+    return list(found.values())
+
+
+def ending(binding: Obj, now: str) -> Obj:
+    """A binding that is being deleted, while there are objects left of what it bound."""
+    status: Obj = binding.get("status") or {}
+    verdict = Verdict(RESOURCES_DELETED, "ResourcesRemaining", "Some resources are remaining", "Info")
+    return {**binding, "status": {**status, "conditions": merged(status.get("conditions") or (), [verdict], now)}}

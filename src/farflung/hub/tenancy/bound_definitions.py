@@ -1,0 +1,121 @@
+"""The definitions that workspaces bind: compiled once for each schema and identity, and shared by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, Literal
+
+from farflung.apis import custom
+from farflung.apis.builtin import BUILTIN
+from farflung.apis.globalscheduler.pods import machine_cells
+from farflung.apis.resource import ALL_VERBS, Resource, Subresource
+from farflung.hub.catalog.custom.definition import Definition
+from farflung.hub.catalog.kinds import Kind
+from farflung.hub.catalog.shapes import shape_of
+from farflung.hub.tenancy import virtual_machines as machines
+from farflung.hub.tenancy.resource_schemas import as_definition
+from farflung.hub.tenancy.virtual_machines import PODS, with_machines
+from farflung.machinery.errors import Obj
+from farflung.store.base import Revision
+
+#: as a workspace serves it, as it does while the binding is being deleted, and as the export's view does
+Form = Literal["bound", "ending", "viewed"]
+
+#: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
+PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
+BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
+SELECTABLE: Final = custom.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
+#: what a printer may trip over in an object that is not as Kubernetes has it
+UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
+
+
+@cache
+def natives() -> Mapping[tuple[str, str, str], Resource]:
+    """The kinds of Kubernetes, by group, version and plural."""
+    return {(one.group, one.version, one.plural): one for one in BUILTIN}
+
+
+class BoundDefinition(Definition):
+    def __init__(self, schema: Obj, identity: str, settled: Revision, form: Form = "bound") -> None:
+        """`identity`: under which objects are stored."""
+        self.identity = identity
+        definition = as_definition(schema)
+        resources = [dressed(one, identity, form) for one in custom.resources_of(definition)]
+        resources = [with_binding(one, definition) for one in resources]
+        super().__init__(definition, settled, resources)
+
+    @property
+    def is_bound(self) -> bool:
+        return True
+
+    def _made(self, resource: Resource) -> Kind:
+        kind = super()._made(resource)
+        native = natives().get((resource.group, resource.version, resource.plural))
+        if native is None:
+            return kind
+        shape = replace(kind.shape, merging=shape_of(native).schema, encoded=native.definition)
+        rules = with_machines(kind.rules) if self._has_machines(resource) else kind.rules
+        return replace(kind, shape=shape, rules=rules)
+
+    def _has_machines(self, resource: Resource) -> bool:
+        """Whether its schema has room for containers, for virtual machines, and for where they are."""
+        schema = self._versions[resource.version].schema
+        types = (_type_at(schema, "spec", field) for field in ("containers", "virtualMachine"))
+        return machines.concerns(resource) and tuple(types) == ("array", "object")
+
+
+def dressed(resource: Resource, identity: str, form: Form) -> Resource:
+    resource = replace(resource, identity=identity)
+    if form == "ending":
+        resource = replace(resource, verbs=tuple(verb for verb in resource.verbs if verb != "create"))
+    elif form == "viewed":
+        resource = replace(resource, verbs=ALL_VERBS, subresources=viewed_parts(resource))
+    native = natives().get((resource.group, resource.version, resource.plural))
+    if native is None or native.cells is None or (resource.group, resource.plural) not in PRINTED:
+        return resource
+    resource = replace(resource, columns=native.columns, row_conditions=None)
+    if (resource.group, resource.plural) != PODS:
+        return replace(resource, cells=careful(native.cells, len(native.columns)))
+    # kubectl knows how to merge every kind of Kubernetes, but not the fields that only Pods of ours have
+    cells = careful(machine_cells, len(native.columns))
+    return replace(resource, cells=cells, merged_like=native.definition)
+
+
+def with_binding(resource: Resource, definition: Obj) -> Resource:
+    """Pods get their nodes or clusters through a door of its own, and are selected by them, if their schema is one that
+    has room for that."""
+    if (resource.group, resource.plural, resource.version) != (*PODS, "v1"):
+        return resource
+    versions = definition["spec"]["versions"]
+    schema = next(one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == resource.version)
+    has_room = _type_at(schema, "spec", "nodeName") == "string" and _type_at(schema, "status", "conditions") == "array"
+    if not has_room:
+        return resource
+    return replace(resource, subresources=(*resource.subresources, BINDING), selectable=SELECTABLE)
+
+
+def _type_at(schema: Obj, *path: str) -> str:
+    for name in path:
+        schema = (schema.get("properties") or {}).get(name) or {}
+    found: str = schema.get("type", "")
+    return found
+
+
+def careful(cells: Callable[[Obj, Any], list[Any]], columns: int) -> Callable[[Obj, datetime], list[Any]]:
+    """A printer for objects that may have any shape: those that it was not made for have a name only."""
+
+    def printed(obj: Obj, now: datetime) -> list[Any]:
+        try:
+            return cells(obj, now)
+        except UNFIT:
+            return [(obj.get("metadata") or {}).get("name", ""), *[None] * (columns - 1)]
+
+    return printed
+
+
+def viewed_parts(resource: Resource) -> tuple[Subresource, ...]:
+    """What can be reached of an object through a view beside itself: its status, and nothing that grants or starts."""
+    return tuple(one for one in resource.subresources if one.name == "status")

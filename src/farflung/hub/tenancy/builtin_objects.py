@@ -1,0 +1,84 @@
+"""What everybody may do in the workspaces that are there from the start, as roles and their bindings.
+
+Where an API is bound, its export's workspace knows consumers by a prefix; so the policy of an export is roles as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from farflung.apis.globalscheduler.v1 import GROUP as GLOBAL_SCHEDULER
+from farflung.apis.kcp.compute import EXPORT
+from farflung.hub.auth.user import AUTHENTICATED
+from farflung.hub.tenancy.maximal import PREFIX
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS
+from farflung.machinery.errors import Obj
+
+RBAC: Final = "rbac.authorization.k8s.io"
+READ: Final = ["get", "list", "watch"]
+TYPES: Final = ["universal", "organization", "team", "home"]
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Obj:
+    rule: Obj = {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+    if names:
+        rule["resourceNames"] = list(names)
+    return rule
+
+
+def _granted(name: str, group: str, *rules: Obj) -> tuple[Obj, Obj]:
+    """A ClusterRole, and a ClusterRoleBinding that gives it to a group."""
+    role = {"metadata": {"name": name}, "rules": list(rules)}
+    binding = {
+        "metadata": {"name": name},
+        "subjects": [{"kind": "Group", "apiGroup": RBAC, "name": group}],
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+    }
+    return role, binding
+
+
+def root_roles() -> list[tuple[Obj, Obj]]:
+    """Everybody may have a home, find the workspaces right below the root, though not enter them, and make workspaces
+    of the usual types where they may make any."""
+    tenancy = "tenancy.kcp.io"
+    access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
+    return [
+        _granted("system:kcp:authenticated:access", AUTHENTICATED, access),
+        _granted(
+            "system:kcp:authenticated:home", AUTHENTICATED, _rule(tenancy, ["workspaces"], ["create", "get"], ["~"])
+        ),
+        _granted("system:kcp:authenticated:types", AUTHENTICATED, _rule(tenancy, ["workspacetypes"], ["use"], TYPES)),
+        _granted(
+            "system:kcp:authenticated:tenancy-reader",
+            AUTHENTICATED,
+            _rule(tenancy, ["workspaces", "workspacetypes"], READ),
+            _rule("core.kcp.io", ["logicalclusters"], READ),
+        ),
+    ]
+
+
+def compute_roles() -> list[tuple[Obj, Obj]]:
+    """Everybody may bind the exports, and do with their kinds what users of them do.  The status of Pods is only looked
+    at.  Clusters are for everybody's machines, so only operators describe them, and bind machines there by hand."""
+    kinds = (("apps", "deployments"), ("", "services"), ("networking.k8s.io", "ingresses"))
+    usual = [_rule(group, [plural], ["*"]) for group, plural in kinds]
+    scale = _rule("apps", ["deployments/scale"], ["*"])
+    status = [_rule(group, [f"{plural}/status"], READ) for group, plural in kinds]
+    pods = _rule("", ["pods", "pods/status"], READ)
+    stacks = _rule(GLOBAL_SCHEDULER, ["allocations"], ["*"])
+    clusters = _rule(GLOBAL_SCHEDULER, ["allocations/status", "clusters", "clusters/status"], READ)
+    everything = (_rule(GLOBAL_SCHEDULER, ["*"], ["*"]), _rule("", ["pods/binding"], ["create"]))
+    access = {"nonResourceURLs": ["/"], "verbs": ["access"]}
+    return [
+        _granted("compute:access", AUTHENTICATED, access),
+        _granted("compute:bind", AUTHENTICATED, _bind(EXPORT)),
+        _granted("compute:maximal-permission-policy", PREFIX + AUTHENTICATED, *usual, scale, *status, pods),
+        _granted("compute:virtual-machines", PREFIX + AUTHENTICATED, _rule("", ["pods"], ["*"]), stacks, clusters),
+        _granted("compute:virtual-machine-operators", PREFIX + OPERATORS, *everything),
+        _granted("compute:bind-global-scheduler", AUTHENTICATED, _bind(GLOBAL_SCHEDULER)),
+    ]
+
+
+def _bind(export: str) -> Obj:
+    return _rule("apis.kcp.io", ["apiexports"], ["bind"], [export])

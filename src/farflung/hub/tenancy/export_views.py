@@ -1,0 +1,213 @@
+"""What the owner of an export sees: its objects in all workspaces that bind it, what those let it see beside them, and
+the bindings themselves.
+
+    /services/apiexport/<cluster>/<export>/clusters/<cluster or *>/…
+
+Nothing else of a workspace can be reached: a kind is in a view because the export has it or claims it, and an object is
+in it because its workspace has bound the export, or has accepted the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from farflung.apis.resource import Resource
+from farflung.hub import objects
+from farflung.hub.catalog.served import Definitions, Kinds, Served
+from farflung.hub.objects import cluster_in, name_in
+from farflung.hub.tenancy.api_bindings import Offer
+from farflung.hub.tenancy.binding_strategy import Binder
+from farflung.hub.tenancy.bound_apis import BoundApis, BoundResource, Export, Facts, facts_of, stored_identity
+from farflung.hub.tenancy.bound_definitions import BoundDefinition, viewed_parts
+from farflung.hub.tenancy.claims import Claim, claim_of
+from farflung.hub.tenancy.sight import Listener, Sight
+from farflung.machinery.errors import not_found
+from farflung.store.base import Entry, Revision, Store
+
+APIS: Final = "apis.kcp.io"
+BINDINGS: Final = (APIS, "apibindings")
+READING: Final = ("get", "list", "watch")
+
+Sees = Callable[[str], bool]  #: whether an object is seen, by its key
+Shows = Callable[[Entry], bool]  #: whether it was seen, as it was
+
+
+class _Made(NamedTuple):
+    definitions: Definitions
+    claims: tuple[Claim, ...]
+    served: Served
+
+
+def export_of(view: str) -> Export:
+    """A view is named after its export: `<cluster>/<export>`."""
+    cluster, _, name = view.partition("/")
+    return Export(cluster, name)
+
+
+class Views:
+    def __init__(self, store: Store, kinds: Kinds, apis: BoundApis, binder: Binder) -> None:
+        self._kinds = kinds
+        self._apis = apis
+        self._binder = binder
+        self._builtin = frozenset((one.group, one.plural) for one in kinds.builtin.catalog)
+        self._made: dict[str, _Made] = {}
+        self._sight = Sight(store, apis)
+        self._sight.subscribe(self._forget)
+
+    # --- kinds ------------------------------------------------------------------------------------
+
+    def served(self, view: str) -> Served:
+        """What is served through a view.  Raises 404 if there is no such export."""
+        offer = self._offer(view)
+        wanted = tuple(claim_of(claim) for claim in offer.claims)
+        definitions: Definitions = (*self._exported(offer), *self._claimed_elsewhere(offer, wanted))
+        made = self._made.get(view)
+        if made is None or (made.definitions, made.claims) != (definitions, wanted):
+            served = Served(self._claimed_here(wanted), definitions, self._kinds.builtin)
+            made = self._made[view] = _Made(definitions, wanted, served)
+        return made.served
+
+    def _forget(self, view: str, places: object) -> None:
+        """What was made for an export that is no more, or another."""
+        if places is None:
+            self._made.pop(view, None)
+
+    def _offer(self, view: str) -> Offer:
+        export = export_of(view)
+        offer = self._binder.offered(export)
+        if offer is None:
+            raise not_found(APIS, "apiexports", export.name)
+        return offer
+
+    def _exported(self, offer: Offer) -> Iterator[BoundDefinition]:
+        for one in offer.resources or ():
+            names = one.names
+            if (names.group, names.plural) in self._builtin:
+                continue
+            bound = BoundResource(names.group, names.plural, one.schema, one.uid, offer.identity)
+            definition = self._apis.definition(bound, Export(offer.cluster, offer.name), "viewed")
+            if definition is not None:
+                yield definition
+
+    def _claimed_elsewhere(self, offer: Offer, wanted: tuple[Claim, ...]) -> Iterator[BoundDefinition]:
+        """Kinds of other exports."""
+        own = {(one.names.group, one.names.plural) for one in offer.resources or ()}
+        for claim in wanted:
+            if claim.identity and (claim.group, claim.resource) not in own:
+                definition = self._apis.identified(claim.group, claim.resource, claim.identity, "viewed")
+                if definition is not None:
+                    yield definition
+
+    def _claimed_here(self, wanted: tuple[Claim, ...]) -> Iterator[Resource]:
+        """Kinds that every workspace has; of a workspace's own there is nothing to be seen."""
+        claimed = {(claim.group, claim.resource) for claim in wanted if not claim.identity and claim.group != APIS}
+        for one in self._kinds.builtin.catalog:
+            if (one.group, one.plural) == BINDINGS:
+                yield replace(one, verbs=READING, subresources=())
+            elif (one.group, one.plural) in claimed:
+                yield replace(one, subresources=viewed_parts(one))
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
+        """Whether objects of a kind may be in a view of one cluster at all: if not, the cluster does not have the kind
+        there."""
+        export = export_of(view)
+        bound = tuple(self._apis.bound_to(export, cluster))
+        if (resource.group, resource.plural) == BINDINGS:
+            return bool(bound)
+        return any(
+            _has(facts, resource) or any(True for _ in self._accepted(view, resource, cluster, facts))
+            for facts in bound
+        )
+
+    def sees(self, view: str, resource: Resource) -> Sees:
+        """Which objects of a kind are in a view, whenever it is asked."""
+        export = export_of(view)
+        if (resource.group, resource.plural) == BINDINGS:
+            return lambda key: key in self._apis.of_export(export)
+
+        def seen(key: str) -> bool:
+            bound = self._apis.bound_to(export, cluster_in(key))
+            return any(self._is_seen(view, resource, key, facts) for facts in bound)
+
+        return seen
+
+    def _is_seen(self, view: str, resource: Resource, key: str, facts: Facts) -> bool:
+        """Whether an object is seen because of a binding in its cluster."""
+        if _has(facts, resource):
+            return True
+        namespace, name = name_in(key)
+        accepted = self._accepted(view, resource, cluster_in(key), facts)
+        return any(claim.admits(namespace, name) for claim in accepted)
+
+    def shows(self, view: str, resource: Resource) -> Shows:
+        """Which states of them: bindings, as long as they are about the export; of others all, because none changes
+        what its workspace has bound or accepted."""
+        export = export_of(view)
+        if (resource.group, resource.plural) == BINDINGS:
+            return lambda entry: facts_of(entry).export == export
+        seen = self.sees(view, resource)
+        return lambda entry: seen(entry.key)
+
+    def showed(self, view: str, resource: Resource) -> Shows:
+        """Which states were seen until they went, also if their binding has gone since: whoever watches is to hear of
+        the end of everything it heard of."""
+        shows, export = self.shows(view, resource), export_of(view)
+
+        def showed(entry: Entry) -> bool:
+            if shows(entry):
+                return True
+            gone = self._apis.departed(export, cluster_in(entry.key))
+            return (
+                gone is not None
+                and entry.revision < gone.revision
+                and self._is_seen(view, resource, entry.key, gone.facts)
+            )
+
+        return showed
+
+    def steady_since(self, view: str, resource: Resource) -> Revision:
+        """Since when nothing came into sight or went out of it but by its own changes."""
+        is_told = (resource.group, resource.plural) == BINDINGS
+        return 0 if is_told else self._sight.steady_since(export_of(view))
+
+    def subscribe(self, listener: Listener) -> None:
+        """Hear of views in which kinds came into sight, or went out of it, otherwise."""
+        self._sight.subscribe(listener)
+
+    def admits(self, view: str, resource: Resource, cluster: str, namespace: str, name: str) -> bool:
+        """Whether an object of one cluster may be read or written through a view."""
+        key = objects.key(resource, cluster, namespace, name)
+        return cluster != objects.EVERY_CLUSTER and self.sees(view, resource)(key)
+
+    def _accepted(self, view: str, resource: Resource, cluster: str, facts: Facts) -> Iterator[Claim]:
+        """The claims for a kind that a workspace has accepted and that the export still makes."""
+        offer = self._binder.offered(export_of(view))
+        made = {claim_of(claim) for claim in offer.claims} if offer is not None else set()
+        for claim in facts.applied:
+            if claim not in made or (claim.group, claim.resource) != (resource.group, resource.plural):
+                continue
+            if not claim.identity:
+                if not resource.identity and claim.group != APIS and self._is_builtin(resource):
+                    yield claim
+            elif any(_is_claimed(claim, one) for one in self._apis.in_cluster(cluster).values()):
+                yield claim
+
+    def _is_builtin(self, resource: Resource) -> bool:
+        return self._kinds.builtin.catalog.find(resource.group, resource.version, resource.plural) is not None
+
+
+def _has(facts: Facts, resource: Resource) -> bool:
+    """Whether a binding has bound the kind that a view shows."""
+    return any(
+        one.place == (resource.group, resource.plural)
+        and stored_identity(facts.export, one.identity) == resource.identity
+        for one in facts.bound
+    )
+
+
+def _is_claimed(claim: Claim, facts: Facts) -> bool:
+    return any(one.place == (claim.group, claim.resource) and one.identity == claim.identity for one in facts.bound)

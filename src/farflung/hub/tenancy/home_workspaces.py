@@ -1,0 +1,78 @@
+"""Home workspaces: every user has one, from the first time that it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from farflung.hub import objects
+from farflung.hub.auth.user import User
+from farflung.hub.tenancy import status as states
+from farflung.hub.tenancy import workspace_types as types
+from farflung.hub.tenancy.hashes import home_cluster_name
+from farflung.hub.tenancy.paths import ROOT, home_path, logical_cluster_key
+from farflung.hub.tenancy.workspaces import GROUP, Founding, Tenancy, owner_name, owner_text
+from farflung.machinery.errors import Obj, forbidden
+from farflung.store.base import Store
+
+NAME = "~"  #: of everybody's home, in the root workspace
+TYPE = "home"
+
+
+class Homes:
+    """Two requests for one home that is not there yet make it but once."""
+
+    def __init__(self, store: Store, tenancy: Tenancy) -> None:
+        self._store = store
+        self._tenancy = tenancy
+        self._making: dict[str, asyncio.Task[Obj]] = {}
+
+    def exists(self, user: User) -> bool:
+        return self._tenancy.clusters.exists(home_cluster_name(user.name))
+
+    async def workspace(self, user: User) -> Obj:
+        """What `GET …/workspaces/~` answers: no object is stored for it.  Whether the user may have a home is asked
+        before.  Raises 403 for somebody who is nobody outside of one cluster."""
+        name = owner_name(owner_text(user))
+        if not name:
+            raise forbidden(GROUP, "workspaces", NAME, "only users of all workspaces have a home")
+        cluster = home_cluster_name(name)
+        entry = self._store.get(logical_cluster_key(cluster))
+        return synthesized(cluster, await self._make(cluster, name) if entry is None else objects.decode(entry))
+
+    async def _make(self, cluster: str, user: str) -> Obj:
+        making = self._making.get(cluster)
+        if making is None:
+            making = self._making[cluster] = asyncio.create_task(self._found(cluster, user))
+            making.add_done_callback(lambda task: self._making.pop(cluster, None))
+        return await asyncio.shield(making)
+
+    async def _found(self, cluster: str, user: str) -> Obj:
+        try:
+            lineage = self._tenancy.lineage_of(ROOT, TYPE)
+        except types.Refused as refused:
+            raise forbidden(GROUP, "workspaces", NAME, str(refused)) from None
+        founding = Founding(
+            cluster,
+            home_path(user),
+            lineage[-1].qualified,
+            types.initializers(lineage),
+            types.bindings(lineage),
+            {states.OWNER: owner_text(User(user))},
+            admin=user,
+        )
+        return await self._tenancy.open_missing(founding)
+
+
+def synthesized(cluster: str, logical_cluster: Obj) -> Obj:
+    """The Workspace that a home would have."""
+    status = logical_cluster["status"]
+    shown = {"phase": status["phase"], "conditions": status.get("conditions", [])}
+    if status.get("initializers"):
+        shown["initializers"] = status["initializers"]
+    return {
+        "kind": "Workspace",
+        "apiVersion": "tenancy.kcp.io/v1alpha1",
+        "metadata": {"name": "cluster", "creationTimestamp": logical_cluster["metadata"]["creationTimestamp"]},
+        "spec": {"type": {"name": ""}, "cluster": cluster, "URL": status["URL"]},
+        "status": shown,
+    }

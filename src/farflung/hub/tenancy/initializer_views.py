@@ -1,0 +1,232 @@
+"""What an initializer sees: the workspaces that wait for it, and no others.
+
+    /services/initializingworkspaces/<cluster>:<type>/clusters/*/…          their LogicalClusters, to list and to watch
+    /services/initializingworkspaces/<cluster>:<type>/clusters/<cluster>/…  one of them, to take oneself off its list;
+                                                                            and all that is in it, as its owner would
+
+All of it is for those who may `initialize` the type, in the workspace where the type is.  What is done in a workspace
+is done with the rights of its owner, as they were noted when it was made, and for as long as it waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from farflung.apis.resource import Resource
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.authorizer import Authorizer, refusal
+from farflung.hub.auth.user import User
+from farflung.hub.catalog.served import Kinds, Served
+from farflung.hub.objects import EVERY_CLUSTER
+from farflung.hub.registry.call import Call
+from farflung.hub.routing.target import target_of
+from farflung.hub.routing.views import Place, no_access
+from farflung.hub.tenancy import status as states
+from farflung.hub.tenancy.bound_definitions import viewed_parts
+from farflung.hub.tenancy.export_views import READING, Sees, Shows, Views
+from farflung.hub.tenancy.guards import refused
+from farflung.hub.tenancy.paths import SINGLETON, Clusters, is_path, read_cluster
+from farflung.hub.tenancy.sight import Listener
+from farflung.hub.tenancy.workspace_authorizer import EVERYWHERE, NOWHERE, REFUSED, is_operator, is_privileged
+from farflung.machinery import names
+from farflung.machinery.errors import ApiError, Obj, invalid_value
+from farflung.store.base import Entry, Revision, Store
+
+ROOT_PATH: Final = "/services/initializingworkspaces/"
+VIEW: Final = "initializing:"  #: how the names of these views begin; those of exports begin with a cluster and a slash
+LOGICAL_CLUSTERS: Final = ("core.kcp.io", "logicalclusters")
+CLUSTER_NAME: Final = "authentication.kubernetes.io/cluster-name"
+
+
+def is_initializing(view: str) -> bool:
+    return view.startswith(VIEW)
+
+
+def initializer_of(view: str) -> str:
+    return view.removeprefix(VIEW)
+
+
+def place_in(path: str) -> Place | None:
+    """Where a path below ROOT_PATH leads; None if it can lead nowhere."""
+    match path[len(ROOT_PATH) :].split("/", 3):
+        case [initializer, "clusters", cluster, *rest]:
+            pass
+        case _:
+            return None
+    initializer, cluster = unquote(initializer), unquote(cluster)
+    home, _, name = initializer.rpartition(":")
+    if not is_path(home) or names.dns_subdomain(name):
+        return None
+    if cluster != EVERY_CLUSTER and (":" in cluster or not is_path(cluster)):
+        return None
+    return Place(cluster, f"/{rest[0]}" if rest else "/", f"{VIEW}{initializer}")
+
+
+def waits_for(entry: Entry, initializer: str) -> bool:
+    """Whether a LogicalCluster's workspace waits for an initializer."""
+    if initializer.encode() not in entry.value:  # most wait for nobody
+        return False
+    found = read_cluster(entry)
+    return found.phase == states.INITIALIZING and initializer in found.initializers
+
+
+# --- who ------------------------------------------------------------------------------------------
+
+
+class _Owner(msgspec.Struct, gc=False):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+_read_owner = msgspec.json.Decoder(_Owner).decode
+
+
+def owner_in(text: str) -> User | None:
+    """Who made a workspace, by what was noted, without the groups of those who rule in all of them: with those one
+    could leave it."""
+    try:
+        noted = _read_owner(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    if not noted.username:
+        return None
+    groups = tuple(group for group in noted.groups if group not in EVERYWHERE)
+    cluster = next(iter(noted.extra.get(CLUSTER_NAME, ())), "")
+    return User(noted.username, groups, noted.uid, (), cluster)
+
+
+class Initializers:
+    """Who may be one, and where it leads them."""
+
+    def __init__(self, clusters: Clusters, authorizer: Authorizer) -> None:
+        self._clusters = clusters
+        self._authorizer = authorizer
+
+    def may_initialize(self, initializer: str, user: User) -> bool:
+        home, _, name = initializer.rpartition(":")
+        asked = Attributes("initialize", "tenancy.kcp.io", "workspacetypes", name=name)
+        return self._authorizer.decide(self._clusters.resolve(home) or NOWHERE, user, asked).allowed
+
+    def check(self, view: str, user: User, asked: Attributes) -> None:
+        """Raises 403."""
+        if not self.may_initialize(initializer_of(view), user):
+            raise refusal(user, asked, REFUSED.reason)
+
+    def enter(self, place: Place, user: User) -> tuple[Place, User]:
+        """What is in a workspace is no view, and is seen as its owner sees it.  Raises 403."""
+        target = target_of(*place)
+        if place.cluster == EVERY_CLUSTER or (target and (target.group, target.plural) == LOGICAL_CLUSTERS):
+            return place, user
+        initializer = initializer_of(place.view)
+        if not self.may_initialize(initializer, user):
+            raise no_access(user, place.cluster)
+        found = self._clusters.read(place.cluster)
+        if found is None or found.phase != states.INITIALIZING or initializer not in found.initializers:
+            raise shut(initializer)
+        owner = owner_in(found.annotations.get(states.OWNER, ""))
+        if owner is None:
+            raise shut(initializer)
+        return Place(place.cluster, place.path), owner
+
+
+def check_change(call: Call, clusters: Clusters, new: Obj, old: Obj) -> None:
+    """A LogicalCluster's list of initializers is theirs: nobody else ends the waiting, and whose rights they have
+    stays as it was noted.  Raises 422 and 403."""
+    before, after = _waiting(old), _waiting(new)
+    if is_initializing(call.target.view):
+        own = initializer_of(call.target.view)
+        if own not in before or set(after) != set(before) - {own}:
+            why = f'only removing the "{own}" initializer is supported'
+            raise call.invalid(SINGLETON, [invalid_value("status.initializers", after, why)])
+        return
+    if is_privileged(call.user) or is_operator(call.user):
+        return
+    if _owner(new) != _owner(old):
+        raise refused(f"metadata.annotations[{states.OWNER}] is immutable")
+    initializers = Initializers(clusters, call.tools.authorizer)
+    for one in before:
+        if one not in after and not initializers.may_initialize(one, call.user):
+            raise refused(f'no permission to remove the initializer "{one}"')
+
+
+def _waiting(logical_cluster: Obj) -> list[str]:
+    return (logical_cluster.get("status") or {}).get("initializers") or []
+
+
+def _owner(logical_cluster: Obj) -> str:
+    return str((logical_cluster["metadata"].get("annotations") or {}).get(states.OWNER, ""))
+
+
+def shut(initializer: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'initializer "{initializer}" cannot access this workspace', {})
+
+
+# --- what -----------------------------------------------------------------------------------------
+
+
+class InitializingViews:
+    def __init__(self, store: Store, kinds: Kinds) -> None:
+        self._store = store
+        self._kinds = kinds
+
+    @cached_property
+    def _served(self) -> Served:
+        """The same for all: LogicalClusters to read, and their status."""
+        seen = [
+            replace(one, verbs=READING, subresources=viewed_parts(one))
+            for one in self._kinds.builtin.catalog
+            if (one.group, one.plural) == LOGICAL_CLUSTERS
+        ]
+        return Served(seen, (), self._kinds.builtin)
+
+    def served(self, view: str) -> Served:
+        return self._served
+
+    def sees(self, view: str) -> Sees:
+        initializer = initializer_of(view)
+
+        def seen(key: str) -> bool:
+            entry = self._store.get(key)
+            return entry is not None and waits_for(entry, initializer)
+
+        return seen
+
+    def shows(self, view: str) -> Shows:
+        initializer = initializer_of(view)
+        return lambda entry: waits_for(entry, initializer)
+
+
+class EveryView:
+    """Those of exports and those of initializers."""
+
+    def __init__(self, exports: Views, initializing: InitializingViews) -> None:
+        self._exports = exports
+        self._initializing = initializing
+
+    def served(self, view: str) -> Served:
+        return self._initializing.served(view) if is_initializing(view) else self._exports.served(view)
+
+    def reaches(self, view: str, resource: Resource, cluster: str) -> bool:
+        return is_initializing(view) or self._exports.reaches(view, resource, cluster)
+
+    def sees(self, view: str, resource: Resource) -> Sees:
+        return self._initializing.sees(view) if is_initializing(view) else self._exports.sees(view, resource)
+
+    def shows(self, view: str, resource: Resource) -> Shows:
+        return self._initializing.shows(view) if is_initializing(view) else self._exports.shows(view, resource)
+
+    def showed(self, view: str, resource: Resource) -> Shows:
+        return self._initializing.shows(view) if is_initializing(view) else self._exports.showed(view, resource)
+
+    def steady_since(self, view: str, resource: Resource) -> Revision:
+        return 0 if is_initializing(view) else self._exports.steady_since(view, resource)
+
+    def subscribe(self, listener: Listener) -> None:
+        self._exports.subscribe(listener)

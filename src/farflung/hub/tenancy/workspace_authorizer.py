@@ -1,0 +1,251 @@
+"""Who may enter a workspace, and do what in it.
+
+    health          anybody, anywhere
+    system:masters  everything, the wildcard too
+    the others      reserved? ─► may enter? ─► policy of the export ─► roles of the workspace
+
+Whoever may not is told the same, whether the workspace is not there, is none of theirs, or lets them do other things:
+nobody learns from a refusal what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.authorizer import Authorizer, refusal
+from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
+from farflung.hub.auth.rbac.policy import Decision
+from farflung.hub.auth.rbac.rules import Rule
+from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
+from farflung.hub.objects import cluster_in
+from farflung.hub.tenancy.maximal import EXPORTS, Export, Limits, consumer
+from farflung.machinery.errors import ApiError, object_details, qualified
+from farflung.store.base import Change, Entry, Store
+
+ROOT: Final = "root"
+WILDCARD: Final = "*"
+NOWHERE: Final = ""  #: the cluster of a request that names none, or one that is not there
+SHARED: Final = "system:admin"  #: the cluster whose ClusterRoles and ClusterRoleBindings count in every workspace
+SYSTEM: Final = "system:"  #: how clusters begin that are nobody's workspace
+
+OPERATORS: Final = "system:kcp:admin"  #: a group: cluster-admin in every workspace
+EVERYWHERE: Final = frozenset({ADMINISTRATORS, OPERATORS})  #: groups that mean something in all workspaces
+HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
+METRICS: Final = "metrics"  #: they tell of the whole hub
+ACCESS: Final = Attributes("access", path="/")  #: what lets somebody enter a workspace
+
+GRANTED: Final = Decision(True, "access granted")
+REFUSED: Final = Decision(False, "access denied")
+
+LOGICAL_CLUSTERS: Final = "/core.kcp.io/logicalclusters/"
+LOGICAL_CLUSTER: Final = "cluster"  #: the name of the only one in a workspace
+REQUIRED_GROUPS: Final = "authorization.kcp.io/required-groups"
+APIS: Final = "apis.kcp.io"
+RESERVED_STATUS: Final = frozenset({"apiexports", "apibindings"})
+CHANGES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+BEGINNINGS: Final = frozenset({"create", "update", "patch"})  #: what could make objects where there is no workspace
+REMEMBERED: Final = 4096  #: users, by workspace, of whom it is known whether they may enter
+
+
+# --- decisions about what is given ----------------------------------------------------------------
+
+
+def is_privileged(user: User) -> bool:
+    return ADMINISTRATORS in user.groups and not user.cluster
+
+
+def is_operator(user: User) -> bool:
+    return OPERATORS in user.groups and not user.cluster
+
+
+def as_confined(user: User) -> User:
+    """Whoever is somebody in one workspace alone (its ServiceAccounts, certificates asked for in it, whom its roles
+    let others be) is in no group of those who rule in all of them, whatever a workspace calls its members."""
+    if not user.cluster or EVERYWHERE.isdisjoint(user.groups):
+        return user
+    return replace(user, groups=tuple(group for group in user.groups if group not in EVERYWHERE))
+
+
+def is_account_of(cluster: str, user: User) -> bool:
+    return user.cluster == cluster and user.name.startswith(SERVICE_ACCOUNT)
+
+
+def is_health(attributes: Attributes) -> bool:
+    return attributes.path is not None and attributes.path[1:].partition("/")[0] in HEALTH
+
+
+def is_reserved(user: User, attributes: Attributes) -> bool:
+    """What roles of a workspace cannot allow: to say what is bound to which data, and to look at the whole hub."""
+    if attributes.path is not None:
+        return attributes.path[1:].partition("/")[0] == METRICS and not is_operator(user)
+    return (
+        attributes.group == APIS
+        and attributes.subresource == "status"
+        and attributes.resource in RESERVED_STATUS
+        and attributes.verb in CHANGES
+    )
+
+
+def has_required_groups(required: str, groups: Collection[str]) -> bool:
+    """`a,b;c` asks for both a and b, or for c."""
+    return not required or any(
+        all(group.strip() in groups for group in alternative.split(",")) for alternative in required.split(";")
+    )
+
+
+def cluster_without_prefix(user: User) -> str:
+    """Where a request goes whose path names no cluster: that of a ServiceAccount to its own, that of an administrator
+    to root, and anybody else's nowhere."""
+    return ROOT if is_privileged(user) else user.cluster
+
+
+def content_of(export: str, asked: Attributes) -> Attributes:
+    """What somebody must be allowed in an export's workspace to do it in the export's view."""
+    return Attributes(asked.verb, APIS, "apiexports", "content", name=export)
+
+
+def refuse_on_wildcard(asked: Attributes) -> None:
+    """Raises 405 for whatever is no list or watch: an object is in one cluster."""
+    if asked.path is not None or asked.verb in ("list", "watch"):
+        return
+    what = qualified(asked.resource, asked.group)
+    message = f'{asked.verb} is not supported on resources of kind "{what}" in the `*` logical cluster'
+    raise ApiError(405, "MethodNotAllowed", message, object_details(asked.group, asked.resource, ""))
+
+
+# --- the workspaces -------------------------------------------------------------------------------
+
+
+class _Annotations(msgspec.Struct, gc=False):
+    required: str = msgspec.field(default="", name=REQUIRED_GROUPS)
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    annotations: _Annotations | None = None
+
+
+class _Annotated(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+_decode = msgspec.json.Decoder(_Annotated).decode
+
+
+def required_groups(entry: Entry) -> str:
+    annotations = _decode(entry.value).metadata.annotations
+    return "" if annotations is None else annotations.required
+
+
+class WorkspaceAuthorizer(Authorizer):
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, shared=SHARED)
+        self._limits = Limits(store)
+        self._required: dict[str, str] = {}  #: clusters that ask for groups → which
+        self._entering: dict[tuple[object, ...], bool] = {}
+        store.subscribe(LOGICAL_CLUSTERS, self._hear_clusters)
+        for entry in store.list(LOGICAL_CLUSTERS).entries:
+            self._follow_cluster(entry.key, entry)
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def decide(self, cluster: str, user: User, attributes: Attributes) -> Decision:
+        return GRANTED if is_health(attributes) or self._allows(cluster, user, attributes) else REFUSED
+
+    def check_view(self, cluster: str, export: str, user: User, asked: Attributes) -> None:
+        """Raises 403 unless somebody may do something in the view of an export, which is in a cluster.  Whoever may do
+        everything in a workspace may do nothing in the view of an export that is not there.  What the export claims of
+        another one is within the policy of that."""
+        is_there = self._store.get(f"{EXPORTS}{cluster}/{export}") is not None
+        is_allowed = is_privileged(user) or self._may_see(Export(cluster, export), as_confined(user), asked)
+        if not is_there or not is_allowed or not self.decide(cluster, user, content_of(export, asked)).allowed:
+            raise refusal(user, asked, REFUSED.reason)
+
+    def may_enter(self, cluster: str, user: User) -> bool:
+        if user.cluster and user.cluster != cluster:
+            return False
+        user = as_confined(user)
+        return is_privileged(user) or self._may_enter(cluster, user)
+
+    def exists(self, cluster: str) -> bool:
+        if cluster == ROOT:
+            return True
+        return "/" not in cluster and self._store.get(f"{LOGICAL_CLUSTERS}{cluster}/{LOGICAL_CLUSTER}") is not None
+
+    def rules_of(self, cluster: str, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        if not self.may_enter(cluster, user):
+            return [], []
+        rules, errors = super().rules_of(cluster, as_confined(user), namespace)
+        return ([*FULL_AUTHORITY, *rules] if is_operator(user) else rules), errors
+
+    def _allows(self, cluster: str, user: User, attributes: Attributes) -> bool:
+        if user.cluster and user.cluster != cluster:
+            return False
+        user = as_confined(user)
+        if is_privileged(user):
+            return cluster != NOWHERE and (attributes.verb not in BEGINNINGS or self._can_have_objects(cluster))
+        if is_reserved(user, attributes) or not self._may_enter(cluster, user):
+            return False
+        return self._is_within_policy(cluster, user, attributes) and (
+            is_operator(user) or super().decide(cluster, user, attributes).allowed
+        )
+
+    def _can_have_objects(self, cluster: str) -> bool:
+        """Where there are none for sure (the wildcard), others refuse with better words."""
+        return cluster == WILDCARD or cluster.startswith(SYSTEM) or self.exists(cluster)
+
+    def _may_enter(self, cluster: str, user: User) -> bool:
+        """Of somebody who is no administrator."""
+        if cluster.startswith(SYSTEM) or not self.exists(cluster):
+            return False
+        if is_operator(user) or is_account_of(cluster, user):
+            return True
+        required = self._required.get(cluster, "")
+        if required and not has_required_groups(required, user.groups):
+            return False
+        return AUTHENTICATED in user.groups if cluster == ROOT else self._has_access(cluster, user)
+
+    def _has_access(self, cluster: str, user: User) -> bool:
+        key = (self._policy(cluster).generation, user.name, user.groups)
+        known = self._entering.get(key)
+        if known is None:
+            known = super().decide(cluster, user, ACCESS).allowed
+            if len(self._entering) >= REMEMBERED:
+                self._entering.clear()
+            self._entering[key] = known
+        return known
+
+    def _is_within_policy(self, cluster: str, user: User, attributes: Attributes) -> bool:
+        if attributes.path is not None:
+            return True
+        return self._is_within(self._limits.on(cluster, attributes.group, attributes.resource), user, attributes)
+
+    def _may_see(self, view: Export, user: User, asked: Attributes) -> bool:
+        if is_reserved(user, asked):
+            return False
+        return asked.path is not None or self._is_within(
+            self._limits.on_view(view, asked.group, asked.resource), user, asked
+        )
+
+    def _is_within(self, export: Export | None, user: User, attributes: Attributes) -> bool:
+        """The policy of an export, if it has one."""
+        return export is None or super().decide(export.cluster, consumer(user), attributes).allowed
+
+    # --- keeping in step --------------------------------------------------------------------------
+
+    def _hear_clusters(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._follow_cluster(change.key, change.entry)
+            if change.entry is None:
+                self.forget(cluster_in(change.key))
+
+    def _follow_cluster(self, key: str, entry: Entry | None) -> None:
+        required = required_groups(entry) if entry is not None else ""
+        if required:
+            self._required[cluster_in(key)] = required
+        else:
+            self._required.pop(cluster_in(key), None)

@@ -1,0 +1,409 @@
+"""Workspaces come to be: what a new Workspace must be like, and everything that is made with it.
+
+Nothing is left for later: when a Workspace is there, so is its cluster, complete.  The cluster comes first, its
+LogicalCluster after all else in it, and the Workspace last; so after a crash there may be a cluster that nobody can
+reach, which housekeeping removes, and never a Workspace without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import orjson
+
+from farflung.hub import objects
+from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.controllers.owner_graph import uid_of
+from farflung.hub.tenancy import hashes
+from farflung.hub.tenancy import status as states
+from farflung.hub.tenancy import workspace_types as types
+from farflung.hub.tenancy.direct_writes import (
+    ACCOUNT,
+    CONFIG_MAP,
+    LOGICAL_CLUSTER,
+    NAMESPACE,
+    ROLE_BINDING,
+    Written,
+    put_all,
+    put_missing,
+    written,
+)
+from farflung.hub.tenancy.paths import (
+    LONGEST,
+    PATH,
+    ROOT,
+    SYSTEM,
+    TYPE,
+    WORKSPACE_TYPES,
+    Clusters,
+    TypeReference,
+    workspace_key,
+)
+from farflung.hub.tenancy.workspace_types import Export, Lineage, Refused, WorkspaceType
+from farflung.machinery.errors import Obj, forbidden
+from farflung.machinery.selectors import selector_of
+from farflung.machinery.times import format_seconds
+from farflung.store.base import Change, Entry, Store
+
+GROUP: Final = "tenancy.kcp.io"
+INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
+INTERNAL_SHARD: Final = "internal.tenancy.kcp.io/shard"
+REQUIRED_GROUPS: Final = "authorization.kcp.io/required-groups"
+REPLICATE: Final = "internal.kcp.io/replicate"
+CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
+ADMIN_BINDING: Final = "workspace-admin"
+SHARD: Final = "root"
+SHARD_KEY: Final = "/core.kcp.io/shards/root/root"
+UNIVERSAL: Final = "root:universal"  #: the initializer that makes the namespace `default`
+OURS: Final = frozenset({UNIVERSAL, types.BINDINGS})  #: initializers that the hub is done with at once
+NONE: Final[Mapping[str, str]] = {}
+AUTHORITY: Final = "kube-root-ca.crt"
+AUTHORITY_TOLD: Final = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+
+#: (cluster, exports, now) → APIBindings, bound, as they are to be written
+Bind = Callable[[str, Sequence[Export], str], Iterable[Written]]
+MayUse = Callable[[str, str], bool]  #: (cluster, name of a type) → whether the user may make workspaces of it
+
+
+def nothing_bound(cluster: str, exports: Sequence[Export], now: str) -> Iterable[Written]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Founding:
+    """A cluster that is to be."""
+
+    cluster: str
+    path: str
+    type: str
+    initializers: Sequence[str]
+    bindings: Sequence[Export]
+    annotations: Obj  #: of the LogicalCluster, beside its path and type
+    admin: str = ""  #: the user who may do everything there; empty: nobody in particular
+    owner: Obj | None = None  #: the Workspace, as the LogicalCluster names it
+
+
+class Tenancy:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        url: str,
+        clock: Callable[[], datetime],
+        new_uid: Callable[[], str],
+        random: Callable[[int], bytes],
+        bind: Bind = nothing_bound,
+        authority: str = "",
+    ) -> None:
+        """`url`: of the hub, as its clients see it; `random`: so many bytes; `authority`: the hub's CA in PEM, for the
+        namespace `default` (without it, housekeeping brings it later)."""
+        self.clusters = Clusters(store)
+        self.abandoned: Callable[[str], None] = lambda cluster: None  #: told of clusters that nobody will have
+        self.bind = bind
+        self._store = store
+        self._url = url
+        self._clock = clock
+        self._new_uid = new_uid
+        self._random = random
+        self._authority = authority
+        self._types: dict[str, tuple[Entry, WorkspaceType]] = {}  #: as they were read, while they are what they were
+        store.subscribe(WORKSPACE_TYPES, self._forget_types)
+
+    def now(self) -> str:
+        return format_seconds(self._clock())
+
+    def url_of(self, cluster: str) -> str:
+        return f"{self._url}/clusters/{cluster}"
+
+    # --- types ------------------------------------------------------------------------------------
+
+    def type_at(self, path: str, name: str) -> WorkspaceType | None:
+        cluster = self.clusters.resolve(path)
+        if cluster is None or not name or "/" in name:
+            return None
+        key = f"{WORKSPACE_TYPES}{cluster}/{name}"
+        entry, path = self._store.get(key), self.clusters.path_of(cluster)
+        if entry is None:
+            return None
+        read, found = self._types.get(key, (None, None))
+        if found is None or read is not entry or found.path != path:
+            found = types.read_type(objects.decode(entry), cluster, path)
+            self._types[key] = (entry, found)
+        return found
+
+    def _forget_types(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.entry is None:
+                self._types.pop(change.key, None)
+
+    def _usable(self, may_use: MayUse) -> types.Lookup:
+        """Types that a user may not use are not there for that user."""
+
+        def lookup(path: str, name: str) -> WorkspaceType | None:
+            found = self.type_at(path, name)
+            return found if found is not None and may_use(found.cluster, found.name) else None
+
+        return lookup
+
+    def _parent_lineage(self, cluster: str) -> Lineage:
+        reference = self.clusters.type_of(cluster)
+        if reference is None:
+            raise Refused("parent type cannot be resolved")
+        return types.lineage(types.find(reference, (), self.type_at), self.type_at)
+
+    def _lineage(self, reference: TypeReference, lookup: types.Lookup) -> Lineage:
+        return types.lineage(types.find(reference, (), lookup), lookup)
+
+    def _paths(self, cluster: str) -> Iterator[str]:
+        """Where a type without a path is looked for: here, above, and in the root."""
+        yield cluster
+        yield from self.clusters.ancestors(cluster)
+        yield ROOT
+
+    # --- admission --------------------------------------------------------------------------------
+
+    def admit(self, cluster: str, user: User, workspace: Obj, may_use: MayUse) -> None:
+        """A new Workspace, before it is validated: gets its owner and its type.  Raises 403."""
+        metadata = workspace["metadata"]
+        annotations = metadata.setdefault("annotations", {})
+        annotations[states.OWNER] = owner_text(user)
+        self._require_groups(cluster, annotations)
+        spec = workspace.setdefault("spec", {})
+        said = (spec.get("type") or {}) if type(spec) is dict else None
+        if type(said) is not dict or any(type(said.get(name, "")) is not str for name in ("name", "path")):
+            return  # which validation refuses
+        reference = TypeReference(said.get("name", ""), said.get("path", ""))
+        try:
+            if not reference.name and not reference.path:
+                reference = self._parent_lineage(cluster)[-1].default_child
+            found = types.find(reference, self._paths(cluster), self._usable(may_use))
+        except Refused as refused:
+            raise refusal(workspace, str(refused)) from None
+        spec["type"] = {"name": found.name, "path": reference.path or found.path}
+        if found.labels:
+            metadata["labels"] = dict(found.labels) | (metadata.get("labels") or {})
+
+    def _require_groups(self, cluster: str, annotations: Obj) -> None:
+        annotations.pop(REQUIRED_GROUPS, None)
+        parent = self.clusters.read(cluster)
+        if parent is not None and REQUIRED_GROUPS in parent.annotations:
+            annotations[REQUIRED_GROUPS] = parent.annotations[REQUIRED_GROUPS]
+
+    def check_new(self, cluster: str, user: User, workspace: Obj, may_use: MayUse) -> None:
+        """A new Workspace, after it was validated.  Raises 403."""
+        spec = workspace["spec"]
+        if not is_privileged(user):
+            for field, shown in (("cluster", "spec.Cluster"), ("URL", "spec.URL")):
+                if spec.get(field):
+                    raise refusal(workspace, f"{shown} can only be set by system privileged users")
+        reference = TypeReference(spec["type"].get("name", ""), spec["type"].get("path", ""))
+        try:
+            types.check_family(self._parent_lineage(cluster), self._lineage(reference, self._usable(may_use)))
+        except Refused as refused:
+            raise refusal(workspace, str(refused)) from None
+        if len(self.clusters.path_of(cluster)) + len(workspace["metadata"].get("name", "")) >= LONGEST:
+            raise refusal(workspace, f"its path would be longer than {LONGEST} characters")
+
+    # --- creation ---------------------------------------------------------------------------------
+
+    def found(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> Sequence[Written]:
+        """The cluster of a Workspace that was admitted, and that now tells of it: whoever called writes all of this,
+        and the Workspace last, or else calls `abandon`.  If no shard is wanted that exists, or the name is taken, there
+        is nothing.  `annotations`: of the LogicalCluster, beside the usual ones."""
+        workspace["spec"].pop("cluster", None)  # another one is none of its own
+        present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
+        if present is not None and uid_of(present) != workspace["metadata"]["uid"]:
+            return ()
+        if not self._is_schedulable(workspace):
+            states.unscheduled(workspace, self.now())
+            return ()
+        cluster = hashes.cluster_name(self._random(hashes.RANDOM_BYTES))
+        try:
+            founding = self._founding(parent, workspace, cluster, annotations)
+        except Refused as refused:
+            raise refusal(workspace, str(refused)) from None
+        logical_cluster = self._logical_cluster(founding)
+        self._tell(workspace, cluster, logical_cluster)
+        return tuple(self._furnishing(founding, logical_cluster))
+
+    async def open(self, parent: str, workspace: Obj, annotations: Mapping[str, str] = NONE) -> None:
+        """Write the cluster of a Workspace, which is to be written next."""
+        founded = self.found(parent, workspace, annotations)
+        try:
+            await put_all(self._store, founded)
+        except BaseException:
+            self.abandon(workspace)
+            raise
+
+    def abandon(self, workspace: Obj) -> None:
+        """The Workspace whose cluster was just founded will not be."""
+        cluster = workspace["spec"].get("cluster")
+        if cluster:
+            self.abandoned(cluster)
+
+    async def open_missing(self, founding: Founding) -> Obj:
+        """Make a cluster whose name is known beforehand, or what is missing of it.  Its LogicalCluster."""
+        logical_cluster = self._logical_cluster(founding)
+        await put_missing(self._store, self._furnishing(founding, logical_cluster))
+        return logical_cluster
+
+    def lineage_of(self, path: str, name: str) -> Lineage:
+        """Of a type that is certainly there."""
+        return self._lineage(TypeReference(name, path), self.type_at)
+
+    def _is_schedulable(self, workspace: Obj) -> bool:
+        selector = (workspace["spec"].get("location") or {}).get("selector")
+        if not selector:
+            return True
+        shard = self._store.get(SHARD_KEY)
+        labels = {"name": SHARD} if shard is None else objects.labels_of(shard)
+        try:
+            return selector_of(selector).matches(labels)
+        except KeyError:
+            return False  # nobody can tell what it means
+
+    def _founding(self, parent: str, workspace: Obj, cluster: str, annotations: Mapping[str, str]) -> Founding:
+        metadata, spec = workspace["metadata"], workspace["spec"]
+        lineage = self.lineage_of(spec["type"]["path"], spec["type"]["name"])
+        kept = {name: text for name, text in metadata["annotations"].items() if name in (states.OWNER, REQUIRED_GROUPS)}
+        owner = {
+            "apiVersion": "tenancy.kcp.io/v1alpha1",
+            "resource": "workspaces",
+            "name": metadata["name"],
+            "cluster": parent,
+            "uid": metadata["uid"],
+        }
+        return Founding(
+            cluster,
+            f"{self.clusters.path_of(parent)}:{metadata['name']}",
+            lineage[-1].qualified,
+            types.initializers(lineage),
+            types.bindings(lineage),
+            {**kept, **annotations},
+            owner_name(metadata["annotations"].get(states.OWNER, "")),
+            owner,
+        )
+
+    def _logical_cluster(self, founding: Founding) -> Obj:
+        spec: Obj = {"directlyDeletable": False}
+        if founding.initializers:
+            spec["initializers"] = list(founding.initializers)
+        if founding.owner is not None:
+            spec["owner"] = founding.owner
+        annotations = {**founding.annotations, TYPE: founding.type}
+        if founding.path != ROOT:
+            annotations[PATH] = founding.path
+        status: Obj = {"URL": self.url_of(founding.cluster)}
+        waiting = [one for one in founding.initializers if one not in OURS]
+        if waiting:
+            status["initializers"] = waiting
+        obj: Obj = {
+            "metadata": {
+                "name": "cluster",
+                "generation": 1,
+                "annotations": annotations,
+                "finalizers": [states.CLUSTER_FINALIZER],
+            },
+            "spec": spec,
+            "status": status,
+        }
+        states.settle_cluster(obj, self.now())
+        return obj
+
+    def _furnishing(self, founding: Founding, logical_cluster: Obj) -> Iterator[Written]:
+        """Everything in a new cluster, the LogicalCluster last.  The namespace comes after what it has from its first
+        moment, or housekeeping, which hears of it, would ask for that in a cluster that is not there yet."""
+        cluster, now, uid = founding.cluster, self.now(), self._new_uid
+        if UNIVERSAL in founding.initializers:
+            yield written(
+                ACCOUNT, cluster, {"metadata": {"name": "default", "namespace": "default"}}, uid=uid(), now=now
+            )
+            if self._authority:
+                yield written(CONFIG_MAP, cluster, authority(self._authority), uid=uid(), now=now)
+            yield written(NAMESPACE, cluster, default_namespace(), uid=uid(), now=now)
+        if founding.admin:
+            yield written(ROLE_BINDING, cluster, admin_binding(founding.admin), uid=uid(), now=now)
+        if founding.bindings:
+            yield from self.bind(cluster, founding.bindings, now)
+        yield written(LOGICAL_CLUSTER, cluster, logical_cluster, uid=uid(), now=now)
+
+    def _tell(self, workspace: Obj, cluster: str, logical_cluster: Obj) -> None:
+        metadata = workspace["metadata"]
+        finalizers = metadata.setdefault("finalizers", [])
+        if states.FINALIZER not in finalizers:
+            finalizers.append(states.FINALIZER)
+        metadata["annotations"][INTERNAL_CLUSTER] = cluster
+        metadata["annotations"][INTERNAL_SHARD] = hashes.shard_hash(SHARD)
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        workspace["spec"]["cluster"] = cluster
+        workspace["spec"]["URL"] = self.url_of(cluster)
+        states.settle_workspace(workspace, logical_cluster, self.now())
+
+
+# --- what is in a new cluster ---------------------------------------------------------------------
+
+
+def default_namespace() -> Obj:
+    metadata = {
+        "name": "default",
+        "labels": {"kubernetes.io/metadata.name": "default"},
+        "annotations": {CREATE_ONLY: "true"},
+    }
+    return {"metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+
+
+def authority(pem: str) -> Obj:
+    annotations = {"kubernetes.io/description": AUTHORITY_TOLD}
+    metadata = {"name": AUTHORITY, "namespace": "default", "annotations": annotations}
+    return {"metadata": metadata, "data": {"ca.crt": pem}}
+
+
+def admin_binding(user: str) -> Obj:
+    rbac = "rbac.authorization.k8s.io"
+    return {
+        "metadata": {"name": ADMIN_BINDING, "annotations": {REPLICATE: "apis.kcp.io,tenancy.kcp.io"}},
+        "subjects": [{"kind": "User", "apiGroup": rbac, "name": user}],
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+    }
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def is_privileged(user: User) -> bool:
+    return ADMINISTRATORS in user.groups and not user.cluster
+
+
+def owner_text(user: User) -> str:
+    """What is noted of whoever makes a workspace."""
+    told: Obj = {"username": user.name}
+    if user.uid:
+        told["uid"] = user.uid
+    if user.groups:
+        told["groups"] = list(user.groups)
+    if user.cluster:
+        told["extra"] = {"authentication.kubernetes.io/cluster-name": [user.cluster]}
+    return orjson.dumps(told).decode()
+
+
+def owner_name(text: str) -> str:
+    """The user who may do everything in a workspace, by what was noted.  Nobody, if it was the hub itself, or somebody
+    of one cluster only: in another one that name would be somebody else's."""
+    try:
+        told = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ""
+    name = str(told.get("username", ""))
+    return "" if told.get("extra") or name.startswith(SYSTEM) else name
+
+
+def refusal(workspace: Obj, why: str) -> Exception:
+    return forbidden(GROUP, "workspaces", workspace["metadata"].get("name", ""), why)
