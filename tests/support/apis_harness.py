@@ -14,11 +14,11 @@ from farflung.hub import objects
 from farflung.hub.catalog.custom.definition import Definition
 from farflung.hub.catalog.custom.registry import kinds_in
 from farflung.hub.catalog.served import Served
+from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import API_BINDING as API_BINDING
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bound_apis import BoundApis
 from farflung.hub.tenancy.direct_writes import LOGICAL_CLUSTER, WORKSPACE, kind, rewritten, written
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.hub.tenancy.paths import Clusters
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Store

@@ -15,7 +15,7 @@ from farflung.hub import objects
 from farflung.hub.auth.user import User
 from farflung.hub.controllers.workspaces import Workspaces
 from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
-from farflung.hub.tenancy.builtin_types import builtin_types
+from farflung.hub.tenancy.builtin_objects import builtin_types
 from farflung.hub.tenancy.direct_writes import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
 from farflung.hub.tenancy.hashes import default_binding_name
 from farflung.hub.tenancy.paths import WORKSPACES, logical_cluster_key, workspace_key

@@ -19,9 +19,10 @@ import orjson
 from farflung import __version__
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.audit import UNANSWERED, Audit, Trail
-from farflung.hub.auth import attributes, openid
+from farflung.hub.auth import attributes
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.impersonation import impersonated
+from farflung.hub.auth.service_account_tokens import openid_document
 from farflung.hub.auth.user import User
 from farflung.hub.bodies import read_ahead, takes_long
 from farflung.hub.catalog.served import Kinds
@@ -256,7 +257,7 @@ class Hub:
             case "metrics":
                 return Response(200, *self.metrics.render())
             case ".well-known" | "openid":
-                return openid.answer(request, path, self._tools.accounts.keys) or page_not_found()
+                return openid_document(request, path, self._tools.accounts.keys) or page_not_found()
             case "openapi":
                 return self._kinds.at(cluster, view).openapi.answer(request, path) or page_not_found()
         return self._kinds.at(cluster, view).documents.answer(request, path) or page_not_found()

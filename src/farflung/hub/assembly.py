@@ -150,7 +150,7 @@ class Assembly:
     def housekeeping(self) -> Housekeeping:
         household = ONE_CLUSTER
         if self.workspaces is not None:
-            from farflung.hub.tenancy.household import household_of
+            from farflung.hub.controllers.workspaces import household_of
 
             household = household_of(self._store, self._clock, self.workspaces)
         return Housekeeping(

@@ -38,6 +38,7 @@ METADATA_ORDER: Final = (
     "managedFields",
 )
 REVISION: Final = b'"resourceVersion":"'
+UID: Final = b'"uid":"'
 
 
 EVERY_CLUSTER: Final = "*"
@@ -124,6 +125,12 @@ def stamp(value: bytes, revision: Revision) -> bytes:
 def decode(entry: Entry) -> Obj:
     """The caller's own copy of an object."""
     return orjson.loads(entry.value)  # type: ignore[no-any-return]
+
+
+def uid_of(entry: Entry) -> str:
+    """Only names come before an encoded object's own uid, and no name contains a quotation mark."""
+    start = entry.value.index(UID) + len(UID)
+    return entry.value[start : entry.value.index(b'"', start)].decode()
 
 
 # --- selecting ------------------------------------------------------------------------------------

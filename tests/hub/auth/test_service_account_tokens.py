@@ -13,8 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.http.messages import Request
-from farflung.hub.auth.claims import Account, Bound, Claims, LegacyClaims, Private, Reference, encode
-from farflung.hub.auth.service_account_tokens import AUDIENCES
+from farflung.hub.auth.service_account_tokens import (
+    AUDIENCES,
+    Account,
+    Bound,
+    Claims,
+    LegacyClaims,
+    Private,
+    Reference,
+    encode,
+)
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.user import User
 from farflung.machinery.errors import ApiError, Obj

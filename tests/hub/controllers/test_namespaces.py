@@ -10,8 +10,7 @@ from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.controllers.namespaces import USUAL_PACE, Pace
-from farflung.hub.controllers.termination import FINE, Remains, conditions
+from farflung.hub.controllers.namespaces import FINE, USUAL_PACE, Pace, Remains, termination_conditions
 from farflung.machinery.errors import ApiError, Obj
 
 HOLD = ["example.com/hold"]
@@ -201,16 +200,16 @@ async def test_nothing_is_created_in_a_namespace_that_ends(house: House) -> None
 
 
 def test_times_change_only_with_the_status() -> None:
-    first = conditions([], Remains(), "t1")
-    assert conditions(first, Remains(), "t2") == first
+    first = termination_conditions([], Remains(), "t1")
+    assert termination_conditions(first, Remains(), "t2") == first
     held = Remains()
     held.resources["widgets", "example.com"] = 1
-    second = conditions(first, held, "t3")
+    second = termination_conditions(first, held, "t3")
     told = {one["type"]: one for one in second}["NamespaceContentRemaining"]
     assert (told["status"], told["lastTransitionTime"]) == ("True", "t3")
     assert told["message"] == "Some resources are remaining: widgets.example.com has 1 resource instances"
     held.resources["widgets", "example.com"] = 2
-    third = {one["type"]: one for one in conditions(second, held, "t4")}["NamespaceContentRemaining"]
+    third = {one["type"]: one for one in termination_conditions(second, held, "t4")}["NamespaceContentRemaining"]
     assert third["lastTransitionTime"] == "t3"
     assert third["message"].endswith("has 2 resource instances")
 

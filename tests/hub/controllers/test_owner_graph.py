@@ -22,8 +22,8 @@ from farflung.hub.controllers.owner_graph import (
     decide,
     identity_of,
     is_concerned,
-    uid_of,
 )
+from farflung.hub.objects import uid_of
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Entry
 

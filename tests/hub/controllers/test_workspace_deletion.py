@@ -14,7 +14,7 @@ from platform_harness import TENANCY, platform_hub
 from tenancy_harness import ADMIN, LocalTenancy, housekeeping
 
 from farflung.hub import objects
-from farflung.hub.tenancy.clearance import clearance
+from farflung.hub.controllers.workspaces import clearance
 from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE, kind, rewritten
 from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, logical_cluster_key, workspace_key

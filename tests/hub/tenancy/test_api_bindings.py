@@ -13,14 +13,14 @@ from apis_harness import DEFINITION, EXPORT, LATER, NOW, SCHEMA, URL, LocalApis,
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.user import User
 from farflung.hub.routing.target import Target
+from farflung.hub.tenancy import api_bindings, status
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
-from farflung.hub.tenancy import claims, conditions
 from farflung.hub.tenancy.api_bindings import Names, Reference
+from farflung.hub.tenancy.api_exports import SECRET
 from farflung.hub.tenancy.binding_strategy import API_BINDING
-from farflung.hub.tenancy.conditions import Verdict
 from farflung.hub.tenancy.direct_writes import NAMESPACE
-from farflung.hub.tenancy.exporter import SECRET
+from farflung.hub.tenancy.status import Verdict
 from farflung.machinery.errors import ApiError
 
 WIDGETS = Names("ex.test", "widgets", "widget", ("wi",), "Widget", "WidgetList")
@@ -134,7 +134,7 @@ async def test_a_binding_is_bound_and_served_at_once() -> None:
     assert binding["metadata"]["finalizers"] == ["apis.kcp.io/apibinding-finalizer"]
     assert binding["metadata"]["labels"] == {
         "internal.apis.kcp.io/export": label,
-        f"claimed.internal.apis.kcp.io/{label}": claims.REFLEXIVE,
+        f"claimed.internal.apis.kcp.io/{label}": api_bindings.REFLEXIVE,
     }
     status = binding["status"]
     assert status["phase"] == "Bound"
@@ -494,7 +494,7 @@ async def test_a_claim_counts_once_it_is_accepted_as_it_is() -> None:
 
 
 def test_a_claim_with_a_selector_is_about_some_objects() -> None:
-    claim = claims.claim_of(
+    claim = api_bindings.claim_of(
         {"resource": "configmaps", "resourceSelector": [{"name": "a", "namespace": "x"}, {"namespace": "y"}]}
     )
     assert claim.admits("x", "a")
@@ -524,9 +524,9 @@ def test_names_clash_within_a_group(names: Names, told: str) -> None:
 
 
 def test_a_condition_that_says_what_it_said_keeps_its_time() -> None:
-    first = conditions.merged([], [Verdict("B"), Verdict("Ready"), Verdict("A", "Why", "because")], NOW)
+    first = status.merged([], [Verdict("B"), Verdict("Ready"), Verdict("A", "Why", "because")], NOW)
     assert [one["type"] for one in first] == ["Ready", "A", "B"]
-    again = conditions.merged(first, [Verdict("B"), Verdict("A", "Why", "otherwise")], LATER)
+    again = status.merged(first, [Verdict("B"), Verdict("A", "Why", "otherwise")], LATER)
     assert [one["lastTransitionTime"] for one in again] == [NOW, LATER, NOW]
 
 

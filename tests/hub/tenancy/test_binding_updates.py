@@ -16,8 +16,8 @@ from farflung.http.messages import Answer, Request, Response
 from farflung.hub import objects
 from farflung.hub.controllers.api_bindings import Bindings
 from farflung.hub.controllers.loopback import Inside, collection_path
+from farflung.hub.tenancy.api_exports import SECRET
 from farflung.hub.tenancy.direct_writes import CONFIG_MAP, kind, rewritten, written
-from farflung.hub.tenancy.exporter import SECRET
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
 from farflung.store.sqlite import SqliteStore

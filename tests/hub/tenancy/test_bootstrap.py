@@ -19,11 +19,11 @@ from farflung.hub import objects
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.catalog.custom.registry import kinds_in
+from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap, edge_schemas
 from farflung.hub.tenancy.bound_apis import BoundApis
 from farflung.hub.tenancy.direct_writes import MANAGER, rewritten
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.hub.tenancy.workspace_authorizer import WorkspaceAuthorizer
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj

@@ -7,8 +7,7 @@ import pytest
 
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
-from farflung.hub.tenancy.maximal import bound_by, consumer, is_limited
-from farflung.hub.tenancy.workspace_authorizer import OPERATORS, WorkspaceAuthorizer
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS, WorkspaceAuthorizer, bound_by, consumer, is_limited
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore

@@ -14,34 +14,130 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+import orjson
 
-from farflung.hub.auth.claims import (
-    ISSUER,
-    LEGACY_ISSUER,
-    Account,
-    Bound,
-    Claims,
-    LegacyClaims,
-    Reference,
-    claims_for,
-    decode,
-    decode_legacy,
-    encode,
-    issuer_of,
-    legacy_claims_for,
-)
+from farflung.http.messages import Request, Response
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import FOREVER
-from farflung.hub.auth.user import User
+from farflung.hub.auth.user import AUTHENTICATED, User
 from farflung.machinery import times
 from farflung.store.base import Entry, Store
 
+ISSUER: Final = "https://kubernetes.default.svc"
+CACHED: Final = (("Cache-Control", "public, max-age=3600"),)
+JWKS_PATH: Final = "/openid/v1/jwks"
+LEGACY_ISSUER: Final = "kubernetes/serviceaccount"  #: of tokens that are in Secrets
+LEGACY_NAMES: Final = {
+    "cluster": "kubernetes.io/serviceaccount/clusterName",
+    "namespace": "kubernetes.io/serviceaccount/namespace",
+    "secret": "kubernetes.io/serviceaccount/secret.name",
+    "name": "kubernetes.io/serviceaccount/service-account.name",
+    "uid": "kubernetes.io/serviceaccount/service-account.uid",
+}
 LEEWAY: Final = 60.0  #: seconds by which clocks may differ, and that a marked object may take to go
 EXTRA: Final = "authentication.kubernetes.io/"
 CLUSTER: Final = EXTRA + "cluster-name"
 CREDENTIAL: Final = EXTRA + "credential-id"
 AUDIENCES: Final = (ISSUER,)  #: what a token is for that is to be used here
 INVALIDATED: Final = "service account token has been invalidated"
+
+
+class Account(msgspec.Struct, frozen=True):
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def username(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return "system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", AUTHENTICATED
+
+
+class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str = ""
+    uid: str = ""
+
+
+class Bound(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token lives and dies with, besides its account.  Of a Pod's node it just tells."""
+
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+
+
+class Private(Bound, frozen=True, omit_defaults=True):
+    """The claim `kubernetes.io`."""
+
+    clusterName: str = ""
+    namespace: str = ""
+    serviceaccount: Reference = Reference()
+
+
+class Claims(msgspec.Struct, omit_defaults=True):
+    iss: str = ""
+    sub: str = ""
+    aud: tuple[str, ...] = ()
+    exp: int | None = None
+    nbf: int | None = None
+    iat: int | None = None
+    jti: str = ""
+    private: Private = msgspec.field(name="kubernetes.io", default=Private())
+
+    @property
+    def account(self) -> Account:
+        private = self.private
+        account = private.serviceaccount
+        return Account(private.clusterName, private.namespace, account.name, account.uid)
+
+
+class LegacyClaims(msgspec.Struct, omit_defaults=True, rename=LEGACY_NAMES):
+    iss: str = ""
+    sub: str = ""
+    cluster: str = ""
+    namespace: str = ""
+    secret: str = ""
+    name: str = ""
+    uid: str = ""
+
+    @property
+    def account(self) -> Account:
+        return Account(self.cluster, self.namespace, self.name, self.uid)
+
+
+class Issued(msgspec.Struct):
+    """All that must be known of a token to know which of the two forms it has."""
+
+    iss: str = ""
+
+
+encode: Final = msgspec.json.Encoder().encode
+issuer_of: Final[Callable[[bytes], Issued]] = msgspec.json.Decoder(Issued).decode
+decode: Final[Callable[[bytes], Claims]] = msgspec.json.Decoder(Claims).decode
+decode_legacy: Final[Callable[[bytes], LegacyClaims]] = msgspec.json.Decoder(LegacyClaims).decode
+
+
+def claims_for(
+    account: Account, audiences: Sequence[str], bound: Bound, identifier: str, now: int, lifetime: int
+) -> Claims:
+    reference = Reference(account.name, account.uid)
+    private = Private(bound.pod, bound.secret, bound.node, account.cluster, account.namespace, reference)
+    return Claims(
+        ISSUER, account.username, tuple(audiences), now + lifetime, nbf=now, iat=now, jti=identifier, private=private
+    )
+
+
+def legacy_claims_for(account: Account, secret: str) -> LegacyClaims:
+    return LegacyClaims(
+        LEGACY_ISSUER, account.username, account.cluster, account.namespace, secret, account.name, account.uid
+    )
+
+
+# --- sessions -------------------------------------------------------------------------------------
 
 
 class Refused(Exception):
@@ -233,3 +329,24 @@ def examine(bond: Bond, entry: Entry | None, now: float) -> None:
             raise Refused("service account token does not match server's copy")
     if marked is None:
         bond.seen = entry
+
+
+# --- discovery ------------------------------------------------------------------------------------
+
+
+def openid_document(request: Request, path: str, keys: SigningKeys) -> Response | None:
+    """None if there is no such document."""
+    match path.removesuffix("/"):
+        case "/.well-known/openid-configuration":
+            host = request.headers.get("host", "localhost")
+            document = {
+                "issuer": ISSUER,
+                "jwks_uri": f"https://{host}{JWKS_PATH}",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": keys.algorithms,
+            }
+            return Response(200, orjson.dumps(document), "application/json", CACHED)
+        case "/openid/v1/jwks":
+            return Response(200, orjson.dumps(keys.described()), "application/jwk-set+json", CACHED)
+    return None

@@ -22,9 +22,8 @@ from farflung.hub.controllers.reconcile_queue import Work
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.tenancy import api_bindings as bindings
-from farflung.hub.tenancy import claims
 from farflung.hub.tenancy.api_bindings import BINDINGS, FINALIZER
-from farflung.hub.tenancy.api_exports import EXPORTS, SCHEMAS, extras, identity_secret, schema_names
+from farflung.hub.tenancy.api_exports import EXPORTS, SCHEMAS, Exporter, extras, identity_secret, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder, is_for_all
 from farflung.hub.tenancy.bound_apis import (
     COPIES,
@@ -37,7 +36,6 @@ from farflung.hub.tenancy.bound_apis import (
     identities_of,
 )
 from farflung.hub.tenancy.direct_writes import rewritten
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Watcher
@@ -327,4 +325,4 @@ def offering(entry: Entry) -> tuple[object, ...]:
     export = objects.decode(entry)
     annotations = export["metadata"].get("annotations") or {}
     identity = (export.get("status") or {}).get("identityHash", "")
-    return identity, schema_names(export), claims.wishes(export), extras(annotations)
+    return identity, schema_names(export), bindings.wishes(export), extras(annotations)

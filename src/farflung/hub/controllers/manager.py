@@ -32,9 +32,8 @@ from farflung.http.messages import Handler
 from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.catalog.custom.establish import bound_in
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.controllers.aggregation import Aggregation
 from farflung.hub.controllers.certificates import Signing
-from farflung.hub.controllers.cluster_roles import DefaultRoles
+from farflung.hub.controllers.cluster_roles import Aggregation, DefaultRoles
 from farflung.hub.controllers.custom_resource_definitions import Definitions
 from farflung.hub.controllers.events import HOUR, Events
 from farflung.hub.controllers.garbage_collector import Collector
@@ -42,10 +41,9 @@ from farflung.hub.controllers.loopback import Inside
 from farflung.hub.controllers.namespaces import USUAL_PACE, Namespaces, Pace
 from farflung.hub.controllers.reconcile_queue import Work
 from farflung.hub.controllers.resource_quotas import QuotaStatus
-from farflung.hub.controllers.service_accounts import Accounts
+from farflung.hub.controllers.service_accounts import Accounts, TokenSecrets
 from farflung.hub.controllers.stored_kinds import KeptKinds, follow
 from farflung.hub.controllers.system_objects import SystemObjects
-from farflung.hub.controllers.token_secrets import TokenSecrets
 from farflung.hub.controllers.volume_protection import PODS, Protection
 from farflung.hub.quotas import Quotas
 from farflung.hub.routing.target import DEFAULT_CLUSTER

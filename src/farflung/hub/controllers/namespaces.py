@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -13,7 +14,6 @@ from farflung.hub.controllers.loopback import Inside, collection_path, object_pa
 from farflung.hub.controllers.owner_graph import identity_of, is_concerned
 from farflung.hub.controllers.reconcile_queue import OVERTAKEN, Unfinished, Work
 from farflung.hub.controllers.stored_kinds import Hearing, KeptKinds, Turnover
-from farflung.hub.controllers.termination import Remains, conditions
 from farflung.hub.namespaces import is_terminating, namespace_key
 from farflung.hub.objects import home_of
 from farflung.machinery.errors import ApiError, Obj
@@ -24,6 +24,11 @@ WORKERS: Final = 4
 FINALIZER: Final = "kubernetes"
 NAMESPACES: Final = "/core/namespaces/"
 PODS: Final = "/core/pods/"
+DISCOVERY: Final = "NamespaceDeletionDiscoveryFailure"
+PARSING: Final = "NamespaceDeletionGroupVersionParsingFailure"
+CONTENT: Final = "NamespaceDeletionContentFailure"
+REMAINING: Final = "NamespaceContentRemaining"
+FINALIZERS: Final = "NamespaceFinalizersRemaining"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class Namespaces:
             return
         namespace = objects.decode(entry)
         present = namespace.get("status", {}).get("conditions", [])
-        wanted = conditions(present, remains, format_seconds(self._clock()))
+        wanted = termination_conditions(present, remains, format_seconds(self._clock()))
         if wanted != present:
             change = {"status": {"conditions": wanted}}
             path = object_path(self._resource, key) + "/status"
@@ -202,3 +207,69 @@ def is_going(entry: Entry) -> bool:
         return False
     identity = identity_of(entry)
     return identity.deletionTimestamp is not None and not identity.mark
+
+
+class Verdict(NamedTuple):
+    status: str
+    reason: str
+    message: str
+
+
+#: each condition, in their order, when there is nothing to tell
+FINE: Final = {
+    DISCOVERY: Verdict("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    PARSING: Verdict("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    CONTENT: Verdict("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    REMAINING: Verdict("False", "ContentRemoved", "All content successfully removed"),
+    FINALIZERS: Verdict("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+@dataclass(slots=True)
+class Remains:
+    """What is left in a namespace after its content was deleted."""
+
+    resources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (plural, group) → objects
+    finalizers: Counter[str] = field(default_factory=Counter)  #: finalizer → objects that it holds
+    failures: list[str] = field(default_factory=list)  #: why something could not even be deleted
+
+    def verdicts(self) -> dict[str, Verdict]:
+        found = dict(FINE)
+        if self.failures:
+            told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
+            found[CONTENT] = Verdict("True", "ContentDeletionFailed", told + ", ".join(sorted(self.failures)))
+        if self.resources:
+            counts = [
+                f"{name}.{group} has {count} resource instances" for (name, group), count in self.resources.items()
+            ]
+            told = "Some resources are remaining: "
+            found[REMAINING] = Verdict("True", "SomeResourcesRemain", told + ", ".join(sorted(counts)))
+        if self.finalizers:
+            counts = [f"{name} in {count} resource instances" for name, count in self.finalizers.items()]
+            told = "Some content in the namespace has finalizers remaining: "
+            found[FINALIZERS] = Verdict("True", "SomeFinalizersRemain", told + ", ".join(sorted(counts)))
+        return found
+
+
+def termination_conditions(present: Sequence[Obj], remains: Remains, now: str) -> list[Obj]:
+    """A Namespace's conditions, with those of this controller brought up to date."""
+    updated = list(present)
+    for kind, verdict in remains.verdicts().items():
+        place = next((place for place, one in enumerate(updated) if one.get("type") == kind), None)
+        if place is None:
+            updated.append(condition(kind, verdict, now))
+        else:
+            old = updated[place]
+            since = old.get("lastTransitionTime") if old.get("status") == verdict.status else now
+            updated[place] = condition(kind, verdict, since)
+    return updated
+
+
+def condition(kind: str, verdict: Verdict, since: str | None) -> Obj:
+    return {
+        "type": kind,
+        "status": verdict.status,
+        "lastTransitionTime": since,
+        "reason": verdict.reason,
+        "message": verdict.message,
+    }

@@ -62,18 +62,11 @@ class _Object(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Object).decode
-_UID: Final = b'"uid":"'
 _MANAGED_FIELDS: Final = b'"managedFields":['
 
 
 def identity_of(entry: Entry) -> Identity:
     return _decode(entry.value).metadata
-
-
-def uid_of(entry: Entry) -> str:
-    """Only names come before an encoded object's own uid, and no name contains a quotation mark."""
-    start = entry.value.index(_UID) + len(_UID)
-    return entry.value[start : entry.value.index(b'"', start)].decode()
 
 
 def is_concerned(value: bytes) -> bool:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from farflung.hub import objects
+from farflung.hub.auth.service_account_tokens import Account, AccountTokens
 from farflung.hub.controllers.loopback import Inside, collection_path, object_path
 from farflung.hub.controllers.namespaces import NAMESPACES, Scope, scope_of
 from farflung.hub.controllers.reconcile_queue import Work
 from farflung.hub.controllers.stored_kinds import KeptKinds
 from farflung.hub.namespaces import is_terminating, namespace_key
+from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import ApiError, Obj
-from farflung.store.base import Change, Store, Subscription
+from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 8
 ACCOUNTS: Final = "/core/serviceaccounts/"
@@ -25,6 +30,12 @@ DESCRIPTION: Final = (
     "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
     "clusters."
 )
+TOKEN_WORKERS: Final = 4
+SECRETS: Final = "/core/secrets/"
+TYPE: Final = "kubernetes.io/service-account-token"
+MARK: Final = TYPE.encode()
+ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
+ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 
 class Accounts:
@@ -97,3 +108,164 @@ class Accounts:
     def _authority(self) -> Obj:
         metadata = {"name": AUTHORITY, "annotations": {"kubernetes.io/description": DESCRIPTION}}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data}
+
+
+class _Metadata(msgspec.Struct):
+    uid: str
+    annotations: dict[str, str] | None = None
+    deletionTimestamp: str | None = None
+
+
+class TokenSecret(msgspec.Struct):
+    metadata: _Metadata
+    type: str = ""
+    data: dict[str, str] | None = None
+    immutable: bool | None = None
+
+    @property
+    def account_name(self) -> str:
+        return (self.metadata.annotations or {}).get(ACCOUNT_NAME, "")
+
+    @property
+    def account_uid(self) -> str:
+        """Empty: whichever has the name."""
+        return (self.metadata.annotations or {}).get(ACCOUNT_UID, "")
+
+
+_decode = msgspec.json.Decoder(TokenSecret).decode
+
+
+def token_secret(entry: Entry | None) -> TokenSecret | None:
+    """None if it is no Secret of this kind, which nearly all others show without being decoded."""
+    if entry is None or MARK not in entry.value:
+        return None
+    secret = _decode(entry.value)
+    return secret if secret.type == TYPE and secret.account_name else None
+
+
+class Filling(NamedTuple):
+    """Look at a Secret."""
+
+    key: str
+
+
+class Forgetting(NamedTuple):
+    """Look whether an account still names a Secret that is gone."""
+
+    account: str  #: a key
+    secret: str  #: a name
+
+
+class TokenSecrets:
+    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, tokens: AccountTokens, authority: str) -> None:
+        """`authority`: the certificates, in PEM, that whoever uses a token is to trust."""
+        self._store = store
+        self._inside = inside
+        self._tokens = tokens
+        self._authority = encoded(authority)
+        self._secrets = kinds.builtin(SECRETS)
+        self._accounts = kinds.builtin(ACCOUNTS)
+        self._of_account: dict[str, set[str]] = {}  #: key of an account → keys of its Secrets
+        self._subscriptions: list[Subscription] = []
+        self.work: Work[Filling | Forgetting] = Work("token-secrets", self._look, workers=TOKEN_WORKERS)
+
+    def start(self) -> None:
+        subscribe = self._store.subscribe
+        self._subscriptions = [subscribe(SECRETS, self._hear_secrets), subscribe(ACCOUNTS, self._hear_accounts)]
+        for entry in self._store.list(SECRETS).entries:
+            if (secret := token_secret(entry)) is not None:
+                self._note(entry.key, secret)
+
+    def stop(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.cancel()
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _note(self, key: str, secret: TokenSecret) -> None:
+        self._of_account.setdefault(account_key(key, secret), set()).add(key)
+        self.work.add(Filling(key))
+
+    def _hear_secrets(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            old, new = token_secret(change.previous), token_secret(change.entry)
+            if old is not None and (new is None or new.account_name != old.account_name):
+                self._let_go(change.key, old)
+            if new is not None:
+                self._note(change.key, new)
+
+    def _let_go(self, key: str, secret: TokenSecret) -> None:
+        account = account_key(key, secret)
+        keys = self._of_account.get(account, set())
+        keys.discard(key)
+        if not keys:
+            self._of_account.pop(account, None)
+        self.work.add(Forgetting(account, objects.name_in(key)[1]))
+
+    def _hear_accounts(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.entry is None or change.previous is None:
+                for key in self._of_account.get(change.key, ()):
+                    self.work.add(Filling(key))
+
+    # --- what is done about it --------------------------------------------------------------------
+
+    async def _look(self, task: Filling | Forgetting) -> None:
+        if isinstance(task, Filling):
+            await self._fill(task.key)
+        else:
+            await self._forget(task)
+
+    async def _fill(self, key: str) -> None:
+        entry = self._store.get(key)
+        secret = token_secret(entry)
+        if entry is None or secret is None or secret.metadata.deletionTimestamp is not None:
+            return
+        account = self._account(account_key(key, secret))
+        path = object_path(self._secrets, key)
+        if account is None or secret.account_uid not in ("", account.uid):
+            await self._inside.delete(path, policy="Background", uid=secret.metadata.uid)
+            return
+        missing = self._missing(account, objects.name_in(key)[1], secret.data or {})
+        if missing and not secret.immutable:
+            annotations = {ACCOUNT_NAME: account.name, ACCOUNT_UID: account.uid}
+            change = {"metadata": {"annotations": annotations}, "data": missing}
+            await self._inside.patch(path, change, uid=secret.metadata.uid, revision=entry.revision)
+
+    def _missing(self, account: Account, name: str, data: dict[str, str]) -> dict[str, str]:
+        missing = {}
+        if data.get("ca.crt") != self._authority:
+            missing["ca.crt"] = self._authority
+        if not data.get("namespace"):
+            missing["namespace"] = encoded(account.namespace)
+        if not data.get("token"):
+            missing["token"] = encoded(self._tokens.issue_legacy(account, name))
+        return missing
+
+    def _account(self, key: str) -> Account | None:
+        entry = self._store.get(key)
+        if entry is None:
+            return None
+        return Account(cluster_in(key), *objects.name_in(key), objects.decode(entry)["metadata"]["uid"])
+
+    async def _forget(self, task: Forgetting) -> None:
+        entry = self._store.get(task.account)
+        namespace = objects.name_in(task.account)[0]
+        gone = objects.key(self._secrets, cluster_in(task.account), namespace, task.secret)
+        if entry is None or self._store.get(gone) is not None:
+            return
+        account = objects.decode(entry)
+        named = account.get("secrets") or []
+        kept = [reference for reference in named if reference.get("name") != task.secret]
+        if len(kept) < len(named):
+            path, uid = object_path(self._accounts, task.account), account["metadata"]["uid"]
+            await self._inside.patch(path, {"secrets": kept or None}, uid=uid, revision=entry.revision)
+
+
+def account_key(key: str, secret: TokenSecret) -> str:
+    """Of the account that a Secret names: it is in the same namespace."""
+    return f"{ACCOUNTS}{cluster_in(key)}/{objects.name_in(key)[0]}/{secret.account_name}"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

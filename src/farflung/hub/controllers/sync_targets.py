@@ -9,19 +9,25 @@ a workspace with its first target gets the export `kubernetes`, the Location `de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import orjson
+from pyroaring import BitMap
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.controllers.loopback import Inside, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import Work
 from farflung.hub.objects import cluster_in, home_of, name_in
-from farflung.hub.tenancy import census
+from farflung.hub.tenancy.hashes import sync_target_key
+from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
+from farflung.lib.numbers import Numbers
+from farflung.machinery import times
 from farflung.machinery.errors import ApiError, Obj
+from farflung.machinery.label_index import LabelIndex, SelectorIndex
+from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store, Subscription
 from farflung.store.keys import resource_prefix
 
@@ -32,6 +38,13 @@ EXPORT: Final = "kubernetes"  #: the name of the export, and of the binding to i
 LOCATION: Final = "default"
 COMPUTE: Final = "extra.apis.kcp.io/compute.workload.kcp.io"
 DONE: Final = "workload.kcp.io/skip-default-object-creation"
+EXPORTS: Final = Resource(APIS, "v1alpha1", "apiexports", "APIExport", False, "")
+BINDINGS: Final = Resource(APIS, "v1alpha1", "apibindings", "APIBinding", False, "")
+HEARTBEAT: Final = "HeartbeatHealthy"
+REACHABLE: Final = "EdgeReachable"  #: what a target's syncer says of its cluster
+SECONDS: Final = 60.0  #: after which a target without a heartbeat is not ready any more
+KEY_LABEL: Final = "internal.workload.kcp.io/key"
+LABELS: Final = "scheduling.kcp.io/labels"  #: the annotation of a Location that shows its labels
 
 
 class Default(NamedTuple):
@@ -39,10 +52,6 @@ class Default(NamedTuple):
 
     resource: Resource
     body: Obj
-
-
-EXPORTS: Final = Resource(APIS, "v1alpha1", "apiexports", "APIExport", False, "")
-BINDINGS: Final = Resource(APIS, "v1alpha1", "apibindings", "APIBinding", False, "")
 
 
 class Inventory:
@@ -55,7 +64,7 @@ class Inventory:
         *,
         sync_targets: Resource,
         locations: Resource,
-        heartbeat_seconds: float = census.SECONDS,
+        heartbeat_seconds: float = SECONDS,
     ) -> None:
         """`url`: where clients reach the hub; the resources: those that root exports, and no others of the name."""
         self._store = store
@@ -70,7 +79,7 @@ class Inventory:
             home_of(locations): self._look_at_location,
             home_of(EXPORTS): self._look_at_defaults,
         }
-        self._workspaces: dict[str, census.Workspace] = {}
+        self._workspaces: dict[str, Workspace] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._subscriptions: list[Subscription] = []
         self.work: Work[str] = Work("inventory", self._look, workers=WORKERS)
@@ -108,8 +117,8 @@ class Inventory:
 
     def _follow_target(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, census.Workspace())
-        target = None if entry is None else census.target_of(orjson.loads(entry.value))
+        workspace = self._workspaces.setdefault(cluster, Workspace())
+        target = None if entry is None else target_of(orjson.loads(entry.value))
         for location in workspace.set_target(name, target):
             self.work.add(objects.key(self._locations, cluster, "", location))
         self.work.add(key)
@@ -117,13 +126,13 @@ class Inventory:
 
     def _follow_location(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, census.Workspace())
+        workspace = self._workspaces.setdefault(cluster, Workspace())
         workspace.set_location(name, None if entry is None else orjson.loads(entry.value))
         if entry is not None:
             self.work.add(key)
         self._leave_if_empty(cluster, workspace)
 
-    def _leave_if_empty(self, cluster: str, workspace: census.Workspace) -> None:
+    def _leave_if_empty(self, cluster: str, workspace: Workspace) -> None:
         if workspace.is_empty:
             del self._workspaces[cluster]
 
@@ -138,12 +147,12 @@ class Inventory:
         if entry is None or "deletionTimestamp" in target["metadata"]:
             return
         uid, path = target["metadata"]["uid"], object_path(self._targets, key)
-        label = census.key_of(cluster_in(key), target)
-        if (target["metadata"].get("labels") or {}).get(census.KEY_LABEL) != label:
-            change = {"metadata": {"labels": {census.KEY_LABEL: label}}}
+        label = key_of(cluster_in(key), target)
+        if (target["metadata"].get("labels") or {}).get(KEY_LABEL) != label:
+            change = {"metadata": {"labels": {KEY_LABEL: label}}}
             await self._inside.patch(path, change, uid=uid, revision=entry.revision)
             return  # which is heard, and looked at
-        status = census.target_status(self._url, cluster_in(key), target, self._clock(), self._seconds)
+        status = target_status(self._url, cluster_in(key), target, self._clock(), self._seconds)
         if not says(target, status):
             await self._inside.patch(f"{path}/status", {"status": status}, uid=uid, revision=entry.revision)
         self._wait_for_heartbeat(key, target)
@@ -154,9 +163,9 @@ class Inventory:
         if entry is None or workspace is None or "deletionTimestamp" in location["metadata"]:
             return
         uid, path = location["metadata"]["uid"], object_path(self._locations, key)
-        labels = census.shown_labels(location)
-        if (location["metadata"].get("annotations") or {}).get(census.LABELS) != labels:
-            change = {"metadata": {"annotations": {census.LABELS: labels}}}
+        labels = shown_labels(location)
+        if (location["metadata"].get("annotations") or {}).get(LABELS) != labels:
+            change = {"metadata": {"annotations": {LABELS: labels}}}
             await self._inside.patch(path, change, uid=uid, revision=entry.revision)
             return  # which is heard, and looked at
         status = workspace.count(name_in(key)[1]).status()
@@ -171,8 +180,8 @@ class Inventory:
 
     def _wait_for_heartbeat(self, key: str, target: Obj) -> None:
         """Look again when the last heartbeat is too long ago; another one is heard before that."""
-        heartbeat, now = census.last_heartbeat(target), self._clock()
-        if heartbeat is None or census.heartbeat_verdict(heartbeat, now, self._seconds).reason:
+        heartbeat, now = last_heartbeat(target), self._clock()
+        if heartbeat is None or heartbeat_verdict(heartbeat, now, self._seconds).reason:
             return
         left = self._seconds - (now - heartbeat).total_seconds()
         delay = min(left + 0.001, LONGEST_SLEEP)
@@ -246,3 +255,166 @@ def default_location(locations: Resource) -> Obj:
 def default_binding() -> Obj:
     spec = {"reference": {"export": {"name": EXPORT}}}
     return {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind, "metadata": {"name": EXPORT}, "spec": spec}
+
+
+class Target(NamedTuple):
+    """A SyncTarget, as locations see it."""
+
+    labels: Mapping[str, str]
+    is_available: bool
+
+
+class Count(NamedTuple):
+    instances: int
+    available: int
+
+    def status(self) -> Obj:
+        return {"instances": self.instances, "availableInstances": self.available}
+
+
+NONE: Final = Count(0, 0)
+
+
+def target_of(obj: Obj) -> Target:
+    is_schedulable = not (obj.get("spec") or {}).get("unschedulable")
+    return Target(obj["metadata"].get("labels") or {}, is_schedulable and is_met(obj, READY_CONDITION))
+
+
+def instance_selector(location: Obj) -> LabelSelector | None:
+    """None selects nothing: there is no selector, or nobody can tell what it means."""
+    written = (location.get("spec") or {}).get("instanceSelector")
+    if written is None:
+        return None
+    try:
+        return selector_of(written)
+    except KeyError:
+        return None
+
+
+class Workspace:
+    """The targets and locations of one workspace, with the counts always right."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, Target] = {}
+        self._target_numbers = Numbers()
+        self._labels = LabelIndex()  #: of targets
+        self._available = BitMap()  #: targets
+        self._location_numbers = Numbers()
+        self._selectors: dict[str, LabelSelector | None] = {}
+        self._index = SelectorIndex()  #: of locations
+        self._counts: dict[str, Count] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.targets or self._selectors)
+
+    def count(self, location: str) -> Count:
+        return self._counts.get(location, NONE)
+
+    def set_target(self, name: str, new: Target | None) -> list[str]:
+        """The locations whose counts it changes.  None: it is gone."""
+        old = self.targets.pop(name, None)
+        if new is not None:
+            self.targets[name] = new
+        if new == old:
+            return []
+        self._note_target(name, new)
+        before = BitMap() if old is None else self._index.matching(old.labels)
+        after = BitMap() if new is None else self._index.matching(new.labels)
+        lost = NONE if old is None else Count(1, int(old.is_available))
+        won = NONE if new is None else Count(1, int(new.is_available))
+        changed = before ^ after if lost == won else before | after
+        for number in changed:
+            location = self._location_numbers.name(number)
+            instances, available = self._counts[location]
+            if number in before:
+                instances, available = instances - lost.instances, available - lost.available
+            if number in after:
+                instances, available = instances + won.instances, available + won.available
+            self._counts[location] = Count(instances, available)
+        return [self._location_numbers.name(number) for number in changed]
+
+    def _note_target(self, name: str, target: Target | None) -> None:
+        if target is None:
+            number = self._target_numbers.forget(name)
+            self._labels.remove(number)
+            self._available.discard(number)
+            return
+        number = self._target_numbers.of(name)
+        self._labels.put(number, target.labels)
+        if target.is_available:
+            self._available.add(number)
+        else:
+            self._available.discard(number)
+
+    def set_location(self, name: str, location: Obj | None) -> None:
+        """None: it is gone."""
+        if location is None:
+            if name in self._selectors:
+                del self._selectors[name], self._counts[name]
+                self._index.remove(self._location_numbers.forget(name))
+            return
+        selector = instance_selector(location)
+        if name in self._selectors and selector == self._selectors[name]:
+            return
+        self._selectors[name] = selector
+        number = self._location_numbers.of(name)
+        if selector is None:
+            self._index.remove(number)
+            self._counts[name] = NONE
+        else:
+            self._index.put(number, selector)
+            found = self._labels.select(selector)
+            self._counts[name] = Count(len(found), found.intersection_cardinality(self._available))
+
+
+# --- what is said of them -------------------------------------------------------------------------
+
+
+def shown_labels(location: Obj) -> str | None:
+    """The annotation that shows a location's labels; None for one without."""
+    labels = location["metadata"].get("labels") or {}
+    return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or None
+
+
+def key_of(cluster: str, target: Obj) -> str:
+    return sync_target_key(cluster, target["metadata"]["name"])
+
+
+def last_heartbeat(target: Obj) -> datetime | None:
+    text = (target.get("status") or {}).get("lastSyncerHeartbeatTime")
+    try:
+        return times.parse(text) if text else None
+    except times.TimeError:
+        return None
+
+
+def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float = SECONDS) -> Verdict:
+    if heartbeat is None:
+        return Verdict(HEARTBEAT, "ErrorHeartbeat", "No heartbeat yet seen", "Warning")
+    if now - heartbeat > timedelta(seconds=seconds):
+        shown = f"{heartbeat.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000 UTC"
+        return Verdict(HEARTBEAT, "ErrorHeartbeat", f"No heartbeat since {shown}", "Warning")
+    return Verdict(HEARTBEAT)
+
+
+def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
+    """A target is ready if it is heard of and says nothing to the contrary."""
+    found = next((one for one in conditions if one.get("type") == REACHABLE and one.get("status") == "False"), None)
+    if found is None or not heartbeat.is_met:
+        return heartbeat._replace(type=READY_CONDITION)
+    reason, severity = found.get("reason") or "EdgeUnreachable", found.get("severity") or "Error"
+    return Verdict(
+        READY_CONDITION, reason, found.get("message") or "The cluster cannot be reached by its syncer", severity
+    )
+
+
+def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
+    """The parts of a SyncTarget's status that the hub keeps.  `url`: the hub's."""
+    metadata, status = target["metadata"], target.get("status") or {}
+    verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
+    present = status.get("conditions") or ()
+    conditions = merged(present, (verdict, ready_verdict(present, verdict)), times.format_seconds(now))
+    path = f"{cluster}/{metadata['name']}/{metadata['uid']}"
+    urls = {"syncerURL": f"{url}/services/syncer/{path}", "upsyncerURL": f"{url}/services/upsyncer/{path}"}
+    return {"conditions": conditions, "virtualWorkspaces": [urls]}

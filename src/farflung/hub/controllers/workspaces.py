@@ -11,17 +11,26 @@ found by looking; so a removal that was stopped anywhere goes on at the next sta
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.admission.definitions.conditions import mark_deleted as mark_definition
+from farflung.hub.controllers.api_bindings import Bindings
+from farflung.hub.controllers.custom_resource_definitions import Definitions
+from farflung.hub.controllers.garbage_collector import Collector
+from farflung.hub.controllers.loopback import Inside
+from farflung.hub.controllers.manager import Household, Part
+from farflung.hub.controllers.owner_graph import identity_of
 from farflung.hub.controllers.reconcile_queue import Work
+from farflung.hub.controllers.sync_targets import Inventory
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.tenancy import status as states
-from farflung.hub.tenancy.clearance import DEFINITIONS, NAMESPACES, Clearance, clearance, content, is_held, rank
-from farflung.hub.tenancy.direct_writes import all_of, rewritten
+from farflung.hub.tenancy.direct_writes import all_of, kind, rewritten
 from farflung.hub.tenancy.hashes import NAME_LENGTH
 from farflung.hub.tenancy.paths import (
     LOGICAL_CLUSTERS,
@@ -30,8 +39,12 @@ from farflung.hub.tenancy.paths import (
     logical_cluster_key,
     workspace_key,
 )
+from farflung.hub.tenancy.platform import Platform
+from farflung.hub.tenancy.status import CLUSTER_FINALIZER, FINALIZER
+from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
+from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 from farflung.store.keys import resource_prefix
 
@@ -40,6 +53,26 @@ WORKERS: Final = 32  #: removals share commits
 TOGETHER: Final = 512  #: writes at a time
 ROUNDS: Final = 2  #: writes of one request that follow each other
 AGAIN: Final = 0.05  #: seconds before a cluster is looked at again in which something went that held it
+NAMESPACES: Final = "/core/namespaces/"
+ROLES: Final = (
+    "/rbac.authorization.k8s.io/clusterroles/",
+    "/rbac.authorization.k8s.io/clusterrolebindings/",
+)
+DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
+APIS: Final = "/apis.kcp.io/"
+OURS: Final = frozenset(
+    {
+        FOREGROUND,
+        ORPHAN,
+        FINALIZER,
+        CLUSTER_FINALIZER,
+        "apis.kcp.io/apibinding-finalizer",
+        "customresourcecleanup.apiextensions.k8s.io",
+        "kubernetes.io/pv-protection",
+        "kubernetes.io/pvc-protection",
+    }
+)
+_FINALIZERS: Final = b'"finalizers":['
 
 
 class Workspaces:
@@ -346,3 +379,95 @@ def owner_key(logical_cluster: Obj) -> str:
     owner = (logical_cluster.get("spec") or {}).get("owner") or {}
     cluster, name = owner.get("cluster", ""), owner.get("name", "")
     return workspace_key(cluster, name) if cluster and name else ""
+
+
+def rank(home: str) -> int:
+    """What goes later has the higher one.  Namespaces go first: while one is there, it is given what it lacks."""
+    if home == NAMESPACES:
+        return 0
+    if home == DEFINITIONS or home.startswith(APIS):
+        return 2
+    return 3 if home in ROLES else 1
+
+
+def is_held(entry: Entry) -> bool:
+    """Whether somebody else must be done with an object before it goes."""
+    if _FINALIZERS not in entry.value:
+        return False
+    return not OURS.issuperset(identity_of(entry).finalizers or ())
+
+
+@dataclass(slots=True)
+class Clearance:
+    workspaces: Sequence[Entry] = ()
+    held: list[Entry] = field(default_factory=list)
+    namespaces: list[Entry] = field(default_factory=list)
+    free: list[Entry] = field(default_factory=list)  #: may go now, in this order
+    last: list[Entry] = field(default_factory=list)  #: may go when those are gone: without it nobody hears of their end
+
+    @property
+    def is_clear(self) -> bool:
+        """Once `free` and `last` are gone, nothing is left."""
+        return not self.workspaces and not self.held
+
+    def unmarked(self) -> list[Entry]:
+        """Those that wait, and do not say so yet."""
+        return [entry for entry in (*self.held, *self.namespaces) if not is_terminating(entry)]
+
+    def remaining(self) -> Counter[tuple[str, str]]:
+        """(plural, group) → how many keep the cluster; those in namespaces are told as their namespaces."""
+        kept = {*self.namespaces, *(entry for entry in self.held if entry.key.count("/") == 4)}
+        return Counter(told(resource_prefix(entry.key)) for entry in (*self.workspaces, *kept))
+
+
+def told(home: str) -> tuple[str, str]:
+    """(plural, group) of a home."""
+    _, group, plural, _ = home.split("/")
+    return plural.partition(":")[0], "" if group == "core" else group
+
+
+def content(store: Store, cluster: str) -> Iterable[tuple[str, Sequence[Entry]]]:
+    """Everything in a cluster but its LogicalCluster, home by home."""
+    for home in store.homes():
+        if home != LOGICAL_CLUSTERS:
+            entries = store.list(f"{home}{cluster}/").entries
+            if entries:
+                yield home, entries
+
+
+def clearance(store: Store, cluster: str) -> Clearance:
+    """What is to be done, as things are now."""
+    found = Clearance()
+    free: list[list[Entry]] = [[], [], [], []]
+    for home, entries in content(store, cluster):
+        if home == WORKSPACES:
+            found.workspaces = entries
+            continue
+        for entry in entries:
+            (found.held if is_held(entry) else free[rank(home)]).append(entry)
+    if found.workspaces:
+        return Clearance(found.workspaces)
+    if found.held:
+        found.namespaces, found.free = free[0], free[1]
+    else:
+        found.free, found.last = free[0] + free[1], free[2] + free[3]
+    return found
+
+
+SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+
+
+def household_of(store: Store, clock: Callable[[], datetime], workspaces: Platform) -> Household:
+    """The default roles are in one place, and every workspace brings its own namespaces."""
+
+    def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
+        reconsider = definitions.reconsider
+        apis, binder, exporter = workspaces.apis, workspaces.binder, workspaces.exporter
+        return (
+            Workspaces(store, workspaces.tenancy),
+            Inventory(store, inside, clock, workspaces.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS),
+            Bindings(store, apis, binder, exporter, inside, clock, collector, reconsider),
+        )
+
+    return Household(clusters=(), roles_in=SHARED, further=further)

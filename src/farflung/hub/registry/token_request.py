@@ -11,8 +11,7 @@ from farflung.apis import wire
 from farflung.http.messages import Answer, Response
 from farflung.hub import objects
 from farflung.hub.admission.policies import admission as policies
-from farflung.hub.auth.claims import Account, Bound, Reference
-from farflung.hub.auth.service_account_tokens import AUDIENCES
+from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, Bound, Reference
 from farflung.hub.bodies import decode_object
 from farflung.hub.catalog import shapes
 from farflung.hub.catalog.negotiation import Representation

@@ -14,8 +14,8 @@ from farflung.hub.admission import certificates, core
 from farflung.hub.admission.metadata import validate_metadata, validate_metadata_update
 from farflung.hub.admission.policies import admission as policies
 from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.certificate_requests import check_signer
 from farflung.hub.auth.rbac.escalation import check_no_escalation
-from farflung.hub.auth.signers import check_signer
 from farflung.hub.bodies import decode_object
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.registry import arrival, respond

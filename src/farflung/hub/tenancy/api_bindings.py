@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from farflung.hub.tenancy import claims
 from farflung.hub.tenancy.api_exports import EXTRA
-from farflung.hub.tenancy.conditions import READY, Verdict, is_met, merged
 from farflung.hub.tenancy.hashes import export_label
+from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
 from farflung.machinery.errors import Obj, go_quote
 
 BINDINGS: Final = "/apis.kcp.io/apibindings/"
@@ -30,6 +29,12 @@ CLAIMS_APPLIED: Final = "PermissionClaimsApplied"
 CLAIMS_VALID: Final = "PermissionClaimsValid"
 RESOURCES_DELETED: Final = "BindingResourceDeleteSuccess"
 WAITING: Final = ("WaitingForEstablished", "Waiting for API(s) to be established", "Info")
+ACCEPTED: Final = "Accepted"
+CLAIM_LABEL: Final = "claimed.internal.apis.kcp.io/"  #: followed by the hash of an export
+#: the value of that label on the bindings of the export, which its owner always sees
+REFLEXIVE: Final = "LstvmbbzVDDOn90ZbhzSQO5U3DMCf88h1pZ"
+SHOWN: Final = 10  #: claims that a message names
+OPTIONAL: Final = ("group", "identityHash", "all", "resourceSelector")
 
 
 class Reference(NamedTuple):
@@ -187,13 +192,11 @@ def settled(binding: Obj, offer: Offer | None, missing: str, clash: str, now: st
 
 def _metadata(binding: Obj, offer: Offer | None) -> Obj:
     metadata: Obj = binding["metadata"]
-    labels = {
-        name: value for name, value in (metadata.get("labels") or {}).items() if not name.startswith(claims.CLAIM_LABEL)
-    }
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if not name.startswith(CLAIM_LABEL)}
     annotations = dict(metadata.get("annotations") or {})
     if offer is not None:
         label = label_of(offer.cluster, offer.name)
-        labels |= {EXPORT_LABEL: label, claims.CLAIM_LABEL + label: claims.REFLEXIVE}
+        labels |= {EXPORT_LABEL: label, CLAIM_LABEL + label: REFLEXIVE}
         annotations = {name: value for name, value in annotations.items() if not name.startswith(EXTRA)}
         annotations |= offer.extras
     found = {**metadata, "labels": labels, "annotations": annotations}
@@ -210,10 +213,10 @@ def _status(binding: Obj, offer: Offer | None, missing: str, clash: str, now: st
         verdicts.append(problem)
         if not was_completed:
             failed = problem if problem.type == UP_TO_DATE else Verdict("", *WAITING)
-            verdicts += [failed._replace(type=COMPLETED), Verdict(READY, *WAITING)]
+            verdicts += [failed._replace(type=COMPLETED), Verdict(READY_CONDITION, *WAITING)]
     else:
         assert offer is not None, "nothing is bound of what is not there"
-        verdicts += [Verdict(type) for type in (READY, EXPORT_VALID, UP_TO_DATE, COMPLETED)]
+        verdicts += [Verdict(type) for type in (READY_CONDITION, EXPORT_VALID, UP_TO_DATE, COMPLETED)]
         status["phase"] = BOUND
         status["boundResources"] = _bound(before.get("boundResources") or (), offer)
         if not status["boundResources"]:
@@ -243,13 +246,13 @@ def _problem(before: Obj, offer: Offer | None, missing: str, clash: str) -> Verd
 def _judge_claims(binding: Obj, offer: Offer, status: Obj) -> list[Verdict]:
     for name, value in (
         ("exportPermissionClaims", list(offer.claims)),
-        ("appliedPermissionClaims", claims.granted(binding, offer.claims)),
+        ("appliedPermissionClaims", granted(binding, offer.claims)),
     ):
         if value:
             status[name] = value
         else:
             status.pop(name, None)
-    wrong = claims.unexpected(binding, offer.claims)
+    wrong = unexpected(binding, offer.claims)
     valid = Verdict(CLAIMS_VALID, "InvalidPermissionClaims", wrong) if wrong else Verdict(CLAIMS_VALID)
     return [Verdict(CLAIMS_APPLIED), valid]
 
@@ -273,3 +276,66 @@ def ending(binding: Obj, now: str) -> Obj:
     status: Obj = binding.get("status") or {}
     verdict = Verdict(RESOURCES_DELETED, "ResourcesRemaining", "Some resources are remaining", "Info")
     return {**binding, "status": {**status, "conditions": merged(status.get("conditions") or (), [verdict], now)}}
+
+
+class Claim(NamedTuple):
+    """A claim, in a form that can be compared."""
+
+    group: str
+    resource: str
+    identity: str
+    everything: bool
+    selected: tuple[tuple[str, str], ...]  #: (name, namespace); an empty one is any
+
+    def admits(self, namespace: str, name: str) -> bool:
+        """Whether it is about an object."""
+        return self.everything or any(
+            (not wanted or wanted == name) and (not within or within == namespace) for wanted, within in self.selected
+        )
+
+
+def claim_of(claim: Obj) -> Claim:
+    selectors: Sequence[Obj] = claim.get("resourceSelector") or ()
+    return Claim(
+        claim.get("group") or "",
+        claim.get("resource") or "",
+        claim.get("identityHash") or "",
+        bool(claim.get("all")),
+        tuple((one.get("name") or "", one.get("namespace") or "") for one in selectors),
+    )
+
+
+def plain(claim: Obj) -> Obj:
+    """A claim without what is empty, and without what was decided about it."""
+    shown: dict[str, Any] = {name: claim[name] for name in sorted(OPTIONAL) if claim.get(name)}
+    return {**shown, "resource": claim.get("resource", "")}
+
+
+def wishes(export: Obj) -> list[Obj]:
+    """What an export claims, as its bindings show it."""
+    return [plain(claim) for claim in (export.get("spec") or {}).get("permissionClaims") or ()]
+
+
+def granted(binding: Obj, wanted: Sequence[Obj]) -> list[Obj]:
+    """Those of an export's claims that a binding accepts, just as they are."""
+    accepted = {claim_of(claim) for claim in _decided(binding) if claim.get("state") == ACCEPTED}
+    return [claim for claim in wanted if claim_of(claim) in accepted]
+
+
+def unexpected(binding: Obj, wanted: Sequence[Obj]) -> str:
+    """What a binding says about claims that its export does not make; empty if there are none."""
+    made = {claim_of(claim) for claim in wanted}
+    found = [claim_of(claim) for claim in _decided(binding) if claim_of(claim) not in made]
+    if not found:
+        return ""
+    told = ", ".join(map(_told, found[:SHOWN]))
+    first = min(len(found), SHOWN)
+    return f"{len(found)} unexpected and/or invalid permission claims (showing first {first}): {told}"
+
+
+def _told(claim: Claim) -> str:
+    return f"unexpected/invalid claim for {claim.resource}.{claim.group} (identity {go_quote(claim.identity)})"
+
+
+def _decided(binding: Obj) -> Iterable[Obj]:
+    return (binding.get("spec") or {}).get("permissionClaims") or ()

@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.hub.tenancy.conditions import Verdict, merged
+from farflung.hub import objects
+from farflung.hub.tenancy.direct_writes import NAMESPACE, kind, put_missing, written
+from farflung.hub.tenancy.paths import Clusters
+from farflung.hub.tenancy.status import Verdict, merged
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry, Store
 
@@ -26,6 +29,7 @@ IDENTITY_VALID: Final = "IdentityValid"
 URLS_READY: Final = "VirtualWorkspaceURLsReady"
 KEY: Final = "key"
 KEY_BYTES: Final = 32
+SECRET: Final = kind("", "v1", "secrets", "Secret", namespaced=True)
 
 
 class SecretName(NamedTuple):
@@ -141,3 +145,73 @@ def endpoints_status(present: Obj, path: str, name: str, url: str, now: str) -> 
         verdicts = [Verdict("APIExportValid", "APIExportNotFound", f"Error getting APIExport {path}|{name}")]
     conditions = merged((present.get("conditions") or ()) if url else (), verdicts, now)
     return {"endpoints": [{"url": url}] if url else [], "conditions": conditions}
+
+
+class Exporter:
+    def __init__(
+        self,
+        store: Store,
+        clusters: Clusters,
+        *,
+        url: str,
+        new_uid: Callable[[], str],
+        random: Callable[[int], bytes],
+    ) -> None:
+        """`url`: of the hub, as its clients see it; `random`: so many bytes."""
+        self._store = store
+        self._clusters = clusters
+        self._url = url
+        self._new_uid = new_uid
+        self._random = random
+
+    async def settle(self, cluster: str, export: Obj, old: Obj | None, now: str) -> None:
+        """A valid export, before it is written: it gets its identity, where it is and what it is seen by."""
+        metadata = export["metadata"]
+        metadata.setdefault("annotations", {})[PATH] = self._clusters.path_of(cluster)
+        secret = identity_secret(export)
+        if secret is None:
+            secret = (None if old is None else identity_secret(old)) or default_secret(metadata["name"])
+            with_identity(export, secret)
+            if old is None:
+                metadata["generation"] = metadata.get("generation", 1) + 1  # that is a change, if not the client's
+            elif export["spec"] == old.get("spec"):
+                metadata["generation"] = old["metadata"].get("generation", 1)
+            await self._make_identity(cluster, secret, now)
+        identity = identity_in(self._secret(cluster, secret), secret.name)
+        url = view_url(self._url, cluster, metadata["name"])
+        export["status"] = status_of(export, identity, url, now)
+
+    async def _make_identity(self, cluster: str, secret: SecretName, now: str) -> None:
+        """A Secret that is there stays: an export that comes again finds its objects."""
+        if self._secret(cluster, secret) is not None:
+            return
+        namespace = _new_namespace(secret.namespace)
+        value = new_secret(secret, new_key(self._random(KEY_BYTES)))
+        writes = ((NAMESPACE, namespace), (SECRET, value))
+        await put_missing(
+            self._store,
+            [written(resource, cluster, obj, uid=self._new_uid(), now=now) for resource, obj in writes],
+        )
+
+    def _secret(self, cluster: str, secret: SecretName) -> Obj | None:
+        if "/" in secret.namespace or "/" in secret.name:
+            return None
+        entry = self._store.get(objects.key(SECRET, cluster, secret.namespace, secret.name))
+        return None if entry is None else objects.decode(entry)
+
+    def settle_endpoints(self, cluster: str, endpoints: Obj, now: str) -> None:
+        """A valid APIExportEndpointSlice, before it is written."""
+        export = (endpoints.get("spec") or {}).get("export") or {}
+        path, name = export.get("path") or "", export.get("name") or ""
+        home = self._clusters.resolve(path) if path else cluster
+        url = view_url(self._url, home, name) if home and exists(self._store, home, name) else ""
+        present = endpoints.get("status") or {}
+        endpoints["status"] = endpoints_status(present, path or cluster, name, url, now)
+
+
+def _new_namespace(name: str) -> Obj:
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }

@@ -17,7 +17,6 @@ from farflung.hub.auth.user import User
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
-from farflung.hub.tenancy import claims
 from farflung.hub.tenancy.api_bindings import BINDINGS, Names, Offer, Offered, Reference, Taken
 from farflung.hub.tenancy.api_exports import schema_key
 from farflung.hub.tenancy.bound_apis import BoundApis, Export, Facts, copy_key
@@ -171,7 +170,7 @@ class Binder:
         identity = (described.get("status") or {}).get("identityHash", "")
         extras = exports.extras(described["metadata"].get("annotations") or {})
         resources = None if len(there) < len(schemas) else _resources(there)
-        offer = Offer(*export, identity, resources, claims.wishes(described), extras)
+        offer = Offer(*export, identity, resources, bindings.wishes(described), extras)
         if resources is not None:
             self._offers[export] = ((entry, *there), offer)
         return offer

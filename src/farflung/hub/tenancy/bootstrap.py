@@ -21,10 +21,9 @@ from farflung.hub.admission.definitions.conditions import CLEANUP, with_status
 from farflung.hub.admission.definitions.defaults import default
 from farflung.hub.auth.user import User
 from farflung.hub.tenancy import guards
-from farflung.hub.tenancy.api_exports import export_key, schema_key, schema_names
+from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder
-from farflung.hub.tenancy.builtin_objects import compute_roles, root_roles
-from farflung.hub.tenancy.builtin_types import BATTERY, CREATE_ONLY, builtin_types
+from farflung.hub.tenancy.builtin_objects import BATTERY, CREATE_ONLY, builtin_types, compute_roles, root_roles
 from farflung.hub.tenancy.direct_writes import (
     MANAGER,
     NAMESPACE,
@@ -39,7 +38,6 @@ from farflung.hub.tenancy.direct_writes import (
     written,
 )
 from farflung.hub.tenancy.direct_writes import SHARD as SHARDS
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.hub.tenancy.paths import ROOT, workspace_key
 from farflung.hub.tenancy.workspace_types import Export
 from farflung.hub.tenancy.workspaces import NONE, REPLICATE, SHARD, Founding, Tenancy, default_namespace

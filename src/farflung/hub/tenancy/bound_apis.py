@@ -20,10 +20,9 @@ from farflung.hub.catalog.kinds import NEVER, Kind
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.objects import cluster_in
 from farflung.hub.routing.target import Target
-from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Reference
+from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, Reference, claim_of
 from farflung.hub.tenancy.api_exports import schema_key
 from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form
-from farflung.hub.tenancy.claims import Claim, claim_of
 from farflung.hub.tenancy.paths import ROOT
 from farflung.hub.tenancy.resource_schemas import place_of, resource_name
 from farflung.machinery.errors import Obj

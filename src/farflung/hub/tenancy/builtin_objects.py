@@ -11,13 +11,22 @@ from typing import Final
 from farflung.apis.globalscheduler.v1 import GROUP as GLOBAL_SCHEDULER
 from farflung.apis.kcp.compute import EXPORT
 from farflung.hub.auth.user import AUTHENTICATED
-from farflung.hub.tenancy.maximal import PREFIX
-from farflung.hub.tenancy.workspace_authorizer import OPERATORS
+from farflung.hub.tenancy.workspace_authorizer import OPERATORS, PREFIX
 from farflung.machinery.errors import Obj
 
 RBAC: Final = "rbac.authorization.k8s.io"
 READ: Final = ["get", "list", "watch"]
 TYPES: Final = ["universal", "organization", "team", "home"]
+BATTERY: Final = "bootstrap.kcp.io/battery"
+CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
+#: the exports of root that workspaces bind by themselves
+DEFAULT_EXPORTS: Final = (
+    "tenancy.kcp.io",
+    "scheduling.kcp.io",
+    "workload.kcp.io",
+    "apiresource.kcp.io",
+    "topology.kcp.io",
+)
 
 
 def _rule(group: str, resources: Sequence[str], verbs: Sequence[str], names: Sequence[str] = ()) -> Obj:
@@ -82,3 +91,49 @@ def compute_roles() -> list[tuple[Obj, Obj]]:
 
 def _bind(export: str) -> Obj:
     return _rule("apis.kcp.io", ["apiexports"], ["bind"], [export])
+
+
+def _reference(name: str) -> Obj:
+    return {"name": name, "path": "root"}
+
+
+def _type(name: str, annotations: Obj, child: str, **spec: Obj) -> Obj:
+    return {
+        "metadata": {"name": name, "generation": 1, "annotations": annotations},
+        "spec": {
+            "extend": {"with": [_reference("universal")]},
+            "defaultChildWorkspaceType": _reference(child),
+            **spec,
+        },
+    }
+
+
+def builtin_types() -> list[Obj]:
+    """To be created; without what the server sets."""
+    battery = {BATTERY: "workspace-types"}
+    universal = {
+        "metadata": {"name": "universal", "generation": 1},
+        "spec": {
+            "initializer": True,
+            "defaultChildWorkspaceType": _reference("universal"),
+            "defaultAPIBindings": [{"path": "root", "export": export} for export in DEFAULT_EXPORTS],
+        },
+    }
+    return [
+        universal,
+        _type("root", {CREATE_ONLY: "true"}, "organization", limitAllowedParents={"none": True}),
+        _type("home", {}, "universal", limitAllowedParents={"none": True}),
+        _type(
+            "organization",
+            battery,
+            "universal",
+            limitAllowedChildren={"types": [_reference("universal")]},
+            limitAllowedParents={"types": [_reference("root")]},
+        ),
+        _type(
+            "team",
+            dict(battery),
+            "universal",
+            limitAllowedParents={"types": [_reference("organization"), _reference("team")]},
+        ),
+    ]

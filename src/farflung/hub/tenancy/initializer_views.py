@@ -28,10 +28,9 @@ from farflung.hub.routing.target import target_of
 from farflung.hub.routing.views import Place, no_access
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.bound_definitions import viewed_parts
-from farflung.hub.tenancy.export_views import READING, Sees, Shows, Views
+from farflung.hub.tenancy.export_views import READING, Listener, Sees, Shows, Views
 from farflung.hub.tenancy.guards import refused
 from farflung.hub.tenancy.paths import SINGLETON, Clusters, is_path, read_cluster
-from farflung.hub.tenancy.sight import Listener
 from farflung.hub.tenancy.workspace_authorizer import EVERYWHERE, NOWHERE, REFUSED, is_operator, is_privileged
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError, Obj, invalid_value

@@ -11,11 +11,11 @@ from farflung.apis.builtin import HUB
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog.custom.definition import Definition
 from farflung.hub.catalog.served import Kinds, Served
+from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap
 from farflung.hub.tenancy.bound_apis import BoundApis
 from farflung.hub.tenancy.export_views import Views
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.initializer_views import EveryView, InitializingViews
 from farflung.hub.tenancy.routes import WorkspaceRoutes

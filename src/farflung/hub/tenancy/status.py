@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -32,6 +32,7 @@ UNSCHEDULABLE: Final[Obj] = {
     "reason": "Unschedulable",
     "message": "No available shards to schedule the workspace",
 }
+READY_CONDITION: Final = "Ready"
 
 
 def set_condition(status: Obj, name: str, verdict: Obj, now: str) -> None:
@@ -139,3 +140,43 @@ def mark_deleted(obj: Obj, now: str) -> None:
     metadata["deletionGracePeriodSeconds"] = 0
     if "generation" in metadata:
         metadata["generation"] += 1
+
+
+class Verdict(NamedTuple):
+    """A condition without its time.  One that is met says nothing more."""
+
+    type: str
+    reason: str = ""
+    message: str = ""
+    severity: str = "Error"
+
+    @property
+    def is_met(self) -> bool:
+        return not self.reason
+
+    def condition(self, now: str) -> Obj:
+        if self.is_met:
+            return {"type": self.type, "status": "True", "lastTransitionTime": now}
+        return {
+            "type": self.type,
+            "status": "False",
+            "severity": self.severity,
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": now,
+        }
+
+
+def merged(present: Iterable[Obj], verdicts: Iterable[Verdict], now: str) -> list[Obj]:
+    """The present conditions with new ones in their places.  One that says what it said keeps its time."""
+    found = {one.get("type", ""): one for one in present}
+    for verdict in verdicts:
+        fresh, before = verdict.condition(now), found.get(verdict.type)
+        if before is None or {**before, "lastTransitionTime": now} != fresh:
+            found[verdict.type] = fresh
+    return sorted(found.values(), key=lambda one: (one["type"] != READY_CONDITION, one["type"]))
+
+
+def is_met(obj: Obj, type: str) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type and one.get("status") == "True" for one in conditions)

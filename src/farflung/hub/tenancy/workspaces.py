@@ -16,7 +16,6 @@ import orjson
 
 from farflung.hub import objects
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.controllers.owner_graph import uid_of
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
@@ -219,7 +218,7 @@ class Tenancy:
         is nothing.  `annotations`: of the LogicalCluster, beside the usual ones."""
         workspace["spec"].pop("cluster", None)  # another one is none of its own
         present = self._store.get(workspace_key(parent, workspace["metadata"]["name"]))
-        if present is not None and uid_of(present) != workspace["metadata"]["uid"]:
+        if present is not None and objects.uid_of(present) != workspace["metadata"]["uid"]:
             return ()
         if not self._is_schedulable(workspace):
             states.unscheduled(workspace, self.now())

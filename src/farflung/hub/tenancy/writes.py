@@ -13,9 +13,9 @@ from farflung.hub.tenancy import deliveries, guards, priorities
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy import virtual_machines as machines
+from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.direct_writes import Written
-from farflung.hub.tenancy.exporter import Exporter
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.paths import PATH, ROOT

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.tenancy import census
-from farflung.hub.tenancy.census import Count, Target, Workspace
+from farflung.hub.controllers import sync_targets
+from farflung.hub.controllers.sync_targets import Count, Target, Workspace
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -86,7 +86,7 @@ STEPS = st.lists(
 
 def counted(location: Obj, targets: Iterable[Target]) -> Count:
     """Without any index."""
-    selector = census.instance_selector(location)
+    selector = sync_targets.instance_selector(location)
     found = [one.is_available for one in targets if selector is not None and selector.matches(one.labels)]
     return Count(len(found), sum(found))
 
@@ -120,7 +120,7 @@ def test_counts_are_right_after_any_history(steps: list[tuple[str, str, object]]
 )
 def test_a_target_is_available_if_it_is_ready_and_takes_work(spec: Obj | None, ready: str, available: bool) -> None:
     obj = target(conditions=[{"type": "Ready", "status": ready}]) | {"spec": spec}
-    assert census.target_of(obj).is_available is available
+    assert sync_targets.target_of(obj).is_available is available
 
 
 # --- conditions -----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_a_target_is_available_if_it_is_ready_and_takes_work(spec: Obj | None, r
 def test_a_target_without_a_heartbeat_says_so_and_where_its_syncer_would_go() -> None:
     said = {"status": "False", "severity": "Warning", "reason": "ErrorHeartbeat", "message": "No heartbeat yet seen"}
     moment = {"lastTransitionTime": "2024-05-01T12:00:00Z"}
-    assert census.target_status("https://hub:1", "c1", target(), NOW) == {
+    assert sync_targets.target_status("https://hub:1", "c1", target(), NOW) == {
         "conditions": [{"type": "Ready"} | said | moment, {"type": "HeartbeatHealthy"} | said | moment],
         "virtualWorkspaces": [
             {
@@ -141,24 +141,24 @@ def test_a_target_without_a_heartbeat_says_so_and_where_its_syncer_would_go() ->
 
 
 def test_a_heartbeat_makes_a_target_ready_and_its_lack_unready() -> None:
-    first = census.target_status("", "c", target(), NOW)
+    first = sync_targets.target_status("", "c", target(), NOW)
     beating = first | {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}
     later = NOW + timedelta(seconds=60)
-    second = census.target_status("", "c", target(**beating), later)
+    second = sync_targets.target_status("", "c", target(**beating), later)
     assert [(one["type"], one["status"]) for one in second["conditions"]] == [
         ("Ready", "True"),
         ("HeartbeatHealthy", "True"),
     ]
-    assert census.target_status("", "c", target(**beating | second), later) == second
+    assert sync_targets.target_status("", "c", target(**beating | second), later) == second
     much_later = later + timedelta(seconds=1)
-    third = census.target_status("", "c", target(**beating | second), much_later)["conditions"]
+    third = sync_targets.target_status("", "c", target(**beating | second), much_later)["conditions"]
     assert {one["message"] for one in third} == {"No heartbeat since 2024-05-01 12:00:00 +0000 UTC"}
     assert {one["lastTransitionTime"] for one in third} == {"2024-05-01T12:01:01Z"}
 
 
 def test_conditions_of_others_stay() -> None:
     other = {"type": "SyncerReady", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    conditions = census.target_status("", "c", target(conditions=[other]), NOW)["conditions"]
+    conditions = sync_targets.target_status("", "c", target(conditions=[other]), NOW)["conditions"]
     assert [one["type"] for one in conditions] == ["Ready", "HeartbeatHealthy", "SyncerReady"]
     assert conditions[2] == other
 
@@ -168,7 +168,8 @@ def test_a_target_whose_syncer_does_not_reach_its_cluster_is_not_ready_and_says_
     beating = {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}
 
     def ready(seconds: int, edge: Obj) -> tuple[str, str, str]:
-        status = census.target_status("", "c", target(**beating, conditions=[edge]), NOW + timedelta(seconds=seconds))
+        later = NOW + timedelta(seconds=seconds)
+        status = sync_targets.target_status("", "c", target(**beating, conditions=[edge]), later)
         first = status["conditions"][0]
         return first["status"], first.get("reason", ""), first.get("message", "")
 
@@ -180,10 +181,10 @@ def test_a_target_whose_syncer_does_not_reach_its_cluster_is_not_ready_and_says_
 
 @pytest.mark.parametrize("text", ["", "soon", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2024-13-01T00:00:00Z"])
 def test_a_time_from_anywhere_is_no_trouble(text: str) -> None:
-    assert census.target_status("", "c", target(lastSyncerHeartbeatTime=text), NOW)["conditions"]
+    assert sync_targets.target_status("", "c", target(lastSyncerHeartbeatTime=text), NOW)["conditions"]
 
 
 def test_labels_are_shown_in_order() -> None:
     labelled = {"metadata": {"labels": {"zone": "b", "env": "prod"}}}
-    assert census.shown_labels(labelled) == "env=prod zone=b"
-    assert census.shown_labels({"metadata": {}}) is None
+    assert sync_targets.shown_labels(labelled) == "env=prod zone=b"
+    assert sync_targets.shown_labels({"metadata": {}}) is None
