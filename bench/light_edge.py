@@ -16,7 +16,7 @@ import orjson
 
 from farflung.client.transport import Reply, Request
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import MANAGER, PROJECTED
+from farflung.syncer.types import MANAGER, PROJECTED
 
 REMEMBERED = 100  #: changes, for who lists first and watches then
 VERSION = orjson.dumps({"gitVersion": "v1.30.0"})

@@ -34,7 +34,7 @@ from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
-from farflung.syncer.values import MANAGER
+from farflung.syncer.types import MANAGER
 
 REPORT = "/syncerconfigs/the-one/status"
 TURN = 0.01  #: seconds

@@ -19,7 +19,7 @@ from farflung.cli.registration import register, revoke
 from farflung.cli.syncer_gen import is_here, labels_of, lifetime_of, resources_of, server_of
 from farflung.client.errors import Unauthorized
 from farflung.client.rest import Client
-from farflung.syncer.values import Resource
+from farflung.syncer.types import Resource
 
 # --- registering ----------------------------------------------------------------------------------
 

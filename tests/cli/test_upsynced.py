@@ -20,7 +20,7 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj
-from farflung.syncer.shaping import for_mailbox
+from farflung.syncer.conversion import for_mailbox
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")

@@ -8,7 +8,7 @@ import pytest
 
 from farflung.cli.ways_back import brings_back, ways
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.types import Part, Resource
 
 
 def wanted(group: str = "example.org", *resources: str, namespaces: Any = ("*",), names: Any = ("*",)) -> Obj:

@@ -42,10 +42,10 @@ from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import Server, edge_objects, kubeconfig
 from farflung.syncer.manifest import Syncer as Manifest
-from farflung.syncer.rights import edge_rules
+from farflung.syncer.rbac import edge_rules
 from farflung.syncer.syncer import Setting, Syncer, is_idle
 from farflung.syncer.tokens import ACCOUNTS
-from farflung.syncer.values import FINALIZER, MANAGER, Adopt, Resource
+from farflung.syncer.types import FINALIZER, MANAGER, Adopt, Resource
 
 PATIENCE = 60.0
 INVENTORY, PROVIDER = "root:compute", "root:espw"

@@ -7,7 +7,7 @@ from typing import Any
 
 from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import Resource
+from farflung.syncer.types import Resource
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")

@@ -12,9 +12,9 @@ from partition_world import World, separated
 from syncing import CONFIGS
 
 from farflung.machinery.errors import Obj
-from farflung.syncer.kinds import Kinds
-from farflung.syncer.shaping import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
-from farflung.syncer.values import FINALIZER, Part, Resource
+from farflung.syncer.conversion import for_edge, identical, is_create_only, is_downsynced, is_upsynced, takes_status
+from farflung.syncer.discovery import Kinds
+from farflung.syncer.types import FINALIZER, Part, Resource
 from farflung.syncer.wanted import Wanted, read
 
 DEFINITION = Part(Resource("apiextensions.k8s.io", "customresourcedefinitions"), "", "widgets.example.org")

@@ -11,9 +11,9 @@ from watched_store import SYNCER, WatchedStore, Write
 from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
-from farflung.syncer.shaping import is_create_only, is_downsynced, is_upsynced
-from farflung.syncer.sides import BESIDE
-from farflung.syncer.values import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
+from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
+from farflung.syncer.edge import BESIDE
+from farflung.syncer.types import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
 
 ORIGIN = "test.example.org/origin"  #: annotation: which write of which copy made it so
 EDGE = "root"  #: the cluster that an edge is, in its own store

@@ -8,7 +8,7 @@ from translated import config_map, definition, deployment, namespace, widget
 
 from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import PROJECTED, Part, Resource
+from farflung.syncer.types import PROJECTED, Part, Resource
 
 ROLES = Collection("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 WIDGETS = Collection("example.org", "v1", "widgets", "Widget")

@@ -33,11 +33,11 @@ from watched_store import SYNCER, WatchedStore, signed
 from farflung.client.errors import ClientError
 from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
-from farflung.syncer import contests
-from farflung.syncer.orphans import RELEASE
+from farflung.syncer.conversion import is_downsynced, is_upsynced
+from farflung.syncer.decide import PATIENT
 from farflung.syncer.report import BEAT, PAUSE
-from farflung.syncer.shaping import is_downsynced, is_upsynced
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
+from farflung.syncer.status import RELEASE
+from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource
 
 LONGER = 70.0  #: seconds; longer than a syncer pauses before it checks what no event announces
 THE_ONE = Part(Resource("edge.kcp.io", "syncerconfigs"), "", "the-one")
@@ -185,7 +185,7 @@ class World:
     def _may_edit(self, *parts: Part) -> bool:
         """Those who correct each other too often have to wait, and nobody has so much time here."""
         touched = {inner for inner in PARTS if inner in parts or any(is_in(inner, part) for part in parts)}
-        if any(self.edits.get(part, 0) >= contests.PATIENT for part in touched):
+        if any(self.edits.get(part, 0) >= PATIENT for part in touched):
             return False
         self.edits.update({part: self.edits.get(part, 0) + 1 for part in touched})
         return True

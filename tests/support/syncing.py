@@ -26,7 +26,7 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.syncer import Setting, Syncer, is_idle
-from farflung.syncer.values import Adopt
+from farflung.syncer.types import Adopt
 
 NAMESPACES = Collection("", "v1", "namespaces", "Namespace")
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")

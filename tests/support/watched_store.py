@@ -19,7 +19,7 @@ from farflung.machinery.errors import Obj
 from farflung.store.base import Compacted, Entry, Revision
 from farflung.store.gaps import Gaps, first_revision
 from farflung.store.memory import MemoryStore
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.types import Part, Resource
 
 WRITER: ContextVar[str] = ContextVar("WRITER", default="")
 SYNCER = "syncer"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
-from farflung.syncer.capacity import LARGEST, MOST_NAMES, Share, Sums, share_of
+from farflung.syncer.nodes import LARGEST, MOST_NAMES, Share, Sums, share_of
 
 
 def node(

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from farflung.machinery.errors import Obj
+from farflung.syncer.conversion import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.decide import Apply, Delete, Done, Leave, Nothing, Reason, Step, Wait, Why, about
 from farflung.syncer.journal import Entry
-from farflung.syncer.shaping import digest, encoded, for_edge, identical, is_create_only, is_downsynced, owned_fields
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, MANAGER, Adopt, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, MANAGER, Adopt, Part, Resource
 
 CONFIGMAPS = Resource("", "configmaps")
 NAMESPACES = Resource("", "namespaces")

@@ -8,8 +8,8 @@ import pytest
 from partition_end import at_rest
 from partition_menu import PARTS
 
-from farflung.syncer.incarnation import INCARNATION
 from farflung.syncer.journal import Journal
+from farflung.syncer.mailbox import INCARNATION
 
 
 async def test_how_far_a_mailbox_was_heard_is_forgotten_before_another_is_known_in_its_place(

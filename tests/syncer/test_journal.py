@@ -20,9 +20,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from farflung.syncer.journal import Entry, Heard, Journal, JournalError
-from farflung.syncer.journal_file import MOST_ASIDE
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.journal import MOST_ASIDE, Entry, Heard, Journal, JournalError
+from farflung.syncer.types import Part, Resource
 
 CONFIGMAPS = Resource("", "configmaps")
 DEPLOYMENTS = Resource("apps", "deployments")

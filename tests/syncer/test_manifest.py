@@ -27,7 +27,7 @@ from farflung.syncer.manifest import (
     policy_objects,
     token_in,
 )
-from farflung.syncer.rights import edge_rules, kinds_of
+from farflung.syncer.rbac import edge_rules, kinds_of
 
 UID = "0c2bf0c3-3f0e-4b1e-8a3b-5a1e2d6f7a10"
 SERVER = Server("https://hub.example.com:6443/clusters/abc", b"PEM")

@@ -16,7 +16,7 @@ from partition_end import agreed
 from partition_menu import BORN, PARTS, SPECS
 from partition_world import LONGER, World, separated
 
-from farflung.syncer.values import CREATE_ONLY, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, Part, Resource
 
 Step = tuple[Any, ...]
 

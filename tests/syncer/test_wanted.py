@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.wanted import MOST_PROBLEMS, NAMESPACES, Wanted, read
 
 CONFIGMAPS = Resource("", "configmaps")

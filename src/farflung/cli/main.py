@@ -901,7 +901,7 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     and deletes nothing that the hub did not withdraw.  `farflung syncer-gen` prints what it needs.
     """
     from farflung.cli.syncer import Settings, run
-    from farflung.syncer.values import Adopt
+    from farflung.syncer.types import Adopt
 
     if options["token_secret"] and not all(options["token_secret"].partition("/")):
         raise click.BadParameter(

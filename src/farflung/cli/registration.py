@@ -20,9 +20,9 @@ from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
-from farflung.syncer.rights import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
+from farflung.syncer.rbac import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
 from farflung.syncer.tokens import ACCOUNTS, read_token
-from farflung.syncer.values import Resource
+from farflung.syncer.types import Resource
 
 T = TypeVar("T")
 Tell = Callable[[str], None]  #: says how far we are to whoever waits

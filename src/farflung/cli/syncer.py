@@ -25,10 +25,10 @@ from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal, JournalError
+from farflung.syncer.lease import WrongMailboxError, cluster_of
 from farflung.syncer.syncer import Setting, Syncer
 from farflung.syncer.tokens import copying, keeping
-from farflung.syncer.values import MANAGER, Adopt
-from farflung.syncer.whose import WrongMailboxError, cluster_of
+from farflung.syncer.types import MANAGER, Adopt
 
 JOURNAL: Final = "journal.sqlite"
 PATIENCE: Final = 5.0  #: seconds for the hub to say whose mailbox it is; then the syncer waits for that itself
@@ -170,7 +170,7 @@ def _shown(address: str, syncer: Syncer) -> contextlib.AbstractAsyncContextManag
     from prometheus_client import CollectorRegistry
 
     from farflung.runtime.health import served
-    from farflung.syncer.figures import Figures
+    from farflung.syncer.metrics import Figures
 
     registry = CollectorRegistry()
     registry.register(Figures(syncer))

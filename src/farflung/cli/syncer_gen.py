@@ -23,9 +23,9 @@ from farflung.client.kubeconfig import KubeconfigError, files_of_environment, lo
 from farflung.lib.files import write_private
 from farflung.machinery.names import dns_label, label_value, qualified_name
 from farflung.syncer.manifest import Server, Syncer, dumped, edge_objects, kubeconfig, token_in
-from farflung.syncer.rights import edge_rules, parse_resource
+from farflung.syncer.rbac import edge_rules, parse_resource
 from farflung.syncer.tokens import LONGEST_LIFETIME, SHORTEST_LIFETIME
-from farflung.syncer.values import Resource
+from farflung.syncer.types import Resource
 
 IMAGE: Final = f"farflung-syncer:{__version__}"
 STANDARD_OUTPUT: Final = "-"

@@ -14,7 +14,7 @@ from farflung.cli import fields
 from farflung.controllers.mailbox.heartbeat import EDGE_REACHABLE, config_of
 from farflung.controllers.placement_translator.values import Part
 from farflung.machinery.errors import Obj
-from farflung.syncer.troubles import LONGEST
+from farflung.syncer.report import LONGEST
 
 SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
 NEWS: Final = timedelta(seconds=3)  #: within which a syncer that is heard reports what is new

@@ -36,9 +36,9 @@ from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.digest import digest_of
 from farflung.machinery.errors import Obj
-from farflung.syncer import values as syncing
+from farflung.syncer import types as syncing
+from farflung.syncer.conversion import takes_status
 from farflung.syncer.report import CONFIGS
-from farflung.syncer.shaping import takes_status
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from farflung.controllers.status_summarizer.values import Digest
 from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import MANAGER
+from farflung.syncer.types import MANAGER
 
 PATIENCE: Final = timedelta(seconds=30)  #: what takes longer is stuck
 BRIEF: Final = 3  #: conditions and numbers of a status that are told

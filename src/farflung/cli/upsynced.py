@@ -26,9 +26,9 @@ from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.placement_translator.engine import Place
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.syncer.shaping import is_upsynced
-from farflung.syncer.values import Part
-from farflung.syncer.values import Resource as Kind
+from farflung.syncer.conversion import is_upsynced
+from farflung.syncer.types import Part
+from farflung.syncer.types import Resource as Kind
 
 AT_ONCE: Final = 8  #: mailboxes that are read at the same time
 ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know

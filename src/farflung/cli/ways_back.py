@@ -15,7 +15,7 @@ from farflung.controllers.placement_translator.syncer_config import Told
 from farflung.controllers.placement_translator.what import UpsyncSet, parse_what
 from farflung.machinery.errors import Obj
 from farflung.syncer import wanted
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.wanted import Wanted
 
 

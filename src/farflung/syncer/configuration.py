@@ -15,12 +15,12 @@ from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
-from farflung.syncer.feeds import Feeds
-from farflung.syncer.kinds import Kinds
-from farflung.syncer.orphans import release
+from farflung.syncer.discovery import Kinds
+from farflung.syncer.informers import Feeds
 from farflung.syncer.report import CONFIGS, THE_ONE
+from farflung.syncer.status import release
+from farflung.syncer.types import Part, Resource
 from farflung.syncer.upsync import whole
-from farflung.syncer.values import Part, Resource
 from farflung.syncer.wanted import read
 
 REPORTED: Final = Part(Resource(CONFIGS.group, CONFIGS.plural), "", THE_ONE)

@@ -12,9 +12,9 @@ from farflung.controllers.placement_translator.projecting import OVERWRITE
 from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key, Known
+from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, Entry
-from farflung.syncer.shaping import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
+from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, Part, Resource
 
 #: of the annotations and labels of an object at the edge, those that decide what becomes of it
 TELLING: Final = (DOWNSYNCED, CREATE_ONLY, OVERWRITE, PROJECTED)

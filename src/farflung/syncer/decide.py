@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import orjson
 
+from farflung.syncer.conversion import digest, identical, is_create_only, is_downsynced, owned_fields
 from farflung.syncer.journal import Entry
-from farflung.syncer.shaping import digest, identical, is_create_only, is_downsynced, owned_fields
-from farflung.syncer.values import MANAGER, Adopt, Part, Resource
+from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "customresourcedefinitions")
@@ -163,3 +163,37 @@ def _has_drifted(entry: Entry, live: Mapping[str, Any]) -> bool:
 
 def _uid(live: Mapping[str, Any]) -> str:
     return str(live["metadata"].get("uid") or "")
+
+
+PATIENT: Final = 3  #: corrections that are done at once
+QUIET: Final = 300.0  #: seconds after which a contest is over, and the longest pause in one
+
+
+@dataclass(slots=True)
+class Contest:
+    rounds: int  #: of corrections
+    until: float  #: when it is our turn
+
+
+class Contests:
+    def __init__(self) -> None:
+        self._known: dict[Part, Contest] = {}
+
+    def pause(self, part: Part, now: float) -> float:
+        """Seconds until it is our turn to correct it once more."""
+        contest = self._known.get(part)
+        if contest is not None and now > contest.until + QUIET:
+            del self._known[part]
+            return 0.0
+        return 0.0 if contest is None else max(0.0, contest.until - now)
+
+    def corrected(self, part: Part, now: float) -> str:
+        """It was.  What is to be told of that; empty if it has not happened often."""
+        contest = self._known.setdefault(part, Contest(0, now))
+        contest.rounds += 1
+        contest.until = now
+        if contest.rounds <= PATIENT:
+            return ""
+        pause = min(2.0 ** (contest.rounds - PATIENT), QUIET)
+        contest.until += pause
+        return f"somebody at the edge has changed it {contest.rounds} times: it is corrected in {pause:.0f} s again"

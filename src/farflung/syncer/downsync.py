@@ -16,14 +16,14 @@ from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
 from farflung.runtime.workqueue import WorkQueue
-from farflung.syncer.contests import Contests
+from farflung.syncer.conversion import digest, is_downsynced, owned_fields, returned_status, takes_status
 from farflung.syncer.copies import Copy, entered, status_digest
-from farflung.syncer.decide import DEFINITIONS, Apply, Delete, Done, Leave, Reason, Step, Wait, Why, about
+from farflung.syncer.decide import DEFINITIONS, Apply, Contests, Delete, Done, Leave, Reason, Step, Wait, Why, about
+from farflung.syncer.edge import Edge
 from farflung.syncer.journal import GONE, IN_DOUBT, Entry, Journal, JournalError
-from farflung.syncer.shaping import digest, is_downsynced, owned_fields, returned_status, takes_status
-from farflung.syncer.sides import Edge, Mailbox
-from farflung.syncer.troubles import Direction, Progress, Troubles, told
-from farflung.syncer.values import MANAGER, Adopt, Part, Resource
+from farflung.syncer.mailbox import Mailbox
+from farflung.syncer.report import Direction, Progress, Troubles, told
+from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 from farflung.syncer.wanted import NAMESPACES
 
 RELEASED: Final = ""  #: in the place of the uid of a copy that somebody said need not be withdrawn

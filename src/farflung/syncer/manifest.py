@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from farflung.machinery.errors import Obj
-from farflung.syncer.rights import RBAC
+from farflung.syncer.rbac import RBAC
 
 PREFIX: Final = "farflung-syncer"
 HOME: Final = "farflung-syncer"  #: the namespace of a syncer's ServiceAccount in its mailbox

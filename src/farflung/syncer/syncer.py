@@ -20,26 +20,19 @@ from farflung.runtime.reflector import Environment
 from farflung.syncer import copies as copying
 from farflung.syncer.configuration import REPORTED, Configuration
 from farflung.syncer.copies import Copy
-from farflung.syncer.discovering import Discovering, Side
+from farflung.syncer.discovery import Discovering, Kinds, Side
 from farflung.syncer.downsync import Downsync
-from farflung.syncer.downsync_kinds import DownsyncKinds
-from farflung.syncer.edge_watch import EdgeWatch
-from farflung.syncer.feeds import Feeds
-from farflung.syncer.incarnation import Incarnation
-from farflung.syncer.journal import Journal, JournalError
-from farflung.syncer.kinds import Kinds
+from farflung.syncer.edge import Edge, EdgeWatch
+from farflung.syncer.informers import KINDS, Feeds, RememberedCopies
+from farflung.syncer.journal import SUSPICION, Journal, JournalError
+from farflung.syncer.mailbox import Incarnation, Mailbox, Serving
 from farflung.syncer.nodes import Nodes
-from farflung.syncer.orphans import Orphans
 from farflung.syncer.reachability import Reachability
-from farflung.syncer.remembered_copies import KINDS, RememberedCopies
-from farflung.syncer.report import BEAT, PAUSE, Reporter
-from farflung.syncer.serving import SUSPICION, Serving
-from farflung.syncer.sides import Edge, Mailbox
-from farflung.syncer.summary import Summary
-from farflung.syncer.troubles import Direction, Progress, Troubles, all_of, quotable, told
+from farflung.syncer.report import BEAT, PAUSE, Direction, Progress, Reporter, Troubles, all_of, quotable, told
+from farflung.syncer.status import Orphans, Summary
+from farflung.syncer.types import PROJECTED, Adopt, Part, Resource
 from farflung.syncer.upsync import Upsync, whole
-from farflung.syncer.upsync_kinds import UPSYNCED, UpsyncKinds
-from farflung.syncer.values import PROJECTED, Adopt, Part, Resource
+from farflung.syncer.watch_plan import UPSYNCED, DownsyncKinds, UpsyncKinds
 
 OURS: Final = Selection(labels=f"{PROJECTED}=yes")
 WORKERS: Final = 8

@@ -17,13 +17,13 @@ from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.workqueue import WorkQueue
+from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
+from farflung.syncer.discovery import Kinds
 from farflung.syncer.downsync import STRANGERS, NotServedError
-from farflung.syncer.feeds import Feeds
-from farflung.syncer.kinds import Kinds
-from farflung.syncer.shaping import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
-from farflung.syncer.sides import gone
-from farflung.syncer.troubles import Direction, Troubles, told
-from farflung.syncer.values import UPSYNCED, Part, Resource
+from farflung.syncer.edge import gone
+from farflung.syncer.informers import Feeds
+from farflung.syncer.report import Direction, Troubles, told
+from farflung.syncer.types import UPSYNCED, Part, Resource
 from farflung.syncer.wanted import NAMESPACES as ROOMS
 from farflung.syncer.wanted import Wanted
 

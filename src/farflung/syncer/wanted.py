@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from farflung.machinery.errors import Obj
 from farflung.machinery.versions import version_order
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.types import Part, Resource
 
 Kinds = Callable[[str, str], tuple[str, bool] | None]  #: group and kind → plural, and whether it is in namespaces
 

@@ -8,7 +8,7 @@ from edge_objects import DEPLOYMENTS, MAPS, REPLICA_SETS, deployment, obj, scope
 
 from farflung.client.rest import Selection
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import DOWNSYNCED, MANAGER, Adopt
+from farflung.syncer.types import DOWNSYNCED, MANAGER, Adopt
 
 
 def owned(manager: str, one: Obj) -> bool:

@@ -6,7 +6,7 @@ from edge_contract import Link, is_gone
 from edge_objects import MAPS, NAMESPACES, definition, obj, scope, upsync
 
 from farflung.client.resource import Collection
-from farflung.syncer.values import DOWNSYNCED, UPSYNCED
+from farflung.syncer.types import DOWNSYNCED, UPSYNCED
 
 
 async def defined(link: Link, *collections: Collection) -> None:

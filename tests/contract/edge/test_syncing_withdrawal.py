@@ -19,7 +19,7 @@ from edge_objects import (
     whole,
 )
 
-from farflung.syncer.values import DOWNSYNCED
+from farflung.syncer.types import DOWNSYNCED
 
 
 async def furnished(link: Link) -> str:

@@ -25,7 +25,7 @@ from farflung.hub.auth.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
 from farflung.syncer.manifest import HOME, policy_objects
-from farflung.syncer.rights import policy_rules
+from farflung.syncer.rbac import policy_rules
 
 PODS = "/api/v1/namespaces/default/pods"
 GROUP = "globalscheduler.com"

@@ -13,7 +13,7 @@ from registered import Registry, name_of, registry
 from farflung.cli.registration import Registered
 from farflung.hub.auth.attributes import Attributes
 from farflung.machinery.errors import Obj
-from farflung.syncer.rights import (
+from farflung.syncer.rbac import (
     NAMESPACES,
     SEEN,
     USUAL,
@@ -24,7 +24,7 @@ from farflung.syncer.rights import (
     parse_resource,
     policy_rules,
 )
-from farflung.syncer.values import Resource
+from farflung.syncer.types import Resource
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = Resource(GROUP, "roles")

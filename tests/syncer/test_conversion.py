@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from farflung.controllers.placement_translator.projecting import PROJECTION, projected, stripped
 from farflung.machinery.errors import Obj
-from farflung.syncer.shaping import (
+from farflung.syncer.conversion import (
     digest,
     encoded,
     for_edge,
@@ -29,7 +29,7 @@ from farflung.syncer.shaping import (
     takes_status,
     updated_upsync,
 )
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, UPSYNCED, Resource
+from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, FINALIZER, MANAGER, PROJECTED, UPSYNCED, Resource
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OVERWRITE = "edge.kcp.io/downsync-overwrite"

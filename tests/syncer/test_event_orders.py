@@ -17,7 +17,7 @@ from farflung.client.errors import Forbidden, Unreachable
 from farflung.client.resource import Collection
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import FINALIZER, Part, Resource
+from farflung.syncer.types import FINALIZER, Part, Resource
 
 OLD_CONFIGS = Collection("edge.kcp.io", "v1alpha1", "edgesyncconfigs", "EdgeSyncConfig")
 SHOP = Part(Resource("", "namespaces"), "", "shop")

@@ -11,7 +11,7 @@ from translated import config_map, deployment, namespace
 from farflung.client.errors import Forbidden
 from farflung.client.transport import Request
 from farflung.syncer import downsync, upsync
-from farflung.syncer.values import DOWNSYNCED, FINALIZER
+from farflung.syncer.types import DOWNSYNCED, FINALIZER
 
 GONE = "the hub cannot be reached"
 

@@ -15,8 +15,8 @@ from farflung.controllers.placement_translator.kinds import Category, category
 from farflung.controllers.placement_translator.syncer_config import THE_ONE, told_by
 from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
-from farflung.syncer.shaping import takes_status
-from farflung.syncer.values import Resource
+from farflung.syncer.conversion import takes_status
+from farflung.syncer.types import Resource
 
 RBAC: Final = "rbac.authorization.k8s.io"
 NAMESPACES: Final = Resource("", "namespaces")

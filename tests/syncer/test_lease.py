@@ -9,7 +9,7 @@ from hostile import ANYTHING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.syncer.turns import CHOSEN, Seen, Turn, seen
+from farflung.syncer.lease import CHOSEN, Seen, Turn, seen
 
 PATIENCE = 60
 BEAT = 20

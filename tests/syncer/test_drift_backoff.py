@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.syncer.contests import PATIENT, QUIET, Contests
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.decide import PATIENT, QUIET, Contests
+from farflung.syncer.types import Part, Resource
 
 ONE, OTHER = (Part(Resource("", "configmaps"), "shop", name) for name in ("a", "b"))
 

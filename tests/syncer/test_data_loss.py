@@ -18,9 +18,9 @@ from farflung.client.errors import NotFound
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer import syncer
-from farflung.syncer.orphans import RELEASE
-from farflung.syncer.shaping import is_downsynced
-from farflung.syncer.values import CREATE_ONLY, FINALIZER, Part
+from farflung.syncer.conversion import is_downsynced
+from farflung.syncer.status import RELEASE
+from farflung.syncer.types import CREATE_ONLY, FINALIZER, Part
 
 SHOP, FARM, A, B, IN_FARM, WEB, PICKER, DEFINITION, WIDGET = PARTS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from farflung.syncer.troubles import Direction, Troubles, all_of
-from farflung.syncer.values import Part, Resource
+from farflung.syncer.report import Direction, Troubles, all_of
+from farflung.syncer.types import Part, Resource
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MAPS, ROLES = Resource("", "configmaps"), Resource("rbac.authorization.k8s.io", "clusterroles")

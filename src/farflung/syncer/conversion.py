@@ -19,7 +19,7 @@ from farflung.controllers.placement_translator.projecting import NEVER, OVERWRIT
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
-from farflung.syncer.values import CREATE_ONLY, DOWNSYNCED, PROJECTED, UPSYNCED, Resource
+from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, PROJECTED, UPSYNCED, Resource
 
 DIGITS: Final = 16  #: of a hash
 OLD_MARK: Final = "true"  #: what the first syncers wrote

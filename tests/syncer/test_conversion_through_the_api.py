@@ -9,9 +9,7 @@ from workload import BUILTIN, Example
 
 from farflung.controllers.placement_translator.projecting import projected, stripped
 from farflung.machinery.errors import Obj
-from farflung.syncer.decide import Apply, Nothing, Why, about
-from farflung.syncer.journal import Entry
-from farflung.syncer.shaping import (
+from farflung.syncer.conversion import (
     digest,
     encoded,
     for_edge,
@@ -21,7 +19,9 @@ from farflung.syncer.shaping import (
     owned_fields,
     updated_upsync,
 )
-from farflung.syncer.values import MANAGER, Adopt, Part, Resource
+from farflung.syncer.decide import Apply, Nothing, Why, about
+from farflung.syncer.journal import Entry
+from farflung.syncer.types import MANAGER, Adopt, Part, Resource
 
 
 class Side:

@@ -1,21 +1,81 @@
-"""Whether the edge can be reached, and which cluster it is."""
+"""The two sides of a syncer: the mailbox, and the edge."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.resource import Collection
-from farflung.client.rest import Client
+from farflung.client.rest import EVERYTHING, Client, Selection
+from farflung.controllers.placement_translator.kinds import is_system
+from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment
+from farflung.syncer.conversion import is_create_only, is_downsynced
+from farflung.syncer.discovery import Kinds
+from farflung.syncer.informers import Feeds
 from farflung.syncer.report import Condition
+from farflung.syncer.types import Part, Resource
+
+#: what others write about objects, and what follows them
+BESIDE: Final = frozenset({"events", "endpoints", "endpointslices", "leases", "controllerrevisions"})
+
+
+@contextlib.contextmanager
+def gone(part: Part) -> Iterator[None]:
+    """Nothing is wrong if a server says that the object is not there.  Another server, that knows nothing of it, is
+    not believed."""
+    try:
+        yield
+    except NotFound as error:
+        if not error.names(part.name):
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    client: Client
+    kinds: Kinds
+    objects: Feeds[Obj]  #: those that look like ours, slim
+
+    async def read(self, collection: Collection, part: Part) -> Obj | None:
+        """The whole of it, as it is now."""
+        with gone(part):
+            return await self.client.get(collection, part.name, part.namespace)
+        return None
+
+    async def stranger_in(self, part: Part) -> str:
+        """Something that is in a namespace, or of a kind that a definition defines, and that nobody withdrew; empty if
+        there is none.  Of what is ours, nothing is left that is remembered."""
+        if part.resource == Resource("", "namespaces"):
+            inside = [one for one in self.kinds.containing() if one.plural not in BESIDE]
+            for collection in inside:
+                if found := await self._stranger(collection, Selection(namespace=part.name)):
+                    return found
+            return ""
+        plural, _, group = part.name.partition(".")
+        defined = self.kinds.at_edge(Resource(group, plural))
+        return "" if defined is None else await self._stranger(defined, EVERYTHING)
+
+    async def _stranger(self, collection: Collection, selection: Selection) -> str:
+        for one in await self.client.list(collection, selection):
+            metadata = one["metadata"]
+            if not (
+                (is_downsynced(one) and is_create_only(one))
+                or metadata.get("ownerReferences")
+                or "deletionTimestamp" in metadata
+                or is_system(Kind(collection.group, collection.plural), one)
+            ):
+                return f"{collection.kind} {metadata['name']}"
+        return ""
+
 
 NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
 LASTING: Final = "kube-system"  #: the namespace whose uid is the cluster's

@@ -10,8 +10,8 @@ from house import House
 from syncing import CONFIGS, MAPS, NAMESPACES, Link, linked, scope
 from translated import config_map, namespace
 
-from farflung.syncer.edge_watch import LASTING
-from farflung.syncer.turns import CHOSEN
+from farflung.syncer.edge import LASTING
+from farflung.syncer.lease import CHOSEN
 
 PATIENT = 100.0  #: seconds between two heartbeats; no silence in a test is as long as four of them
 HASTY = 0.1

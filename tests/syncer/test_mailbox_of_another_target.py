@@ -14,7 +14,7 @@ from translated import binding, config_map, namespace
 from farflung.client.rest import Client, Selection
 from farflung.http import messages
 from farflung.machinery.errors import Obj
-from farflung.syncer.values import PROJECTED
+from farflung.syncer.types import PROJECTED
 
 
 async def another_mailbox(link: Link) -> str:
