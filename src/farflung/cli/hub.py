@@ -38,6 +38,7 @@ from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.signing_keys import ensure_keys
+from farflung.hub.auth.tokens import read_tokens
 from farflung.hub.nodes import Nodes
 from farflung.lib import garbage, outlet
 from farflung.store.base import FIRST, Unusable
@@ -173,11 +174,12 @@ async def _running(settings: Settings, sockets: list[socket.socket], nodes: Node
     path = database(settings)
     now = datetime.now(UTC)
     certificates = ensure_certificates(directory, [settings.bind_address, *settings.hostnames], now)
-    admin_tokens = ensure_tokens(directory, _administrators(settings), now)
+    read_tokens(directory / TOKENS)  # opening the store changes it, so a damaged file of tokens is refused before that
     store = await SqliteStore.open(path, stamp=objects.stamp, keep=settings.history)
     # what a hub makes of an empty directory is always the same, and no news
     lines = logs.Lines(sys.stderr, silent=store.revision == FIRST and not settings.verbose)
     try:
+        admin_tokens = ensure_tokens(directory, _administrators(settings), now)
         url = settings.url(sockets[0].getsockname()[1])
         assembly = Assembly(
             store,
