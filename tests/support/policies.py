@@ -37,11 +37,11 @@ def binding(name: str, policy: str = "", *actions: str, **spec: Any) -> Obj:
     return {"metadata": {"name": name}, "spec": body | spec}
 
 
-async def bind(hub: LocalHub, described: Obj, *actions: str, **spec: Any) -> None:
-    """Create a policy and a binding of the same name."""
-    name = described["metadata"]["name"]
-    await hub.create(POLICIES, described)
-    await hub.create(BINDINGS, binding(name, name, *actions, **spec))
+async def bind(hub: LocalHub, described: Obj, *actions: str, cluster: str = "", **spec: Any) -> None:
+    """Create a policy and a binding of the same name, in a workspace if its cluster is named."""
+    name, prefix = described["metadata"]["name"], f"/clusters/{cluster}" if cluster else ""
+    await hub.create(prefix + POLICIES, described)
+    await hub.create(prefix + BINDINGS, binding(name, name, *actions, **spec))
 
 
 def refused(answer: Answer, policy: str, message: str, binding: str = "") -> bool:

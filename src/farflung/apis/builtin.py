@@ -82,6 +82,8 @@ HUB_RESOURCES: Final = frozenset(
         "secrets",
         "serviceaccounts",
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
