@@ -230,8 +230,8 @@ class Hub:
             return pods.bind_named(call) if resource.qualified == "bindings" else self._reviews.answer(call)
         if verb == "list":
             return read.list_(call)
-        if verb == "get" and self._tools.extension is not None:
-            home = self._tools.extension.home(call)
+        if verb == "get" and self._tools.home_workspace is not None:
+            home = self._tools.home_workspace(call)
             if home is not None:
                 return read.get_made(call, home)
         return self._verbs[verb](call)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from farflung.apis.builtin import BUILTIN
 from farflung.http.certificates import Certificates
+from farflung.hub.admission import plugins
 from farflung.hub.admission.policies.registry import Policies
 from farflung.hub.app import Hub
 from farflung.hub.audit import Audit
@@ -36,6 +37,7 @@ from farflung.hub.nodes import Nodes
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
 from farflung.hub.registry.call import Tools
+from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
 from farflung.lib import ids
 from farflung.store.base import Store
@@ -125,6 +127,8 @@ class Assembly:
             )
         self.accounts = AccountTokens(store, keys, clock, new_uid, tell_cluster=self.workspaces is not None)
         self.quotas, self.policies = Quotas(store), Policies(store, self.kinds)
+        of_workspaces = () if self.workspaces is None else self.workspaces.writes.steps
+        self.pipeline = Pipeline((*STEPS, *plugins.STEPS, *of_workspaces))
         tools = Tools(
             store,
             self.kinds,
@@ -136,10 +140,12 @@ class Assembly:
             self.authorizer,
             self.accounts,
             self.policies,
+            self.pipeline,
             nodes=nodes,
         )
         if self.workspaces is not None:
-            tools = replace(tools, annotates=True, extension=self.workspaces.writes, views=self.workspaces.views)
+            home = self.workspaces.writes.home_workspace
+            tools = replace(tools, annotates=True, home_workspace=home, views=self.workspaces.views)
         known = StaticTokens({**(tokens or {}), token_hash(own_token): HOUSEKEEPER}, tokens_file)
         self.authenticator = Authenticator(known, self.accounts, clock)
         self.watches = Watches(store, longest=sources.watch_seconds)

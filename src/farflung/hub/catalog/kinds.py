@@ -58,8 +58,10 @@ CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Kind:
+    """Compared by identity: a kind is compiled once."""
+
     resource: Resource
     shape: Shape
     rules: Rules

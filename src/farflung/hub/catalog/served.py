@@ -19,6 +19,7 @@ from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, builtin_kind
 from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.hub.routing.target import Target
+from farflung.machinery.errors import Obj
 
 if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents
     from farflung.hub.catalog.openapi.schemas import Own
@@ -142,6 +143,10 @@ class Kinds:
     def clusters(self) -> Iterable[str]:
         """Those that serve more than what is built in."""
         return tuple(self._clusters)
+
+    def bound_names(self, cluster: str, group: str) -> list[Obj]:
+        """The names of the kinds of a group that a cluster serves by APIBindings, as in their definitions."""
+        return [one.named for one in self.of(cluster).definitions if one.group == group and one.is_bound]
 
     def at(self, cluster: str, view: str = "") -> Served:
         """What is served of a cluster, through a view of it if one is named."""

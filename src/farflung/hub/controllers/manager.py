@@ -24,13 +24,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, Protocol
 
 from farflung.http.certificates import Certificates
 from farflung.http.messages import Handler
 from farflung.hub.auth.service_account_tokens import AccountTokens
-from farflung.hub.catalog.custom.establish import bound_in
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.certificates import Signing
 from farflung.hub.controllers.cluster_roles import Aggregation, DefaultRoles
@@ -117,7 +115,7 @@ class Housekeeping:
         self._accounts = Accounts(store, kept, inside, authority)
         self._namespaces = Namespaces(store, kept, inside, clock, pace)
         self._collector = Collector(store, kept, inside, clock)
-        definitions = Definitions(store, kept, inside, clock, self._collector, partial(bound_in, kinds))
+        definitions = Definitions(store, kept, inside, clock, self._collector, kinds.bound_names)
         secrets = TokenSecrets(store, kept, inside, tokens, authority)
         signing = Signing(store, kept, inside, signer, clock)
         self._parts: tuple[Part, ...] = (

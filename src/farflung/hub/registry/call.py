@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request
@@ -26,6 +26,9 @@ from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_fo
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Revision, Store
 
+if TYPE_CHECKING:
+    from farflung.hub.registry.pipeline import Pipeline
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
@@ -41,33 +44,12 @@ class Tools:
     authorizer: Authorizer
     accounts: AccountTokens
     policies: Policies
+    pipeline: Pipeline
     annotates: bool = False  #: whether objects say which cluster they are in
-    extension: Extension | None = None  #: what else is done as objects are written
+    #: the home Workspace of the user, if the request names it
+    home_workspace: Callable[[Call], Awaitable[Obj] | None] | None = None
     views: Views | None = None  #: which objects are seen through a view
     nodes: Nodes | None = None  #: what runs pods, if anything does
-
-
-class Extension(Protocol):
-    """What a server does with some kinds beyond the rules of their schemas, as they are written."""
-
-    def admit(self, call: Call, new: Obj, old: Obj | None) -> None:
-        """Before validation: what no client decides.  `old` is None on create.  Raises ApiError."""
-
-    def check(self, call: Call, new: Obj, old: Obj | None) -> None:
-        """After validation.  Raises ApiError."""
-
-    async def settle(self, call: Call, new: Obj, old: Obj | None) -> Sequence[tuple[str, bytes]]:
-        """What is about to be written, dry runs aside, gets what it needs of other objects, in place.  What must be
-        there before a new object is (key, encoded), and is written with it."""
-
-    def abandon(self, call: Call, new: Obj) -> None:
-        """It was settled, and is not written after all."""
-
-    def check_deletion(self, call: Call, old: Obj) -> None:
-        """Raises ApiError."""
-
-    def home(self, call: Call) -> Awaitable[Obj] | None:
-        """The object of a name that stands for something of the user's own, if it does."""
 
 
 class Views(Protocol):
@@ -168,6 +150,12 @@ class Call:
         """From where on history tells of everything that came into the view of the request or went out of it."""
         view = self.target.view
         return self.tools.views.steady_since(view, self.resource) if view and self.tools.views is not None else 0
+
+    def find(self, group: str, plural: str, namespace: str, name: str) -> Obj | None:
+        """An object of a built-in kind in the same cluster."""
+        kind = self.tools.kinds.builtin.of(group, "v1", plural)
+        entry = self.store.get(objects.key(kind.resource, self.target.cluster, namespace, name))
+        return None if entry is None else objects.decode(entry)
 
     def found(self) -> Entry:
         """The object the path names, or 404."""

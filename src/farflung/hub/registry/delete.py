@@ -12,11 +12,11 @@ import msgspec
 
 from farflung.http.messages import Answer, Response
 from farflung.hub import bodies, objects
-from farflung.hub.admission.policies import admission as policies
-from farflung.hub.options import META, integer, list_options
+from farflung.hub.options import META, WriteOptions, integer, list_options
 from farflung.hub.registry import read, respond
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.update import ATTEMPTS, is_released, modified
+from farflung.hub.registry.pipeline import DELETE, Write, modified
+from farflung.hub.registry.update import ATTEMPTS, is_released
 from farflung.hub.routing.target import parse_query
 from farflung.machinery.errors import (
     ApiError,
@@ -137,9 +137,7 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
         call.follow()
         old = objects.decode(present)
         _check_preconditions(call, old, present, options)
-        _check_policies(call, present, options, warnings)
-        if call.tools.extension is not None:
-            call.tools.extension.check_deletion(call, old)
+        _admit(call, present, old, options, warnings)
         new = marked(call, call.kind.renewed(present), options)
         gone = is_released(new) and (not _is_namespace(call) or "deletionTimestamp" in old["metadata"])
         left = Entry(present.key, call.kind.encode_stored(new), present.revision)
@@ -155,12 +153,12 @@ async def remove(call: Call, entry: Entry, options: DeleteOptions, warnings: lis
     raise modified(call)
 
 
-def _check_policies(call: Call, entry: Entry, options: DeleteOptions, warnings: list[str]) -> None:
-    if call.tools.policies.of(call.target.cluster) is None:
-        return
-    said = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
+def _admit(call: Call, entry: Entry, stored: Obj, options: DeleteOptions, warnings: list[str]) -> None:
+    old = stored if call.kind.is_plain(entry) else call.kind.presented(entry)
+    sent = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
+    write = Write(call, WriteOptions(), {}, old, entry, warnings=warnings, delete_options=sent)
     try:
-        policies.check_deletion(call, call.kind.presented(entry), said, warnings)
+        call.tools.pipeline.check(write, DELETE)
     except ApiError as error:
         raise respond.warned(error, warnings) from None
 

@@ -13,9 +13,15 @@ from farflung.hub.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRAT
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.create import create_object, set_namespace
-from farflung.hub.registry.origin import forget_origin, without_origin
-from farflung.hub.registry.ownership import dropped_by_server, manager_of
+from farflung.hub.registry.create import create_object
+from farflung.hub.registry.pipeline import (
+    Write,
+    drop_cluster_annotation,
+    ignored_fields,
+    manager_of,
+    set_namespace,
+    without_cluster_annotation,
+)
 from farflung.hub.registry.update import Change, change_object, check_name, create_or_change
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
 from farflung.machinery.patch import apply as server_side_apply
@@ -30,7 +36,7 @@ async def patch(call: Call) -> Answer:
     options = write_options("PatchOptions", call.request.query)
     representation = respond.negotiated(call, many=False)
     patched = patcher(call, call.kind.shape, options)
-    change = Change(lambda present: present, subresource=call.target.subresource, owner=manager_of(call, options))
+    change = Change(lambda present: present, manager=manager_of(call, options))
 
     def new(present: Obj) -> Obj:
         body = patched(present)
@@ -93,12 +99,12 @@ async def apply(call: Call) -> Answer:
     applied = decode_applied(call.request, call.kind.shape, options)
     check_identity(call, applied)
     if isinstance(applied.get("metadata"), dict):
-        forget_origin(call, applied["metadata"])
+        drop_cluster_annotation(call, applied["metadata"])
 
     def new(present: Obj) -> Obj:
         return conformed(call, merged(call, present, applied, options), options)
 
-    change = Change(new, subresource=call.target.subresource)
+    change = Change(new)
     if call.target.subresource:
         entry = await change_object(call, change, options)
         return respond.with_entry(call, representation, entry, warnings=change.warnings)
@@ -107,7 +113,7 @@ async def apply(call: Call) -> Answer:
         obj = conformed(call, merged(call, None, applied, options), options)
         obj["metadata"]["name"] = call.target.name
         obj["metadata"].pop("resourceVersion", None)
-        return await create_object(call, obj, options, change.warnings, owner=None)
+        return await create_object(Write(call, options, obj, warnings=change.warnings))
 
     entry, status = await create_or_change(call, create, change, options)
     return respond.with_entry(call, representation, entry, status=status, warnings=change.warnings)
@@ -128,7 +134,7 @@ def check_identity(call: Call, applied: Obj) -> None:
 
 def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) -> Obj:
     return server_side_apply.apply(
-        None if live is None else without_origin(call, live),
+        None if live is None else without_cluster_annotation(call, live),
         applied,
         call.kind.shape.schema,
         manager=options.field_manager,
@@ -137,7 +143,7 @@ def merged(call: Call, live: Obj | None, applied: Obj, options: WriteOptions) ->
         now=call.now(),
         kind=call.resource.kind,
         subresource=call.target.subresource,
-        reset=dropped_by_server(call),
+        reset=ignored_fields(call),
     )
 
 

@@ -10,17 +10,16 @@ import msgspec
 
 from farflung.http.messages import Answer
 from farflung.hub import disruption, objects
-from farflung.hub.admission.policies import admission as policies
 from farflung.hub.bodies import Body, decode_object
 from farflung.hub.catalog import shapes
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.shapes import Shape
 from farflung.hub.options import WriteOptions, write_options
-from farflung.hub.registry import arrival, delete, respond
+from farflung.hub.registry import delete, respond
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.create import set_namespace
 from farflung.hub.registry.delete import DeleteOptions, Preconditions
-from farflung.hub.registry.update import ATTEMPTS, count_generation, modified
+from farflung.hub.registry.pipeline import Write, differs_in_spec, modified, set_namespace
+from farflung.hub.registry.update import ATTEMPTS
 from farflung.machinery import names
 from farflung.machinery.errors import (
     ApiError,
@@ -66,7 +65,8 @@ def check_name(call: Call, kind: str, obj: Obj) -> None:
 
 def admit(call: Call, shape: Shape, body: Body, options: WriteOptions) -> None:
     identified = {**body.obj, "kind": shape.kind, "apiVersion": shape.api_version}
-    policies.check_new(call, identified, options, body.warnings)
+    write = Write(call, options, identified, warnings=body.warnings)
+    call.tools.pipeline.check(write, call.target.subresource)
 
 
 async def done(work: Awaitable[None], warnings: list[str]) -> Answer:
@@ -127,7 +127,9 @@ async def assign(call: Call, binding: Obj, options: WriteOptions) -> None:
         check_assignable(pod, binding)
         new = assigned(pod, binding, scheduled(call))
         if call.resource.custom:
-            count_generation(call, new, objects.decode(entry))
+            old = objects.decode(entry)
+            if (call.kind.rules.another_generation or differs_in_spec)(new, old):
+                new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         value = call.kind.encode(new, before=len(entry.value))
         if options.dry_run:
             return
@@ -263,8 +265,8 @@ def expected(call: Call, pods: list[Obj]) -> int:
     for pod in pods:
         owners = pod["metadata"].get("ownerReferences") or ()
         maker = next((one for one in owners if one.get("controller") and one["kind"] in SCALED), None)
-        made_by = maker and arrival.find(
-            call, SCALED[maker["kind"]], f"{maker['kind'].lower()}s", call.target.namespace, maker["name"]
+        made_by = maker and call.find(
+            SCALED[maker["kind"]], f"{maker['kind'].lower()}s", call.target.namespace, maker["name"]
         )
         if made_by:
             makers[made_by["metadata"]["uid"]] = made_by["spec"].get("replicas", 1)

@@ -17,8 +17,7 @@ from farflung.hub.bodies import decode_object
 from farflung.hub.options import write_options
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.create import set_namespace
-from farflung.hub.registry.ownership import manager_of, own
+from farflung.hub.registry.pipeline import Write, manage_fields, manager_of, set_namespace
 from farflung.hub.registry.token_review import token_status, user_info
 from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, no_such_path
 
@@ -51,7 +50,7 @@ class Reviews:
         if call.resource.kind in PLAIN:
             review = {"metadata": {"creationTimestamp": call.now()}} if "userInfo" in status else EMPTY
         else:
-            own(call, review, None, manager_of(call, options))
+            manage_fields(Write(call, options, review, manager=manager_of(call, options)))
         identity = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
         return respond.json_response(201, identity | review | {"status": status})
 

@@ -15,7 +15,7 @@ from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.registry import logs, patch, pods, read, respond, token_request, update
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.ownership import STATUS, manager_of, set_owners
+from farflung.hub.registry.pipeline import PARTS, STATUS_FIELDS, manager_of, set_managed_fields
 from farflung.hub.registry.update import Change, change_object
 from farflung.machinery import managed, table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
@@ -110,16 +110,16 @@ async def apply_scale(call: Call) -> Answer:
     def new(present: Obj) -> Obj:
         entries = present["metadata"].get("managedFields") or []
         live = scaling.scale(present)
-        set_owners(live, managed.for_scale(entries, scaling.replicas))
+        set_managed_fields(live, managed.for_scale(entries, scaling.replicas))
         wanted = applied_scale(call, live, applied, options)
         scaling.apply(present, wanted)
         owners = wanted["metadata"].get("managedFields") or []
         api_version, replicas = call.resource.api_version, scaling.replicas
-        set_owners(present, managed.from_scale(entries, owners, api_version=api_version, replicas=replicas))
+        set_managed_fields(present, managed.from_scale(entries, owners, api_version=api_version, replicas=replicas))
         present["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion", "")
         return present
 
-    change = Change(new, subresource="scale")
+    change = Change(new)
     entry = await change_object(call, change, options)
     return scale_answer(call, representation, entry, change.warnings)
 
@@ -136,7 +136,7 @@ def applied_scale(call: Call, live: Obj, applied: Obj, options: WriteOptions) ->
         now=call.now(),
         kind=shape.kind,
         subresource="scale",
-        reset=STATUS,
+        reset=STATUS_FIELDS,
     )
     return conform_patched(result, shape, PatchContext(options, [], call.shape)).obj
 
@@ -151,7 +151,7 @@ async def write_scale(call: Call, options: WriteOptions, wanted: Callable[[Obj],
         present["metadata"]["resourceVersion"] = scale.get("metadata", {}).get("resourceVersion", "")
         return present
 
-    change = Change(new, subresource="scale", owner=manager_of(call, options))
+    change = Change(new, manager=manager_of(call, options))
     entry = await change_object(call, change, options)
     return scale_answer(call, representation, entry, change.warnings)
 
@@ -168,9 +168,9 @@ def get_log(call: Call) -> Answer:
 # --- the doors ------------------------------------------------------------------------------------
 
 DOORS: Final[Mapping[tuple[str, str], Door]] = {
-    **{(name, "get"): read.get for name in ("status", *update.PARTS)},
-    **{(name, "update"): update.update for name in ("status", *update.PARTS)},
-    **{(name, "patch"): patch.patch for name in ("status", *update.PARTS)},
+    **{(name, "get"): read.get for name in ("status", *PARTS)},
+    **{(name, "update"): update.update for name in ("status", *PARTS)},
+    **{(name, "patch"): patch.patch for name in ("status", *PARTS)},
     ("token", "create"): token_request.create_token,
     ("binding", "create"): pods.bind,
     ("eviction", "create"): pods.evict,

@@ -10,7 +10,6 @@ import orjson
 from farflung.apis import wire
 from farflung.http.messages import Answer, Response
 from farflung.hub import objects
-from farflung.hub.admission.policies import admission as policies
 from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, Bound, Reference
 from farflung.hub.bodies import decode_object
 from farflung.hub.catalog import shapes
@@ -18,10 +17,9 @@ from farflung.hub.catalog.negotiation import Representation
 from farflung.hub.catalog.shapes import Shape
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import write_options
-from farflung.hub.registry import arrival, respond
+from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.create import set_namespace
-from farflung.hub.registry.ownership import manager_of
+from farflung.hub.registry.pipeline import Write, manager_of, set_namespace
 from farflung.machinery import managed
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import (
@@ -64,7 +62,8 @@ def create_token(call: Call) -> Answer:
     if not spec.get("audiences"):
         spec["audiences"] = list(AUDIENCES)
     check_lifetime(spec)
-    policies.check_new(call, identified(request), options, body.warnings)
+    write = Write(call, options, identified(request), warnings=body.warnings)
+    call.tools.pipeline.check(write, call.target.subresource)
     bound = bound_by(call, spec.get("boundObjectRef"))
     now = call.tools.clock()
     token = call.tools.accounts.issue(account, spec["audiences"], spec["expirationSeconds"], bound)
@@ -162,7 +161,7 @@ def bound_by(call: Call, reference: Obj | None) -> Bound:
 
 def existing(call: Call, bindable: Bindable, name: str) -> Obj:
     namespace = call.target.namespace if bindable.namespaced else ""
-    obj = arrival.find(call, "", bindable.plural, namespace, name) if name and "/" not in name else None
+    obj = call.find("", bindable.plural, namespace, name) if name and "/" not in name else None
     if obj is None:
         raise not_found("", bindable.plural, name)
     return obj
@@ -189,7 +188,7 @@ def node_of(call: Call, name: str) -> Reference | None:
     """Where a Pod is.  A node that is not known here is told by its name alone."""
     if not name:
         return None
-    node = arrival.find(call, "", "nodes", "", name)
+    node = call.find("", "nodes", "", name)
     return Reference(name, "" if node is None else node["metadata"]["uid"])
 
 

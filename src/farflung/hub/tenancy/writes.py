@@ -1,13 +1,16 @@
-"""What is done as the kinds of workspaces are written: each of them is complete when its writer is answered."""
+"""The steps of the write pipeline for the kinds of workspaces: each object is complete when its client is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final
 
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
+from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRITES, Applies, Stage, Step, Write
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import deliveries, guards, priorities
 from farflung.hub.tenancy import initializer_views as initializing
@@ -15,14 +18,12 @@ from farflung.hub.tenancy import resource_schemas as schemas
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
-from farflung.hub.tenancy.direct_writes import Written
 from farflung.hub.tenancy.home_workspaces import NAME as HOME
 from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.paths import PATH, ROOT
 from farflung.hub.tenancy.workspaces import GROUP, MayUse, Tenancy
 from farflung.machinery.errors import Obj, forbidden
 
-Place = tuple[str, str]  #: group and plural
 May = Callable[[str, str, User, Attributes], bool]  #: whether a user may do something in a cluster, or in a view of it
 
 WORKSPACES: Final = (GROUP, "workspaces")
@@ -34,14 +35,15 @@ BINDINGS: Final = ("apis.kcp.io", "apibindings")
 ENDPOINTS: Final = ("apis.kcp.io", "apiexportendpointslices")
 LOCATIONS: Final = ("scheduling.kcp.io", "locations")
 DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
-OURS: Final = frozenset({WORKSPACES, TYPES, CLUSTERS, SCHEMAS, EXPORTS, BINDINGS, ENDPOINTS, LOCATIONS, DEFINITIONS})
 
 
-def place_of(call: Call) -> Place | None:
-    """Whose kind it is, if it is one of these: a kind of the same name that somebody else exports is not."""
-    resource = call.resource
-    place = (resource.group, resource.plural)
-    return place if place in OURS and not resource.identity else None
+def is_kind(kind: Kind, wanted: tuple[str, str]) -> bool:
+    """A kind of the same name that a tenant exports has an identity, and is another one."""
+    return (kind.resource.group, kind.resource.plural) == wanted and not kind.resource.identity
+
+
+def of(wanted: tuple[str, str], operations: Collection[str] = WRITES) -> Applies:
+    return lambda kind, operation: operation in operations and is_kind(kind, wanted)
 
 
 class WorkspaceWrites:
@@ -52,134 +54,156 @@ class WorkspaceWrites:
         self._binder = binder
         self._may = may
         self._url = url
-
-    def home(self, call: Call) -> Awaitable[Obj] | None:
-        target = call.target
-        is_home = target.name == HOME and target.cluster == ROOT and not target.view and place_of(call) == WORKSPACES
-        return self._homes.workspace(call.user) if is_home else None
-
-    # --- before validation ------------------------------------------------------------------------
-
-    def admit(self, call: Call, new: Obj, old: Obj | None) -> None:
-        match place_of(call):
-            case ("tenancy.kcp.io", "workspaces") if old is None:
-                self._tenancy.admit(call.target.cluster, call.user, new, may_use(call))
-            case ("apis.kcp.io", "apiexportendpointslices") if old is None:
-                self._check_endpoints(call, new)
-            case ("apis.kcp.io", "apibindings") if not call.target.subresource:
-                self._check_binding(call, new, old)
-                self._binder.admit_binding(call.target.cluster, new)
-            case ("scheduling.kcp.io", "locations"):
-                annotations = new["metadata"].setdefault("annotations", {})
-                annotations[PATH] = self._tenancy.clusters.path_of(call.target.cluster)
-
-    # --- after validation -------------------------------------------------------------------------
-
-    def check(self, call: Call, new: Obj, old: Obj | None) -> None:
-        cluster = call.target.cluster
-        if call.target.view and old is None:
-            check_seen(call, new)
-        view, user = call.target.view, call.user
-
-        def may(asked: Attributes) -> bool:
-            return self._may(cluster, view, user, asked)
-
-        if priorities.concerns(call.resource):
-            priorities.check_priority(user, call.resource, new, old, may)
-        if machines.concerns(call.resource):
-            machines.check_placing(user, new, old, may)
-        if deliveries.concerns(call.resource):
-            deliveries.check_leading(user, new, old, lambda asked: self._may(cluster, "", user, asked))
-        match place_of(call):
-            case ("tenancy.kcp.io", "workspaces") if old is None:
-                self._tenancy.check_new(cluster, call.user, new, may_use(call))
-            case ("tenancy.kcp.io", "workspaces"):
-                guards.check_workspace_change(call.user, new, old or {})
-            case ("tenancy.kcp.io", "workspacetypes"):
-                if old is None:
-                    guards.check_new_type(new)
-                self._check_default_bindings(call, new, old)
-            case ("core.kcp.io", "logicalclusters"):
-                guards.check_cluster_change(call.user, new, old) if old else guards.check_new_cluster()
-                initializing.check_change(call, self._tenancy.clusters, new, old or {})
-            case ("apis.kcp.io", "apiresourceschemas"):
-                schemas.check_new(new) if old is None else schemas.check_change(new, old)
-            case ("apiextensions.k8s.io", "customresourcedefinitions") if old is None:
-                schemas.check_definition(new)
-
-    def _check_binding(self, call: Call, new: Obj, old: Obj | None) -> None:
-        reference = bindings.reference_of(new)
-        if reference is None or (old is not None and bindings.reference_of(old) == reference):
-            return
-        verb = "create" if old is None else "update"
-        name = new["metadata"].get("name", "")
-        self._binder.check_may_bind(
-            call.target.cluster, call.user, call.tools.authorizer, name, reference, verb, "APIBinding"
+        new, bound_by_client = (CREATE,), WRITES - {"status"}
+        self.steps = (
+            Step("complete_workspace", Stage.COMPLETE, self._complete_workspace, of(WORKSPACES, new)),
+            Step("check_endpoints", Stage.COMPLETE, self._check_endpoints, of(ENDPOINTS, new)),
+            Step("complete_binding", Stage.COMPLETE, self._complete_binding, of(BINDINGS, bound_by_client)),
+            Step("complete_location", Stage.COMPLETE, self._complete_location, of(LOCATIONS)),
+            Step("check_priority", Stage.ADMIT, self._check_priority, concerning(priorities.concerns)),
+            Step("check_machine", Stage.ADMIT, self._check_machine, concerning(machines.concerns)),
+            Step("check_delivery", Stage.ADMIT, self._check_delivery, concerning(deliveries.concerns)),
+            Step("check_new_workspace", Stage.ADMIT, self._check_new_workspace, of(WORKSPACES, new)),
+            Step("check_workspace", Stage.ADMIT, check_workspace, of(WORKSPACES, CHANGES)),
+            Step("check_type", Stage.ADMIT, self._check_type, of(TYPES)),
+            Step("check_cluster", Stage.ADMIT, self._check_cluster, of(CLUSTERS)),
+            Step("check_cluster_deletion", Stage.ADMIT, check_cluster_deletion, of(CLUSTERS, (DELETE,))),
+            Step("check_schema", Stage.ADMIT, check_schema, of(SCHEMAS)),
+            Step("check_definition", Stage.ADMIT, check_definition, of(DEFINITIONS, new)),
+            Step("finish_workspace", Stage.FINISH, self._finish_workspace, of(WORKSPACES, new)),
+            Step("finish_type", Stage.FINISH, self._finish_type, of(TYPES)),
+            Step("finish_export", Stage.FINISH, self._finish_export, of(EXPORTS)),
+            Step("finish_endpoints", Stage.FINISH, self._finish_endpoints, of(ENDPOINTS)),
+            Step("finish_binding", Stage.FINISH, self._finish_binding, of(BINDINGS)),
         )
 
-    def _check_default_bindings(self, call: Call, new: Obj, old: Obj | None) -> None:
-        """Workspaces of a type bind its exports, whoever makes them: so who names one must be allowed to bind it."""
+    def home_workspace(self, call: Call) -> Awaitable[Obj] | None:
+        """The user's home Workspace, if the request names it."""
+        target = call.target
+        is_home = target.name == HOME and target.cluster == ROOT and not target.view and is_kind(call.kind, WORKSPACES)
+        return self._homes.workspace(call.user) if is_home else None
+
+    # --- fields that only the server sets ---------------------------------------------------------
+
+    def _complete_workspace(self, write: Write) -> None:
+        call = write.call
+        self._tenancy.admit(call.target.cluster, call.user, write.new, may_use(call))
+
+    def _complete_binding(self, write: Write) -> None:
+        new, old = write.new, write.old
+        reference = bindings.reference_of(new)
+        if reference is not None and (old is None or bindings.reference_of(old) != reference):
+            self._check_may_bind(write, reference, "APIBinding")
+        self._binder.admit_binding(write.call.target.cluster, new)
+
+    def _check_endpoints(self, write: Write) -> None:
+        spec = write.new.get("spec")
+        reference = bindings.referred(spec.get("export")) if isinstance(spec, dict) else None
+        if reference is not None:
+            self._check_may_bind(write, reference, "APIExportEndpointSlice")
+
+    def _check_may_bind(self, write: Write, reference: bindings.Reference, kind: str) -> None:
+        call, verb = write.call, CREATE if write.old is None else UPDATE
+        self._binder.check_may_bind(
+            call.target.cluster, call.user, call.tools.authorizer, write.name, reference, verb, kind
+        )
+
+    def _complete_location(self, write: Write) -> None:
+        annotations = write.new["metadata"].setdefault("annotations", {})
+        annotations[PATH] = self._tenancy.clusters.path_of(write.call.target.cluster)
+
+    # --- refusals of valid objects ----------------------------------------------------------------
+
+    def _check_priority(self, write: Write) -> None:
+        call = write.call
+        may = partial(self._may, call.target.cluster, call.target.view, call.user)
+        priorities.check_priority(call.user, call.resource, write.new, write.old, may)
+
+    def _check_machine(self, write: Write) -> None:
+        call = write.call
+        may = partial(self._may, call.target.cluster, call.target.view, call.user)
+        machines.check_placing(call.user, write.new, write.old, may)
+
+    def _check_delivery(self, write: Write) -> None:
+        call = write.call
+        may = partial(self._may, call.target.cluster, "", call.user)
+        deliveries.check_leading(call.user, write.new, write.old, may)
+
+    def _check_new_workspace(self, write: Write) -> None:
+        call = write.call
+        self._tenancy.check_new(call.target.cluster, call.user, write.new, may_use(call))
+
+    def _check_type(self, write: Write) -> None:
+        """Workspaces of a type bind its exports, so a user who adds one must be allowed to bind it."""
+        call, old = write.call, write.old
+        if old is None:
+            guards.check_new_type(write.new)
         known = () if old is None else default_bindings(old)
-        for reference in default_bindings(new):
+        for reference in default_bindings(write.new):
             may_bind = reference in known or self._binder.may_hand_on(
                 call.target.cluster, call.user, call.tools.authorizer, reference
             )
             if not may_bind:
                 why = f"no permission to bind to export {reference.path}:{reference.name}"
-                raise forbidden(GROUP, "workspacetypes", new["metadata"].get("name", ""), why)
+                raise forbidden(GROUP, "workspacetypes", write.name, why)
 
-    def _check_endpoints(self, call: Call, new: Obj) -> None:
-        spec = new.get("spec")
-        reference = bindings.referred(spec.get("export")) if isinstance(spec, dict) else None
-        if reference is None:
+    def _check_cluster(self, write: Write) -> None:
+        call, old = write.call, write.old
+        guards.check_cluster_change(call.user, write.new, old) if old else guards.check_new_cluster()
+        initializing.check_change(call, self._tenancy.clusters, write.new, old or {})
+
+    # --- status that depends on other objects -----------------------------------------------------
+
+    def _finish_workspace(self, write: Write) -> None:
+        """The objects of the new workspace are created before it."""
+        write.prerequisites += self._tenancy.found(write.call.target.cluster, write.new)
+        write.rollbacks.append(lambda: self._tenancy.abandon(write.new))
+
+    def _finish_type(self, write: Write) -> None:
+        cluster = write.call.target.cluster
+        path = self._tenancy.clusters.path_of(cluster)
+        guards.settle_type(write.new, cluster, path, self._url, write.call.now())
+
+    def _finish_export(self, write: Write) -> Awaitable[None]:
+        return self._exporter.settle(write.call.target.cluster, write.new, write.old, write.call.now())
+
+    def _finish_endpoints(self, write: Write) -> None:
+        self._exporter.settle_endpoints(write.call.target.cluster, write.new, write.call.now())
+
+    async def _finish_binding(self, write: Write) -> None:
+        new = write.new
+        if "deletionTimestamp" in new["metadata"]:
             return
-        name = new["metadata"].get("name", "")
-        self._binder.check_may_bind(
-            call.target.cluster, call.user, call.tools.authorizer, name, reference, "create", "APIExportEndpointSlice"
-        )
+        finished = await self._binder.settle_binding(write.call.target.cluster, new, write.call.now())
+        if finished is not new:
+            new.clear()
+            new.update(finished)
 
-    # --- before it is written ---------------------------------------------------------------------
 
-    async def settle(self, call: Call, new: Obj, old: Obj | None) -> Sequence[Written]:
-        cluster, now = call.target.cluster, call.now()
-        match place_of(call):
-            case ("tenancy.kcp.io", "workspaces") if old is None:
-                return self._tenancy.found(cluster, new)
-            case ("tenancy.kcp.io", "workspacetypes"):
-                path = self._tenancy.clusters.path_of(cluster)
-                guards.settle_type(new, cluster, path, self._url, now)
-            case ("apis.kcp.io", "apiexports"):
-                await self._exporter.settle(cluster, new, old, now)
-            case ("apis.kcp.io", "apiexportendpointslices"):
-                self._exporter.settle_endpoints(cluster, new, now)
-            case ("apis.kcp.io", "apibindings") if "deletionTimestamp" not in new["metadata"]:
-                settled = await self._binder.settle_binding(cluster, new, now)
-                if settled is not new:
-                    new.clear()
-                    new.update(settled)
-        return ()
+def concerning(concerns: Callable[..., bool]) -> Applies:
+    return lambda kind, operation: operation in WRITES and concerns(kind.resource)
 
-    def abandon(self, call: Call, new: Obj) -> None:
-        if place_of(call) == WORKSPACES:
-            self._tenancy.abandon(new)
 
-    def check_deletion(self, call: Call, old: Obj) -> None:
-        if place_of(call) == CLUSTERS:
-            guards.check_cluster_deletion(call.target.cluster, call.user, old)
+def check_workspace(write: Write) -> None:
+    guards.check_workspace_change(write.call.user, write.new, write.old or {})
+
+
+def check_cluster_deletion(write: Write) -> None:
+    guards.check_cluster_deletion(write.call.target.cluster, write.call.user, write.old or {})
+
+
+def check_schema(write: Write) -> None:
+    schemas.check_new(write.new) if write.old is None else schemas.check_change(write.new, write.old)
+
+
+def check_definition(write: Write) -> None:
+    schemas.check_definition(write.new)
 
 
 def default_bindings(obj: Obj) -> list[bindings.Reference]:
     """Of a valid WorkspaceType."""
     found = (obj.get("spec") or {}).get("defaultAPIBindings") or ()
     return [bindings.Reference(one.get("path") or "", one.get("export") or "") for one in found]
-
-
-def check_seen(call: Call, new: Obj) -> None:
-    """Whoever makes something through a view must be able to see it there.  Raises 403."""
-    sees = call.sees()
-    name = new["metadata"]["name"]
-    if sees is not None and not sees(call.key_of(name)):
-        raise forbidden(call.resource.group, call.resource.plural, name, "it is not in this view")
 
 
 def may_use(call: Call) -> MayUse:

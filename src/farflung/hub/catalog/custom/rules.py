@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from farflung.apis.resource import Resource
-from farflung.hub.admission.rules import Rules
+from farflung.hub.admission.rules import Rules, no_change, no_changes
 from farflung.hub.catalog.custom.scale import CustomScaling
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value
@@ -35,8 +35,8 @@ def rules_of(
 
     return Rules(
         name=names.dns_subdomain,
-        prepare_create=first_status(structural) if has_status else nothing,
-        prepare_update=keep_status if has_status else nothing_of,
+        prepare_create=first_status(structural) if has_status else no_change,
+        prepare_update=keep_status if has_status else no_changes,
         prepare_status=keep_all_but_status,
         validate_create=lambda new: checked([*structural.validate(new), *scaled(new)], new, None),
         validate_update=lambda new, old: checked([*structural.validate(new, old), *scaled(new)], new, old),
@@ -74,14 +74,6 @@ UNCHECKED: Final = invalid_value(
 
 def no_errors(obj: Obj) -> Iterable[FieldError]:
     return ()
-
-
-def nothing(obj: Obj) -> None:
-    pass
-
-
-def nothing_of(new: Obj, old: Obj) -> None:
-    pass
 
 
 def drop_status(obj: Obj) -> None:
