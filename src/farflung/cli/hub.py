@@ -38,7 +38,7 @@ from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.signing_keys import ensure_keys
-from farflung.hub.auth.tokens import read_tokens
+from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.nodes import Nodes
 from farflung.lib import garbage, outlet
 from farflung.store.base import FIRST, Unusable
