@@ -19,9 +19,9 @@ from simulated_time import monotonic, poll, simulated_environment
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
-from farflung.controllers.workload.joining import join
-from farflung.controllers.workload.kinds import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
-from farflung.controllers.workload.pods import is_finished, is_terminating
+from farflung.controllers.workload.assembly import join
+from farflung.controllers.workload.objects import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, is_terminating
+from farflung.controllers.workload.pods import is_finished
 from farflung.lib.ids import random_suffix
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from farflung.client.resource import Collection
-from farflung.controllers.workload.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
+from farflung.controllers.workload.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
 from farflung.controllers.workload.ownership import controller_of
-from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, is_terminating, phase
+from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, phase
 from farflung.controllers.workload.steps import Step
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds

@@ -25,7 +25,7 @@ from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.workload.joining import join
+from farflung.controllers.workload.assembly import join
 from farflung.edge.cluster import PREFIX
 from farflung.edge.logs import NodeLogs
 from farflung.edge.node.node import Node

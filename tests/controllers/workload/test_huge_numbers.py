@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from farflung.controllers.workload.job import decide as jobs
-from farflung.controllers.workload.job.counting import counted
-from farflung.controllers.workload.pod_making import MOST_AT_ONCE
+from farflung.controllers.workload.job.progress import counted
+from farflung.controllers.workload.pods import MOST_AT_ONCE
 from farflung.controllers.workload.replicaset.decide import about_pods
 from farflung.controllers.workload.statefulset import decide as stateful_sets
 from farflung.machinery.errors import Obj

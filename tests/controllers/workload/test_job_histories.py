@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
-from farflung.controllers.workload.conditions import is_true
 from farflung.controllers.workload.job.decide import decide
-from farflung.controllers.workload.job.indexes import parse, written
 from farflung.controllers.workload.job.pods import index_of, is_tracked
-from farflung.controllers.workload.kinds import JOBS
-from farflung.controllers.workload.pods import is_active, is_finished, is_terminating
+from farflung.controllers.workload.job.progress import parse, written
+from farflung.controllers.workload.objects import JOBS, is_terminating, is_true
+from farflung.controllers.workload.pods import is_active, is_finished
 from farflung.controllers.workload.steps import Step
 from farflung.machinery.errors import Obj
 from farflung.runtime.plan import Update

@@ -9,11 +9,9 @@ from cluster import Cluster, cluster, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.workload.conditions import found
-from farflung.controllers.workload.kinds import NODES, PODS
-from farflung.controllers.workload.node_fitness import is_chosen
+from farflung.controllers.workload.node_fitness import Port, is_chosen, requests
+from farflung.controllers.workload.objects import NODES, PODS, found
 from farflung.controllers.workload.pod_scheduler.decide import choose, is_waiting, order, rooms, wrong_claims
-from farflung.controllers.workload.pod_scheduler.resources import Port, requests
 from farflung.controllers.workload.pod_scheduler.triggers import is_other_node, makes_room
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key

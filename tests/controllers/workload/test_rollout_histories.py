@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from workload_model import DEPLOYMENTS, PODS, REPLICA_SETS, Model, deployment, template
 
 from farflung.controllers.workload.deployment.decide import decide
-from farflung.controllers.workload.deployment.values import replicas, surge, tolerated
-from farflung.controllers.workload.pods import is_finished, is_terminating
+from farflung.controllers.workload.deployment.rollout import replicas, surge, tolerated
+from farflung.controllers.workload.objects import is_terminating
+from farflung.controllers.workload.pods import is_finished
 from farflung.controllers.workload.replicaset.decide import about_pods, about_status
 from farflung.machinery.errors import Obj
 

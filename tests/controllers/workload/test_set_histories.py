@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
 from farflung.controllers.workload.daemonset import decide as daemons
-from farflung.controllers.workload.daemonset.pods import REVISION, node_of
-from farflung.controllers.workload.kinds import DAEMON_SETS, REVISIONS, STATEFUL_SETS
-from farflung.controllers.workload.pods import is_active, is_finished, is_terminating
+from farflung.controllers.workload.daemonset.decide import REVISION, node_of
+from farflung.controllers.workload.objects import DAEMON_SETS, REVISIONS, STATEFUL_SETS, is_terminating
+from farflung.controllers.workload.pods import is_active, is_finished
 from farflung.controllers.workload.revisions import forgetting, hash_of, present, recording
 from farflung.controllers.workload.statefulset import decide as stateful
-from farflung.controllers.workload.statefulset.pods import ordinal
+from farflung.controllers.workload.statefulset.decide import ordinal
 from farflung.machinery.errors import Obj
 
 LABELS = {"app": "db"}

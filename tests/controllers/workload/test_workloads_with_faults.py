@@ -13,7 +13,7 @@ from fleet import FAULTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.workload.kinds import DEPLOYMENTS, JOBS, REPLICA_SETS
+from farflung.controllers.workload.objects import DEPLOYMENTS, JOBS, REPLICA_SETS
 from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.pods import is_active
 from farflung.machinery.errors import Obj

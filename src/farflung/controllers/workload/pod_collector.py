@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from farflung.client.errors import Conflict, NotFound
-from farflung.controllers.workload.kinds import PODS
-from farflung.controllers.workload.workshop import Workshop
+from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.objects import PODS
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from copy import deepcopy
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.controllers.workload.steps import sooner
-from farflung.machinery import times
+from farflung.client.resource import Collection
+from farflung.controllers.workload.objects import LONG_AGO, PODS, created, is_terminating, moment, notes
+from farflung.controllers.workload.ownership import reference_to
+from farflung.controllers.workload.steps import NORMAL, WARNING, Said, Step, create, delete, sooner
 from farflung.machinery.errors import Obj
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 RENEWAL: Final = timedelta(seconds=10)
 PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+LONGEST_BASE: Final = 58  #: characters of a name before its random ones
+MOST_AT_ONCE: Final = 500  #: pods that one look makes: how many there should be may be a mistake
 
 
 def phase(pod: Obj) -> str:
     return (pod.get("status") or {}).get("phase") or ""
-
-
-def is_terminating(obj: Obj) -> bool:
-    return "deletionTimestamp" in obj["metadata"]
 
 
 def is_finished(pod: Obj) -> bool:
@@ -30,27 +30,6 @@ def is_finished(pod: Obj) -> bool:
 
 def is_active(pod: Obj) -> bool:
     return not is_finished(pod) and not is_terminating(pod)
-
-
-def labels(obj: Obj) -> dict[str, str]:
-    return obj["metadata"].get("labels") or {}
-
-
-def notes(obj: Obj) -> dict[str, str]:
-    return obj["metadata"].get("annotations") or {}
-
-
-def moment(text: str | None) -> datetime:
-    """LONG_AGO if nobody says."""
-    return times.parse(text) if text else LONG_AGO
-
-
-def created(obj: Obj) -> datetime:
-    return moment(obj["metadata"].get("creationTimestamp"))
-
-
-def oldest_first(objects: Iterable[Obj]) -> list[Obj]:
-    return sorted(objects, key=lambda obj: (created(obj), obj["metadata"]["name"]))
 
 
 def ready_since(pod: Obj) -> datetime | None:
@@ -114,3 +93,33 @@ def _deletion_cost(pod: Obj) -> int:
 def next_renewal(pod: Obj, now: datetime) -> float:
     """Seconds until a pod that has ended may be replaced by another of its kind, which may end as soon."""
     return (created(pod) + RENEWAL - now).total_seconds()
+
+
+def random_name(prefix: str, suffix: str) -> str:
+    """As the server would make it of a generateName."""
+    return prefix[:LONGEST_BASE] + suffix
+
+
+def pod_of(owner: Obj, collection: Collection, template: Obj, name: str, prefix: str = "") -> Obj:
+    """A pod that `owner` controls.  `prefix`: what a server that chose the name would have been given."""
+    said = template.get("metadata") or {}
+    metadata: Obj = {
+        "name": name,
+        "generateName": prefix or f"{owner['metadata']['name']}-",
+        "namespace": owner["metadata"]["namespace"],
+        "ownerReferences": [reference_to(owner, collection)],
+    }
+    for member in ("labels", "annotations", "finalizers"):
+        if said.get(member):
+            metadata[member] = deepcopy(said[member])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": deepcopy(template.get("spec") or {})}
+
+
+def creation(pod: Obj) -> Step:
+    done = Said(NORMAL, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+    return Step(create(PODS, pod), done, Said(WARNING, "FailedCreate", "Error creating: "))
+
+
+def removal(pod: Obj) -> Step:
+    done = Said(NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+    return Step(delete(PODS, pod), done, Said(WARNING, "FailedDelete", "Error deleting: "))

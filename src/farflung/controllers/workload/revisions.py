@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from farflung.client.resource import Collection
-from farflung.controllers.workload.hashing import short_hash
-from farflung.controllers.workload.kinds import REVISIONS
+from farflung.controllers.workload.objects import REVISIONS, is_terminating, labels, notes
 from farflung.controllers.workload.ownership import reference_to
-from farflung.controllers.workload.pods import is_terminating, labels, notes
 from farflung.controllers.workload.steps import Step, create, delete, update
 from farflung.machinery.errors import Obj
 
 LONGEST_PREFIX: Final = 223
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  #: no vowels: no words by accident
+OFFSET: Final = 2166136261
+PRIME: Final = 16777619
 
 
 def data_of(owner: Obj) -> Obj:
@@ -88,3 +89,18 @@ def hash_of(revision: Obj, hash_label: str) -> str:
 
 def _number(revision: Obj) -> int:
     return int(revision.get("revision") or 0)
+
+
+def short_hash(content: Any, collisions: int | None = None) -> str:
+    """Equal contents, equal texts, on every machine.  `collisions`: how often the text was somebody else's before."""
+    data = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    if collisions is not None:
+        data += collisions.to_bytes(8, "little")
+    return "".join(ALPHABET[ord(digit) % len(ALPHABET)] for digit in str(_fnv1a(data)))
+
+
+def _fnv1a(data: bytes) -> int:
+    number = OFFSET
+    for byte in data:
+        number = (number ^ byte) * PRIME & 0xFFFFFFFF
+    return number

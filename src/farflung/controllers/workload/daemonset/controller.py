@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.daemonset.decide import Whole, about_pods, about_status, used, whole
-from farflung.controllers.workload.daemonset.pods import REVISION
-from farflung.controllers.workload.kinds import DAEMON_SETS
+from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.daemonset.decide import REVISION, Whole, about_pods, about_status, used, whole
+from farflung.controllers.workload.objects import DAEMON_SETS, is_terminating
 from farflung.controllers.workload.pod_scheduler.triggers import is_other_node
-from farflung.controllers.workload.pods import is_terminating
 from farflung.controllers.workload.revisions import data_of, forgetting, hash_of, present, recording
-from farflung.controllers.workload.workshop import Workshop
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
+from farflung.controllers.workload.client import Workshop
 from farflung.controllers.workload.deployment.decide import decide, refused
-from farflung.controllers.workload.deployment.values import template_of
-from farflung.controllers.workload.kinds import DEPLOYMENTS
+from farflung.controllers.workload.deployment.rollout import template_of
+from farflung.controllers.workload.objects import DEPLOYMENTS
 from farflung.controllers.workload.ownership import controller_of
 from farflung.controllers.workload.pods import is_finished
 from farflung.controllers.workload.steps import Plan
-from farflung.controllers.workload.workshop import Workshop
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from farflung.controllers.workload.conditions import found, put
-from farflung.controllers.workload.deployment.replica_sets import forgetting, is_other_size, kept_up, made, making
-from farflung.controllers.workload.deployment.sizes import old_to_zero, rescaled, rolled
+from farflung.controllers.workload.deployment.replica_sets import (
+    forgetting,
+    is_other_size,
+    kept_up,
+    made,
+    making,
+    old_to_zero,
+    rescaled,
+    rolled,
+)
+from farflung.controllers.workload.deployment.rollout import (
+    REVISION,
+    Rollout,
+    deadline,
+    is_rolling,
+    replicas,
+    revision,
+    rollout,
+)
 from farflung.controllers.workload.deployment.status import (
     PROGRESSING,
     TIMED_OUT,
@@ -17,17 +33,7 @@ from farflung.controllers.workload.deployment.status import (
     next_look,
     progress,
 )
-from farflung.controllers.workload.deployment.values import (
-    REVISION,
-    Rollout,
-    deadline,
-    is_rolling,
-    replicas,
-    revision,
-    rollout,
-)
-from farflung.controllers.workload.kinds import DEPLOYMENTS, REPLICA_SETS
-from farflung.controllers.workload.pods import is_terminating, notes
+from farflung.controllers.workload.objects import DEPLOYMENTS, REPLICA_SETS, found, is_terminating, notes, put
 from farflung.controllers.workload.steps import Plan, Step, update, update_status
 from farflung.machinery.errors import Obj
 

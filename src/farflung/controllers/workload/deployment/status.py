@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.controllers.workload.conditions import found, put, without
-from farflung.controllers.workload.deployment.values import Rollout, counted, deadline, replicas, tolerated, total
-from farflung.controllers.workload.pods import moment
+from farflung.controllers.workload.deployment.rollout import Rollout, counted, deadline, replicas, tolerated, total
+from farflung.controllers.workload.objects import found, moment, put, without
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.controllers.workload.client import Workshop
 from farflung.controllers.workload.job.decide import decide
 from farflung.controllers.workload.job.pods import is_tracked, released
-from farflung.controllers.workload.kinds import JOBS, PODS
+from farflung.controllers.workload.objects import JOBS, PODS
 from farflung.controllers.workload.ownership import controller_of
-from farflung.controllers.workload.workshop import Workshop
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

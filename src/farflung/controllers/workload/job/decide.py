@@ -7,23 +7,33 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.conditions import found, put
-from farflung.controllers.workload.job.counting import Counts, counted, is_indexed, releasing, stored
-from farflung.controllers.workload.job.ending import (
+from farflung.controllers.workload.job.pods import dropped, index_of, is_tracked, made, pause, released
+from farflung.controllers.workload.job.progress import (
     COMPLETE,
     FAILED,
     FAILURE,
     SUCCESS,
+    Counts,
     Verdict,
+    counted,
+    is_indexed,
     is_over,
     life_left,
+    releasing,
+    stored,
     time_left,
     verdict,
 )
-from farflung.controllers.workload.job.pods import dropped, index_of, is_tracked, made, pause, released
-from farflung.controllers.workload.kinds import JOBS
-from farflung.controllers.workload.pod_making import MOST_AT_ONCE, creation, removal
-from farflung.controllers.workload.pods import first_to_go, is_active, is_finished, is_ready, is_terminating
+from farflung.controllers.workload.objects import JOBS, found, is_terminating, put
+from farflung.controllers.workload.pods import (
+    MOST_AT_ONCE,
+    creation,
+    first_to_go,
+    is_active,
+    is_finished,
+    is_ready,
+    removal,
+)
 from farflung.controllers.workload.steps import (
     NORMAL,
     NOTHING,

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.controllers.workload.conditions import found
-from farflung.controllers.workload.kinds import JOBS, PODS
-from farflung.controllers.workload.pod_making import pod_of, random_name, removal
-from farflung.controllers.workload.pods import created, is_finished, is_terminating, labels, moment, notes, phase
+from farflung.controllers.workload.objects import JOBS, PODS, created, found, is_terminating, labels, moment, notes
+from farflung.controllers.workload.pods import is_finished, phase, pod_of, random_name, removal
 from farflung.controllers.workload.steps import Step, update
 from farflung.machinery.errors import Obj
 

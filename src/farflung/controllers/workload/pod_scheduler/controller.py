@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from farflung.client.errors import ClientError, Conflict, NotFound, Refused
-from farflung.controllers.workload.conditions import found, put
-from farflung.controllers.workload.kinds import PODS
+from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.objects import PODS, found, put
 from farflung.controllers.workload.pod_scheduler.decide import (
     SCHEDULER,
     Room,
@@ -21,7 +21,6 @@ from farflung.controllers.workload.pod_scheduler.decide import (
 )
 from farflung.controllers.workload.pod_scheduler.triggers import is_other_claim, is_other_node, makes_room, wants_other
 from farflung.controllers.workload.steps import NORMAL, WARNING, Said, Step, update_status
-from farflung.controllers.workload.workshop import Workshop
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import Change, Key

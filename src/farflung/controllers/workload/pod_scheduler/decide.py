@@ -6,18 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.controllers.workload.node_fitness import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, is_chosen, untolerated
-from farflung.controllers.workload.pod_scheduler.resources import (
+from farflung.controllers.workload.node_fitness import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
     PODS,
+    UNSCHEDULABLE,
     Amounts,
     Port,
     added,
     allocatable,
     host_ports,
+    is_chosen,
     requests,
     room_for_pods,
+    untolerated,
 )
-from farflung.controllers.workload.pods import created, is_finished, is_terminating
+from farflung.controllers.workload.objects import created, is_terminating
+from farflung.controllers.workload.pods import is_finished
 from farflung.machinery.errors import Obj
 
 SCHEDULER: Final = "default-scheduler"

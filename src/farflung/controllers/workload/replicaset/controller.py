@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.kinds import REPLICA_SETS
+from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.objects import REPLICA_SETS
 from farflung.controllers.workload.replicaset.decide import about_pods, about_status
-from farflung.controllers.workload.workshop import Workshop
 from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager
 

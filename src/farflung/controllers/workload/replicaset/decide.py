@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from farflung.controllers.workload.conditions import found, without
-from farflung.controllers.workload.kinds import REPLICA_SETS
-from farflung.controllers.workload.pod_making import MOST_AT_ONCE, creation, pod_of, random_name, removal
+from farflung.controllers.workload.objects import REPLICA_SETS, found, is_terminating, labels, without
 from farflung.controllers.workload.pods import (
+    MOST_AT_ONCE,
+    creation,
     first_to_go,
     is_active,
     is_available,
     is_ready,
-    is_terminating,
-    labels,
     next_available,
+    pod_of,
+    random_name,
+    removal,
 )
 from farflung.controllers.workload.steps import Plan, Step, update_status
 from farflung.machinery.errors import Obj

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.kinds import STATEFUL_SETS
-from farflung.controllers.workload.pods import is_terminating
+from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.objects import STATEFUL_SETS, is_terminating
 from farflung.controllers.workload.revisions import data_of, forgetting, present, recording
-from farflung.controllers.workload.statefulset.decide import HASH, Whole, about_pods, about_status, used, whole
-from farflung.controllers.workload.statefulset.pods import ordinal
-from farflung.controllers.workload.workshop import Workshop
+from farflung.controllers.workload.statefulset.decide import HASH, Whole, about_pods, about_status, ordinal, used, whole
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager

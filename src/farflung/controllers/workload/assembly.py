@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from farflung.client.rest import Client
+from farflung.controllers.workload.client import Workshop
 from farflung.controllers.workload.daemonset.controller import DaemonSetController
 from farflung.controllers.workload.deployment.controller import DeploymentController
 from farflung.controllers.workload.job.controller import JobController
@@ -13,7 +14,6 @@ from farflung.controllers.workload.pod_collector import PodCollector
 from farflung.controllers.workload.pod_scheduler.controller import PodScheduler
 from farflung.controllers.workload.replicaset.controller import ReplicaSetController
 from farflung.controllers.workload.statefulset.controller import StatefulSetController
-from farflung.controllers.workload.workshop import Workshop
 from farflung.lib.klog import Logger
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder

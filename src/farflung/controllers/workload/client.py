@@ -12,7 +12,7 @@ import orjson
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.workload.kinds import (
+from farflung.controllers.workload.objects import (
     CLAIMS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -23,8 +23,7 @@ from farflung.controllers.workload.kinds import (
     REVISIONS,
     STATEFUL_SETS,
 )
-from farflung.controllers.workload.kinship import Offspring, Owners
-from farflung.controllers.workload.ownership import Claimed, claim, controller_of
+from farflung.controllers.workload.ownership import Claimed, Offspring, Owners, claim, controller_of
 from farflung.controllers.workload.steps import Said, Step, collided
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

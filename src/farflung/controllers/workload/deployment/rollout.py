@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.controllers.workload.pods import is_terminating, notes, oldest_first
-from farflung.controllers.workload.portions import fence, portion
+from farflung.controllers.workload.objects import fence, is_terminating, notes, oldest_first, portion
 from farflung.machinery.errors import Obj
 
 HASH: Final = "pod-template-hash"
