@@ -19,7 +19,8 @@ from simulated_time import monotonic, poll, simulated_environment
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
-from farflung.controllers.workload.assembly import join
+from farflung.controllers.workload.assembly import add_workload_controllers
+from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.objects import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, is_terminating
 from farflung.controllers.workload.pods import is_finished
 from farflung.lib.ids import random_suffix
@@ -136,7 +137,8 @@ class Cluster:
         self.recorder = Recorder(
             client, "controllers", self.house.clock, monotonic, lambda: f"{id(self)}{next(suffixes):x}", log
         )
-        join(self.manager, client, simulated_environment(), self.recorder, self.house.clock, random_suffix, log)
+        workloads = WorkloadClient(client, simulated_environment(), self.recorder, self.house.clock, random_suffix, log)
+        add_workload_controllers(self.manager, workloads)
         self._tasks = [asyncio.create_task(self.manager.run()), asyncio.create_task(self.recorder.run())]
 
     async def crash(self) -> None:

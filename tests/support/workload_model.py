@@ -11,9 +11,9 @@ from typing import Any
 
 from farflung.client.resource import Collection
 from farflung.controllers.workload.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
-from farflung.controllers.workload.ownership import controller_of
+from farflung.controllers.workload.ownership import controller_reference
 from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, phase
-from farflung.controllers.workload.steps import Step
+from farflung.controllers.workload.steps import WriteStep
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus
@@ -49,7 +49,7 @@ class Model:
     def of(self, collection: Collection, owner: Obj) -> list[Obj]:
         uid = owner["metadata"]["uid"]
         alike = (obj for (kind, _), obj in sorted(self.objects.items()) if kind == collection)
-        return [obj for obj in alike if (controller_of(obj) or {}).get("uid") == uid]
+        return [obj for obj in alike if (controller_reference(obj) or {}).get("uid") == uid]
 
     def all(self, collection: Collection) -> list[Obj]:
         return [obj for (kind, _), obj in sorted(self.objects.items()) if kind == collection]
@@ -60,7 +60,7 @@ class Model:
             obj["spec"] = copy.deepcopy(obj["spec"] | spec)
             obj["metadata"]["generation"] += 1
 
-    def perform(self, steps: Iterable[Step]) -> int:
+    def perform(self, steps: Iterable[WriteStep]) -> int:
         """How many there were."""
         number = 0
         for step in steps:
@@ -68,7 +68,7 @@ class Model:
             number += 1
         return number
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: WriteStep) -> None:
         write = step.write
         place = write.collection, write.name
         match write:

@@ -25,7 +25,8 @@ from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.workload.assembly import join
+from farflung.controllers.workload.assembly import add_workload_controllers
+from farflung.controllers.workload.client import WorkloadClient
 from farflung.edge.cluster import PREFIX
 from farflung.edge.logs import NodeLogs
 from farflung.edge.node.node import Node
@@ -152,7 +153,7 @@ async def _live(edge: Edge, held: Held, client: Client, runtime: Runtime, ports:
     env = system_environment()
     recorder = Recorder(client, NODE_AGENT, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)
     manager = Manager(log)
-    join(manager, client, env, recorder, _now, ids.random_suffix, log)
+    add_workload_controllers(manager, WorkloadClient(client, env, recorder, _now, ids.random_suffix, log))
     node = Node(client, edge.node_name, edge.node, runtime, ports, env, recorder, _now, log)
     async with asyncio.TaskGroup() as group:
         beside = [

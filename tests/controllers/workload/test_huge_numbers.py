@@ -8,9 +8,9 @@ from itertools import count
 import pytest
 
 from farflung.controllers.workload.job import decide as jobs
-from farflung.controllers.workload.job.progress import counted
-from farflung.controllers.workload.pods import MOST_AT_ONCE
-from farflung.controllers.workload.replicaset.decide import about_pods
+from farflung.controllers.workload.job.progress import next_counts
+from farflung.controllers.workload.pods import BURST_REPLICAS
+from farflung.controllers.workload.replicaset.decide import plan_pods
 from farflung.controllers.workload.statefulset import decide as stateful_sets
 from farflung.machinery.errors import Obj
 
@@ -33,21 +33,21 @@ NUMBERS = count()
 
 
 def test_a_replica_set_makes_a_lot_of_pods_at_a_time() -> None:
-    assert len(about_pods(owner("ReplicaSet", replicas=HUGE), [], suffix)) == MOST_AT_ONCE
+    assert len(plan_pods(owner("ReplicaSet", replicas=HUGE), [], suffix)) == BURST_REPLICAS
 
 
 def test_a_stateful_set_makes_a_lot_of_pods_at_a_time() -> None:
     wanted = owner("StatefulSet", replicas=HUGE, podManagementPolicy="Parallel", serviceName="one")
     revision = {"metadata": {"name": "one-1"}, "data": {"spec": {"template": TEMPLATE}}}
-    steps = stateful_sets.about_pods(stateful_sets.whole(wanted, [], [revision], revision, NOW), frozenset())
-    assert len(steps) == MOST_AT_ONCE
+    steps = stateful_sets.plan_pods(stateful_sets.observe(wanted, [], [revision], revision, NOW), frozenset())
+    assert len(steps) == BURST_REPLICAS
 
 
 @pytest.mark.parametrize("more", [{}, {"completionMode": "Indexed"}])
 def test_a_job_makes_a_lot_of_pods_at_a_time(more: dict[str, str]) -> None:
     job = owner("Job", parallelism=HUGE, completions=HUGE, **more)
     job["status"] = {"startTime": "2026-11-16T06:30:00Z", "ready": 0, "terminating": 0}
-    assert len(jobs.decide(job, [], suffix, NOW).steps) == MOST_AT_ONCE
+    assert len(jobs.decide(job, [], suffix, NOW).steps) == BURST_REPLICAS
 
 
 def test_an_index_counts_however_many_there_are() -> None:
@@ -56,4 +56,4 @@ def test_an_index_counts_however_many_there_are() -> None:
     finalizers = ["batch.kubernetes.io/job-tracking"]
     metadata = {"name": "one-7", "namespace": "default", "uid": "2", "annotations": notes, "finalizers": finalizers}
     pod = {"metadata": metadata, "spec": {}, "status": {"phase": "Succeeded"}}
-    assert counted(job, [pod], over=False).completed == frozenset({7})
+    assert next_counts(job, [pod], over=False).completed == frozenset({7})

@@ -11,10 +11,10 @@ from workload_model import PODS, Model, template
 
 from farflung.controllers.workload.job.decide import decide
 from farflung.controllers.workload.job.pods import index_of, is_tracked
-from farflung.controllers.workload.job.progress import parse, written
-from farflung.controllers.workload.objects import JOBS, is_terminating, is_true
+from farflung.controllers.workload.job.progress import format_indexes, parse_indexes
+from farflung.controllers.workload.objects import JOBS, is_condition_true, is_terminating
 from farflung.controllers.workload.pods import is_active, is_finished
-from farflung.controllers.workload.steps import Step
+from farflung.controllers.workload.steps import WriteStep
 from farflung.machinery.errors import Obj
 from farflung.runtime.plan import Update
 
@@ -45,7 +45,7 @@ class Run(Model):
         assert len(self.active()) <= MOST
         return len(steps)
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: WriteStep) -> None:
         if isinstance(step.write, Update) and step.write.collection == PODS:
             pod = self.get(PODS, step.write.name)
             if is_active(pod) and is_tracked(pod) and not is_tracked(dict(step.write.object)):
@@ -66,7 +66,7 @@ class Run(Model):
                 elif not is_finished(pod):
                     self.end(pod, "Succeeded")
                     done += 1
-            if not done and is_true(self.job["status"], "Complete"):
+            if not done and is_condition_true(self.job["status"], "Complete"):
                 return
         raise AssertionError(f"it does not end: {self.job['status']}")
 
@@ -127,7 +127,7 @@ def test_each_pod_is_counted_once_and_enough_succeed(spec: Obj, policy: str, his
     assert status["uncountedTerminatedPods"] == {}
     assert not any(is_tracked(pod) for pod in model.all(PODS))
     if indexed:
-        assert parse(status["completedIndexes"], wanted) == set(range(wanted))
+        assert parse_indexes(status["completedIndexes"], wanted) == set(range(wanted))
         assert all(0 <= index_of(pod) < wanted for pod in model.all(PODS))
         assert model.counted() + len(model.dropped) <= len(model.born)
     else:
@@ -138,9 +138,9 @@ def test_each_pod_is_counted_once_and_enough_succeed(spec: Obj, policy: str, his
 
 @given(st.sets(st.integers(0, 40)))
 def test_indexes_are_read_as_they_were_written(indexes: set[int]) -> None:
-    assert parse(written(indexes), 100) == indexes
+    assert parse_indexes(format_indexes(indexes), 100) == indexes
 
 
 def test_indexes_are_written_as_upstream_does() -> None:
-    assert written([0, 1, 3, 4, 5, 7]) == "0,1,3-5,7"
-    assert parse("0-9,nonsense,3-", 4) == {0, 1, 2, 3}
+    assert format_indexes([0, 1, 3, 4, 5, 7]) == "0,1,3-5,7"
+    assert parse_indexes("0-9,nonsense,3-", 4) == {0, 1, 2, 3}

@@ -9,10 +9,16 @@ from cluster import Cluster, cluster, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.workload.node_fitness import Port, is_chosen, requests
-from farflung.controllers.workload.objects import NODES, PODS, found
-from farflung.controllers.workload.pod_scheduler.decide import choose, is_waiting, order, rooms, wrong_claims
-from farflung.controllers.workload.pod_scheduler.triggers import is_other_node, makes_room
+from farflung.controllers.workload.node_fitness import HostPort, matches_node_affinity, requests
+from farflung.controllers.workload.objects import NODES, PODS, find_condition
+from farflung.controllers.workload.pod_scheduler.decide import (
+    choose,
+    find_claim_problem,
+    is_waiting,
+    node_infos,
+    queue_order,
+)
+from farflung.controllers.workload.pod_scheduler.triggers import changes_node, frees_resources
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 
@@ -107,7 +113,7 @@ CASES: dict[str, tuple[Obj, Obj, list[Obj], str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_pod_gets_the_node_or_a_reason(case: str) -> None:
     wanted, place, others, reason = CASES[case]
-    choice = choose(wanted, rooms([place], others))
+    choice = choose(wanted, node_infos([place], others))
     assert choice.node == ("" if reason else "edge")
     assert choice.why == (f"0/1 nodes are available: 1 {reason}." if reason else "")
 
@@ -115,7 +121,7 @@ def test_a_pod_gets_the_node_or_a_reason(case: str) -> None:
 def test_reasons_are_counted_over_nodes() -> None:
     places = [node("a", ready=False), node("b"), node("c", cpu="1")]
     busy = [pod("q", on="b", ports=(port(80),))]
-    choice = choose(pod(ports=(port(80),), requests={"cpu": "2", "memory": "1Ti"}), rooms(places, busy))
+    choice = choose(pod(ports=(port(80),), requests={"cpu": "2", "memory": "1Ti"}), node_infos(places, busy))
     assert choice.why == (
         "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, "
         "1 node(s) didn't have free ports for the requested pod ports, "
@@ -125,8 +131,8 @@ def test_reasons_are_counted_over_nodes() -> None:
 
 
 def test_the_node_with_the_fewest_pods_is_taken() -> None:
-    assert choose(pod(), rooms([node("a"), node("b")], [pod("q", on="a")])).node == "b"
-    assert choose(pod(), rooms([node("b"), node("a")], [])).node == "a"
+    assert choose(pod(), node_infos([node("a"), node("b")], [pod("q", on="a")])).node == "b"
+    assert choose(pod(), node_infos([node("b"), node("a")], [])).node == "a"
 
 
 def test_pods_come_by_priority_then_by_age() -> None:
@@ -137,7 +143,7 @@ def test_pods_come_by_priority_then_by_age() -> None:
 
     late = made("late", 0, "2024-05-01T12:00:01Z")
     pods = [late, made("early", 0, "2024-05-01T12:00:00Z"), made("important", 9, "2024-05-01T12:00:02Z")]
-    assert [one["metadata"]["name"] for one in sorted(pods, key=order)] == ["important", "early", "late"]
+    assert [one["metadata"]["name"] for one in sorted(pods, key=queue_order)] == ["important", "early", "late"]
 
 
 def test_only_pods_that_wait_for_us_are_looked_at() -> None:
@@ -158,38 +164,41 @@ def test_init_containers_need_room_one_after_the_other_and_sidecars_beside() -> 
 
 
 def test_claims_must_be_there_and_bound() -> None:
-    assert wrong_claims(["a"], {"a": "Bound"}) == ""
-    assert wrong_claims(["a"], {"a": "Pending"}) == "pod has unbound immediate PersistentVolumeClaims"
-    assert wrong_claims(["a"], {}) == 'persistentvolumeclaim "a" not found'
+    assert find_claim_problem(["a"], {"a": "Bound"}) == ""
+    assert find_claim_problem(["a"], {"a": "Pending"}) == "pod has unbound immediate PersistentVolumeClaims"
+    assert find_claim_problem(["a"], {}) == 'persistentvolumeclaim "a" not found'
 
 
 NUMBERS = st.builds(
-    Port, st.sampled_from(["TCP", "UDP"]), st.sampled_from(["", "0.0.0.0", "10.0.0.1", "10.0.0.2"]), st.integers(1, 2)
+    HostPort,
+    st.sampled_from(["TCP", "UDP"]),
+    st.sampled_from(["", "0.0.0.0", "10.0.0.1", "10.0.0.2"]),
+    st.integers(1, 2),
 )
 
 
 @given(NUMBERS, NUMBERS)
-def test_ports_clash_both_ways_and_with_themselves(one: Port, other: Port) -> None:
-    assert one.clashes(one)
-    assert one.clashes(other) == other.clashes(one)
+def test_ports_clash_both_ways_and_with_themselves(one: HostPort, other: HostPort) -> None:
+    assert one.conflicts(one)
+    assert one.conflicts(other) == other.conflicts(one)
 
 
 def test_heartbeats_of_a_node_wake_nobody() -> None:
     before, after = node(), node()
     after["status"]["conditions"][0]["lastHeartbeatTime"] = "2024-05-01T12:00:00Z"
-    assert not is_other_node(Change(Key("", "", "edge"), before, after))
-    assert is_other_node(Change(Key("", "", "edge"), before, node(ready=False)))
+    assert not changes_node(Change(Key("", "", "edge"), before, after))
+    assert changes_node(Change(Key("", "", "edge"), before, node(ready=False)))
     key = Key("", "default", "p")
-    assert makes_room(Change(key, pod(on="edge"), None))
-    assert not makes_room(Change(key, pod(), None))
-    assert is_chosen({}, node())
+    assert frees_resources(Change(key, pod(on="edge"), None))
+    assert not frees_resources(Change(key, pod(), None))
+    assert matches_node_affinity({}, node())
 
 
 # --- in a cluster ---------------------------------------------------------------------------------
 
 
 async def why(one: Cluster, name: str) -> str:
-    condition = found((await one.get(PODS, name))["status"], "PodScheduled")
+    condition = find_condition((await one.get(PODS, name))["status"], "PodScheduled")
     if condition is None or condition["status"] == "True":
         return ""
     return f"{condition['status']} {condition['reason']}: {condition['message']}"

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from workload_model import DEPLOYMENTS, PODS, REPLICA_SETS, Model, deployment, template
 
 from farflung.controllers.workload.deployment.decide import decide
-from farflung.controllers.workload.deployment.rollout import replicas, surge, tolerated
+from farflung.controllers.workload.deployment.rollout import max_surge, max_unavailable, replicas
 from farflung.controllers.workload.objects import is_terminating
 from farflung.controllers.workload.pods import is_finished
-from farflung.controllers.workload.replicaset.decide import about_pods, about_status
+from farflung.controllers.workload.replicaset.decide import plan_pods, plan_status
 from farflung.machinery.errors import Obj
 
 LABELS = {"app": "web"}
@@ -40,8 +40,8 @@ class Rollout(Model):
     def look_at_replica_sets(self) -> int:
         done = 0
         for one in self.of(REPLICA_SETS, self.owner):
-            done += self.perform(about_pods(one, self.of(PODS, one), self.suffix))
-            done += self.perform(about_status(one, self.of(PODS, one), "", self.now).steps)
+            done += self.perform(plan_pods(one, self.of(PODS, one), self.suffix))
+            done += self.perform(plan_status(one, self.of(PODS, one), "", self.now).steps)
         return done
 
     def look_at_one(self, number: int) -> None:
@@ -49,7 +49,7 @@ class Rollout(Model):
         sets = self.of(REPLICA_SETS, self.owner)
         if sets:
             one = sets[number % len(sets)]
-            self.perform(about_pods(one, self.of(PODS, one), self.suffix))
+            self.perform(plan_pods(one, self.of(PODS, one), self.suffix))
 
     def settle(self) -> None:
         for _ in range(LONG):
@@ -157,8 +157,8 @@ def test_while_it_rolls_there_are_never_too_many_pods_nor_too_few_available(
     model = Rollout(spec)
     model.settle()
     model.change(DEPLOYMENTS, "web", template=template("2", LABELS))
-    least = spec["replicas"] - tolerated(model.owner)
-    most = spec["replicas"] + surge(model.owner)
+    least = spec["replicas"] - max_unavailable(model.owner)
+    most = spec["replicas"] + max_surge(model.owner)
     for what, how in history:
         happen(model, what, how)
         assert model.available(spec.get("minReadySeconds", 0)) >= least, (what, how)
@@ -209,4 +209,4 @@ def test_with_twelve_pods_a_quarter_is_three_more_and_three_fewer() -> None:
         one["spec"]["template"]["spec"]["containers"][0]["image"]: replicas(one) for one in model.all(REPLICA_SETS)
     }
     assert sizes == {"1": 9, "2": 6}
-    assert (surge(model.owner), tolerated(model.owner)) == (3, 3)
+    assert (max_surge(model.owner), max_unavailable(model.owner)) == (3, 3)

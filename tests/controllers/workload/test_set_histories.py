@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
 from farflung.controllers.workload.daemonset import decide as daemons
-from farflung.controllers.workload.daemonset.decide import REVISION, node_of
+from farflung.controllers.workload.daemonset.decide import REVISION, target_node
 from farflung.controllers.workload.objects import DAEMON_SETS, REVISIONS, STATEFUL_SETS, is_terminating
 from farflung.controllers.workload.pods import is_active, is_finished
-from farflung.controllers.workload.revisions import forgetting, hash_of, present, recording
+from farflung.controllers.workload.revisions import find_current, record_template, revision_hash, truncate_history
 from farflung.controllers.workload.statefulset import decide as stateful
 from farflung.controllers.workload.statefulset.decide import ordinal
 from farflung.machinery.errors import Obj
@@ -34,16 +34,16 @@ class Sets(Model):
 
     def look(self) -> int:
         owner, revisions = self.owner, self.of(REVISIONS, self.owner)
-        step = recording(owner, STATEFUL_SETS, revisions, stateful.HASH)
+        step = record_template(owner, STATEFUL_SETS, revisions, stateful.HASH)
         if step is not None:
             return self.perform([step])
-        update = present(owner, revisions)
+        update = find_current(owner, revisions)
         assert update is not None
-        whole = stateful.whole(owner, self.of(PODS, owner), revisions, update, self.now)
-        done = self.perform(stateful.about_pods(whole, frozenset()))
-        whole = stateful.whole(owner, self.of(PODS, owner), revisions, update, self.now)
-        done += self.perform(stateful.about_status(whole).steps)
-        return done + self.perform(forgetting(owner, revisions, stateful.used(whole)))
+        whole = stateful.observe(owner, self.of(PODS, owner), revisions, update, self.now)
+        done = self.perform(stateful.plan_pods(whole, frozenset()))
+        whole = stateful.observe(owner, self.of(PODS, owner), revisions, update, self.now)
+        done += self.perform(stateful.plan_status(whole).steps)
+        return done + self.perform(truncate_history(owner, revisions, stateful.revisions_in_use(whole)))
 
     def settle(self) -> None:
         for _ in range(LONG):
@@ -168,26 +168,28 @@ class Daemons(Model):
 
     def look(self) -> int:
         owner, revisions = self.owner, self.of(REVISIONS, self.owner)
-        step = recording(owner, DAEMON_SETS, revisions, REVISION)
+        step = record_template(owner, DAEMON_SETS, revisions, REVISION)
         if step is not None:
             return self.perform([step])
-        update = present(owner, revisions)
+        update = find_current(owner, revisions)
         assert update is not None
-        hashed = hash_of(update, REVISION)
-        whole = daemons.whole(owner, self.of(PODS, owner), self.nodes, hashed, self.now)
-        done = self.perform(daemons.about_pods(whole, self.suffix))
-        whole = daemons.whole(owner, self.of(PODS, owner), self.nodes, hashed, self.now)
-        done += self.perform(daemons.about_status(whole).steps)
-        return done + self.perform(forgetting(owner, revisions, daemons.used(whole, revisions, REVISION)))
+        hashed = revision_hash(update, REVISION)
+        whole = daemons.observe(owner, self.of(PODS, owner), self.nodes, hashed, self.now)
+        done = self.perform(daemons.plan_pods(whole, self.suffix))
+        whole = daemons.observe(owner, self.of(PODS, owner), self.nodes, hashed, self.now)
+        done += self.perform(daemons.plan_status(whole).steps)
+        return done + self.perform(
+            truncate_history(owner, revisions, daemons.revisions_in_use(whole, revisions, REVISION))
+        )
 
     def run(self, pod: Obj, *, ready: bool = True) -> None:
-        where = node_of(pod)
+        where = target_node(pod)
         super().run(pod, ready=ready)
         if pod["spec"].get("nodeName"):
             pod["spec"]["nodeName"] = where
 
     def end(self, pod: Obj, outcome: str) -> None:
-        where = node_of(pod)
+        where = target_node(pod)
         super().end(pod, outcome)
         pod["spec"]["nodeName"] = where
 
@@ -213,11 +215,11 @@ def test_a_daemon_set_ends_with_one_pod_of_the_present_template_on_each_node(
         else:
             happen(model, what, how)
         for name in ("edge", "other"):
-            there = [pod for pod in model.all(PODS) if node_of(pod) == name and is_active(pod)]
+            there = [pod for pod in model.all(PODS) if target_node(pod) == name and is_active(pod)]
             assert len(there) <= 1 + bool(rolling[0])
     model.settle()
     pods = [pod for pod in model.all(PODS) if not is_finished(pod)]
-    assert sorted(map(node_of, pods)) == ["edge", "other"]
+    assert sorted(map(target_node, pods)) == ["edge", "other"]
     image = model.owner["spec"]["template"]["spec"]["containers"][0]["image"]
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {image}
     status = model.owner["status"]
@@ -230,6 +232,6 @@ def test_pods_leave_a_node_whose_taint_ends_them_and_stay_on_one_that_only_refus
     model.nodes[0]["spec"]["taints"] = [{"key": "full", "effect": "NoSchedule"}]
     model.nodes[1]["spec"]["taints"] = [{"key": "broken", "effect": "NoExecute"}]
     model.look()
-    left = {node_of(pod): is_terminating(pod) for pod in model.all(PODS)}
+    left = {target_node(pod): is_terminating(pod) for pod in model.all(PODS)}
     assert left == {"edge": False, "other": True}
     assert model.owner["status"]["numberMisscheduled"] == 2

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.controllers.workload.objects import DEPLOYMENTS, JOBS, REPLICA_SETS
-from farflung.controllers.workload.ownership import controller_of
+from farflung.controllers.workload.ownership import controller_reference
 from farflung.controllers.workload.pods import is_active
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change
@@ -50,7 +50,7 @@ class Watcher:
     def _look(self, change: Change[Obj]) -> None:
         counts: dict[str, int] = {}
         for pod in self._one.kubelet.pods.cache.values():
-            owner = controller_of(pod)
+            owner = controller_reference(pod)
             if owner is not None and is_active(pod):
                 counts[owner["name"]] = counts.get(owner["name"], 0) + 1
         for name, count in counts.items():

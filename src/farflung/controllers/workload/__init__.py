@@ -1,8 +1,7 @@
-"""What kube-controller-manager and kube-scheduler do for workloads, for a cluster of one node.
+"""The workload controllers and the scheduler of an embedded edge, which has one node.
 
-    change ──► keys ──► look at one owner ──► decide (pure) ──steps──► workshop ──► API
+    change ──► keys ──► reconcile one owner ──► decide (pure) ──steps──► WorkloadClient ──► API
 
-One folder for each kind of owner: deployment, replicaset, statefulset, daemonset, job; and pod_scheduler.  A look
-compares what there is with what should be, and does the next thing; what it wrote counts at once and leads to the next
-look, until there is nothing left to do.
+Each folder has one controller.  A reconcile compares the observed state with the spec and performs the next step.  The
+caches assume each write at once, and the change queues the owner again until nothing is left to do.
 """

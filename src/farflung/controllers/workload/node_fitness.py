@@ -1,11 +1,11 @@
-"""Whether a node takes a pod, as far as labels and taints say.  Pure."""
+"""Node affinity, taints, and the resources and host ports of pods and nodes.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from farflung.controllers.workload.objects import is_true, labels
+from farflung.controllers.workload.objects import is_condition_true, labels
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.machinery.selectors import IN_OBJECTS, LabelSelector, Requirement
@@ -24,25 +24,25 @@ Amounts = dict[str, int]  #: in thousandths of nanos, by resource: exact
 # --- labels and names -----------------------------------------------------------------------------
 
 
-def is_chosen(spec: Obj, node: Obj) -> bool:
-    """By `nodeSelector` and by what node affinity requires."""
+def matches_node_affinity(spec: Obj, node: Obj) -> bool:
+    """Whether nodeSelector and required node affinity match."""
     if not (spec.get("nodeSelector") or {}).items() <= labels(node).items():
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    return required is None or any(_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
+    return required is None or any(_matches_term(term, node) for term in required.get("nodeSelectorTerms") or ())
 
 
-def _matches(term: Obj, node: Obj) -> bool:
+def _matches_term(term: Obj, node: Obj) -> bool:
     """An empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
     named = {"metadata.name": node["metadata"]["name"]}
-    return _selected(expressions, labels(node)) and _selected(fields, named)
+    return _matches_expressions(expressions, labels(node)) and _matches_expressions(fields, named)
 
 
-def _selected(expressions: Iterable[Obj], worn: Mapping[str, str]) -> bool:
+def _matches_expressions(expressions: Iterable[Obj], worn: Mapping[str, str]) -> bool:
     requirements = (
         Requirement(one["key"], OPERATORS[one["operator"]], tuple(one.get("values") or ())) for one in expressions
     )
@@ -53,11 +53,11 @@ def _selected(expressions: Iterable[Obj], worn: Mapping[str, str]) -> bool:
 
 
 def is_ready(node: Obj) -> bool:
-    return is_true(node.get("status"), "Ready")
+    return is_condition_true(node.get("status"), "Ready")
 
 
-def taints(node: Obj, *, states: bool = True) -> list[Obj]:
-    """Its own, and, if `states` count, what others would have put on it because of its state."""
+def effective_taints(node: Obj, *, states: bool = True) -> list[Obj]:
+    """The node's taints; with `states`, also those that the node controller would add for its state."""
     found = list((node.get("spec") or {}).get("taints") or ())
     if not states:
         return found
@@ -67,9 +67,10 @@ def taints(node: Obj, *, states: bool = True) -> list[Obj]:
     return [*found, *({"key": key, "effect": NO_SCHEDULE} for key in implied if key not in known)]
 
 
-def untolerated(node: Obj, tolerations: Sequence[Obj], effects: Sequence[str], *, states: bool = True) -> Obj | None:
-    """The first taint that keeps pods away which have these tolerations."""
-    for taint in taints(node, states=states):
+def find_untolerated_taint(
+    node: Obj, tolerations: Sequence[Obj], effects: Sequence[str], *, states: bool = True
+) -> Obj | None:
+    for taint in effective_taints(node, states=states):
         if taint.get("effect") in effects and not any(_tolerates(one, taint) for one in tolerations):
             return taint
     return None
@@ -85,40 +86,40 @@ def _tolerates(toleration: Mapping[str, Any], taint: Obj) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-class Port(NamedTuple):
-    """Of a node."""
-
+class HostPort(NamedTuple):
     protocol: str
     address: str
     number: int
 
-    def clashes(self, other: Port) -> bool:
+    def conflicts(self, other: HostPort) -> bool:
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
         return self.address == other.address or self.address in ANYWHERE or other.address in ANYWHERE
 
 
-def host_ports(pod: Obj) -> list[Port]:
+def host_ports(pod: Obj) -> list[HostPort]:
+    init_containers = pod["spec"].get("initContainers") or ()
+    sidecars = [one for one in init_containers if one.get("restartPolicy") == "Always"]
     return [
-        Port(port.get("protocol") or "TCP", port.get("hostIP") or "", port["hostPort"])
-        for container in (*(pod["spec"].get("containers") or ()), *_sidecars(pod))
+        HostPort(port.get("protocol") or "TCP", port.get("hostIP") or "", port["hostPort"])
+        for container in (*(pod["spec"].get("containers") or ()), *sidecars)
         for port in container.get("ports") or ()
         if port.get("hostPort")
     ]
 
 
 def requests(pod: Obj) -> Amounts:
-    """Of all containers together; those that run one after the other before them need only be possible."""
+    """Sum over containers and sidecars, or the largest init container if that is more, plus overhead."""
     spec = pod["spec"]
-    running = _sum(_asked(container) for container in spec.get("containers") or ())
+    running = _sum(_container_requests(container) for container in spec.get("containers") or ())
     beside: Amounts = {}
     highest: Amounts = {}
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            beside = _sum((beside, _asked(container)))
+            beside = _sum((beside, _container_requests(container)))
             highest = _most(highest, beside)
         else:
-            highest = _most(highest, _sum((beside, _asked(container))))
+            highest = _most(highest, _sum((beside, _container_requests(container))))
     whole = _sum((_most(_sum((running, beside)), highest), _amounts(spec.get("overhead") or {})))
     return {name: amount for name, amount in whole.items() if amount}
 
@@ -128,12 +129,12 @@ def allocatable(node: Obj) -> Amounts:
     return _amounts(status.get("allocatable") or status.get("capacity") or {})
 
 
-def added(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+def add_amounts(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
     return _sum((one, other))
 
 
-def room_for_pods(node: Obj) -> int | None:
-    """None if it does not say."""
+def pod_capacity(node: Obj) -> int | None:
+    """None: not limited."""
     status = node.get("status") or {}
     text = (status.get("allocatable") or status.get("capacity") or {}).get(PODS)
     try:
@@ -142,11 +143,7 @@ def room_for_pods(node: Obj) -> int | None:
         return None
 
 
-def _sidecars(pod: Obj) -> list[Obj]:
-    return [one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"]
-
-
-def _asked(container: Obj) -> Amounts:
+def _container_requests(container: Obj) -> Amounts:
     return _amounts((container.get("resources") or {}).get("requests") or {})
 
 

@@ -1,4 +1,4 @@
-"""Pods as controllers see them.  Pure."""
+"""State of pods, deletion order, and pods from templates.  Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from farflung.client.resource import Collection
-from farflung.controllers.workload.objects import LONG_AGO, PODS, created, is_terminating, moment, notes
-from farflung.controllers.workload.ownership import reference_to
-from farflung.controllers.workload.steps import NORMAL, WARNING, Said, Step, create, delete, sooner
+from farflung.controllers.workload.objects import (
+    PODS,
+    ZERO_TIME,
+    annotations_of,
+    creation_time,
+    is_terminating,
+    parse_time,
+)
+from farflung.controllers.workload.ownership import owner_reference
+from farflung.controllers.workload.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, soonest
 from farflung.machinery.errors import Obj
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-RENEWAL: Final = timedelta(seconds=10)
+REPLACEMENT_DELAY: Final = timedelta(seconds=10)
 PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
-LONGEST_BASE: Final = 58  #: characters of a name before its random ones
-MOST_AT_ONCE: Final = 500  #: pods that one look makes: how many there should be may be a mistake
+MAX_NAME_BASE: Final = 58  #: characters of a generated name before the random suffix
+BURST_REPLICAS: Final = 500  #: most pods that one reconcile creates
 
 
 def phase(pod: Obj) -> str:
@@ -36,7 +43,7 @@ def ready_since(pod: Obj) -> datetime | None:
     """None if it is not ready."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return moment(condition.get("lastTransitionTime"))
+            return parse_time(condition.get("lastTransitionTime"))
     return None
 
 
@@ -45,81 +52,81 @@ def is_ready(pod: Obj) -> bool:
 
 
 def is_available(pod: Obj, seconds: int, now: datetime) -> bool:
-    """Ready for so long."""
+    """Whether it has been ready for `seconds`."""
     since = ready_since(pod)
     return since is not None and (not seconds or since + timedelta(seconds=seconds) <= now)
 
 
-def next_available(pods: Iterable[Obj], seconds: int, now: datetime) -> float | None:
-    """Seconds until the next one that is ready has been so for long enough."""
+def seconds_until_available(pods: Iterable[Obj], seconds: int, now: datetime) -> float | None:
+    """Seconds until the next ready pod becomes available."""
     waiting = [since for pod in pods if (since := ready_since(pod)) is not None and not is_available(pod, seconds, now)]
-    return sooner(*((since + timedelta(seconds=seconds) - now).total_seconds() for since in waiting))
+    return soonest(*((since + timedelta(seconds=seconds) - now).total_seconds() for since in waiting))
 
 
-def restarts(pod: Obj) -> int:
+def restart_count(pod: Obj) -> int:
     status = pod.get("status") or {}
     statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     return sum(one.get("restartCount") or 0 for one in statuses)
 
 
-def first_to_go(pods: Sequence[Obj]) -> list[Obj]:
-    """Those that are missed least come first: not on a node, pending, not ready, cheap, ready for a short time,
-    restarted often, young."""
-    return sorted(pods, key=_worth)
+def rank_for_deletion(pods: Sequence[Obj]) -> list[Obj]:
+    """Pods to delete first come first: unassigned, pending, not ready, lower deletion cost, ready for a shorter time,
+    more restarts, younger."""
+    return sorted(pods, key=_deletion_rank)
 
 
-def _worth(pod: Obj) -> tuple[Any, ...]:
+def _deletion_rank(pod: Obj) -> tuple[Any, ...]:
     since = ready_since(pod)
     return (
         bool((pod.get("spec") or {}).get("nodeName")),
         PHASES.get(phase(pod), 0),
         since is not None,
         _deletion_cost(pod),
-        -(since or LONG_AGO).timestamp(),
-        -restarts(pod),
-        -created(pod).timestamp(),
+        -(since or ZERO_TIME).timestamp(),
+        -restart_count(pod),
+        -creation_time(pod).timestamp(),
         pod["metadata"]["name"],
     )
 
 
 def _deletion_cost(pod: Obj) -> int:
-    text = notes(pod).get(DELETION_COST, "")
+    text = annotations_of(pod).get(DELETION_COST, "")
     try:
         return int(text)
     except ValueError:
         return 0
 
 
-def next_renewal(pod: Obj, now: datetime) -> float:
-    """Seconds until a pod that has ended may be replaced by another of its kind, which may end as soon."""
-    return (created(pod) + RENEWAL - now).total_seconds()
+def seconds_until_replacement(pod: Obj, now: datetime) -> float:
+    """Seconds until a finished pod may be replaced, so that a crashing pod is not recreated in a tight loop."""
+    return (creation_time(pod) + REPLACEMENT_DELAY - now).total_seconds()
 
 
 def random_name(prefix: str, suffix: str) -> str:
-    """As the server would make it of a generateName."""
-    return prefix[:LONGEST_BASE] + suffix
+    """Like the server's name for this generateName."""
+    return prefix[:MAX_NAME_BASE] + suffix
 
 
-def pod_of(owner: Obj, collection: Collection, template: Obj, name: str, prefix: str = "") -> Obj:
-    """A pod that `owner` controls.  `prefix`: what a server that chose the name would have been given."""
-    said = template.get("metadata") or {}
+def pod_from_template(owner: Obj, collection: Collection, template: Obj, name: str, prefix: str = "") -> Obj:
+    """A pod that `owner` controls.  `prefix`: its generateName."""
+    given = template.get("metadata") or {}
     metadata: Obj = {
         "name": name,
         "generateName": prefix or f"{owner['metadata']['name']}-",
         "namespace": owner["metadata"]["namespace"],
-        "ownerReferences": [reference_to(owner, collection)],
+        "ownerReferences": [owner_reference(owner, collection)],
     }
     for member in ("labels", "annotations", "finalizers"):
-        if said.get(member):
-            metadata[member] = deepcopy(said[member])
+        if given.get(member):
+            metadata[member] = deepcopy(given[member])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": deepcopy(template.get("spec") or {})}
 
 
-def creation(pod: Obj) -> Step:
-    done = Said(NORMAL, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
-    return Step(create(PODS, pod), done, Said(WARNING, "FailedCreate", "Error creating: "))
+def create_pod_step(pod: Obj) -> WriteStep:
+    done = EventText(NORMAL, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+    return WriteStep(create(PODS, pod), done, EventText(WARNING, "FailedCreate", "Error creating: "))
 
 
-def removal(pod: Obj) -> Step:
-    done = Said(NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
-    return Step(delete(PODS, pod), done, Said(WARNING, "FailedDelete", "Error deleting: "))
+def delete_pod_step(pod: Obj) -> WriteStep:
+    done = EventText(NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+    return WriteStep(delete(PODS, pod), done, EventText(WARNING, "FailedDelete", "Error deleting: "))

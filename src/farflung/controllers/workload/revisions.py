@@ -1,4 +1,4 @@
-"""Former templates of StatefulSets and DaemonSets, kept as ControllerRevisions.  Pure."""
+"""ControllerRevisions of StatefulSets and DaemonSets, and hashes for names.  Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 
 from farflung.client.resource import Collection
-from farflung.controllers.workload.objects import REVISIONS, is_terminating, labels, notes
-from farflung.controllers.workload.ownership import reference_to
-from farflung.controllers.workload.steps import Step, create, delete, update
+from farflung.controllers.workload.objects import REVISIONS, annotations_of, is_terminating, labels
+from farflung.controllers.workload.ownership import owner_reference
+from farflung.controllers.workload.steps import WriteStep, create, delete, update
 from farflung.machinery.errors import Obj
 
 LONGEST_PREFIX: Final = 223
@@ -20,59 +20,58 @@ OFFSET: Final = 2166136261
 PRIME: Final = 16777619
 
 
-def data_of(owner: Obj) -> Obj:
-    """The patch that brings the owner back to its present template; in the order in which kubectl writes it when it
-    compares the two."""
+def revision_data(owner: Obj) -> Obj:
+    """The patch that restores the owner's current template, with sorted keys as kubectl compares them."""
     patch = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
     ordered: Obj = orjson.loads(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS))
     return ordered
 
 
-def template_in(revision: Obj) -> Obj:
+def template_of_revision(revision: Obj) -> Obj:
     template: Obj = revision["data"]["spec"]["template"]
     return {name: value for name, value in template.items() if name != "$patch"}
 
 
-def present(owner: Obj, revisions: Iterable[Obj]) -> Obj | None:
-    """The revision of the present template, if there is one; of several the newest."""
-    wanted = data_of(owner)
+def find_current(owner: Obj, revisions: Iterable[Obj]) -> Obj | None:
+    """The newest revision with the current template."""
+    wanted = revision_data(owner)
     equal = [one for one in revisions if one.get("data") == wanted and not is_terminating(one)]
     return max(equal, key=_number, default=None)
 
 
-def recording(owner: Obj, collection: Collection, revisions: Iterable[Obj], hash_label: str) -> Step | None:
-    """Makes a revision of the present template, or makes the one there is the newest; None if it is."""
+def record_template(owner: Obj, collection: Collection, revisions: Iterable[Obj], hash_label: str) -> WriteStep | None:
+    """Create a revision of the current template, or make the existing one the newest; None if it is."""
     known = list(revisions)
     newest = max((_number(one) for one in known), default=0)
-    found = present(owner, known)
+    found = find_current(owner, known)
     if found is None:
-        return Step(create(REVISIONS, _made(owner, collection, newest + 1, hash_label)))
+        return WriteStep(create(REVISIONS, _new_revision(owner, collection, newest + 1, hash_label)))
     if _number(found) < newest:
-        return Step(update(REVISIONS, {**found, "revision": newest + 1}))
+        return WriteStep(update(REVISIONS, {**found, "revision": newest + 1}))
     return None
 
 
-def forgetting(owner: Obj, revisions: Iterable[Obj], used: frozenset[str]) -> tuple[Step, ...]:
-    """`used`: the names of those that somebody still needs."""
+def truncate_history(owner: Obj, revisions: Iterable[Obj], used: frozenset[str]) -> tuple[WriteStep, ...]:
+    """`used`: names of revisions in use, which are kept."""
     limit = owner["spec"].get("revisionHistoryLimit")
     idle = sorted(
         (one for one in revisions if one["metadata"]["name"] not in used and not is_terminating(one)), key=_number
     )
     most = 10 if limit is None else int(limit)
-    return tuple(Step(delete(REVISIONS, one)) for one in idle[: max(0, len(idle) - most)])
+    return tuple(WriteStep(delete(REVISIONS, one)) for one in idle[: max(0, len(idle) - most)])
 
 
-def _made(owner: Obj, collection: Collection, number: int, hash_label: str) -> Obj:
-    data = data_of(owner)
+def _new_revision(owner: Obj, collection: Collection, number: int, hash_label: str) -> Obj:
+    data = revision_data(owner)
     hashed = short_hash(data, (owner.get("status") or {}).get("collisionCount"))
     template = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
     metadata: Obj = {
         "name": f"{owner['metadata']['name'][:LONGEST_PREFIX]}-{hashed}",
         "namespace": owner["metadata"]["namespace"],
         "labels": {**template, hash_label: hashed},
-        "ownerReferences": [reference_to(owner, collection)],
+        "ownerReferences": [owner_reference(owner, collection)],
     }
-    if copied := {key: value for key, value in notes(owner).items() if key != LAST_APPLIED}:
+    if copied := {key: value for key, value in annotations_of(owner).items() if key != LAST_APPLIED}:
         metadata["annotations"] = copied
     return {
         "apiVersion": REVISIONS.api_version,
@@ -83,7 +82,7 @@ def _made(owner: Obj, collection: Collection, number: int, hash_label: str) -> O
     }
 
 
-def hash_of(revision: Obj, hash_label: str) -> str:
+def revision_hash(revision: Obj, hash_label: str) -> str:
     return labels(revision).get(hash_label, "")
 
 
@@ -92,7 +91,7 @@ def _number(revision: Obj) -> int:
 
 
 def short_hash(content: Any, collisions: int | None = None) -> str:
-    """Equal contents, equal texts, on every machine.  `collisions`: how often the text was somebody else's before."""
+    """A stable hash.  `collisions`: the owner's collisionCount."""
     data = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
     if collisions is not None:
         data += collisions.to_bytes(8, "little")

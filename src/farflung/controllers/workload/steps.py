@@ -1,4 +1,4 @@
-"""What a decision wants done, and what is said of it.  Pure."""
+"""The writes that a decision asks for, and their Events.  Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARNING: Final = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class EventText:
     """An Event about the owner."""
 
     type: str
@@ -24,24 +24,24 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One write.  `done` is said when it succeeded; `failed`, followed by what the server answered, when it did not."""
+class WriteStep:
+    """One write.  `done`: the Event after success; `failed`: the Event after a failure, followed by the error."""
 
     write: Write
-    done: Said | None = None
-    failed: Said | None = None
+    done: EventText | None = None
+    failed: EventText | None = None
     propagation: str = ""  #: of a deletion
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Steps in their order; if one fails, those behind it are left for the next look."""
+class WorkloadPlan:
+    """Ordered steps.  If one fails, the later ones are left to the next reconcile."""
 
-    steps: tuple[Step, ...] = ()
-    again: float | None = None  #: seconds after which time alone may have changed something
+    steps: tuple[WriteStep, ...] = ()
+    requeue_after: float | None = None  #: seconds
 
 
-NOTHING: Final = Plan()
+NO_WRITES: Final = WorkloadPlan()
 
 
 def create(collection: Collection, obj: Obj) -> Create:
@@ -65,13 +65,12 @@ def delete(collection: Collection, obj: Obj) -> Delete:
     return Delete("", collection, metadata["namespace"], metadata["name"], metadata["uid"])
 
 
-def collided(collection: Collection, owner: Obj) -> Step:
-    """Somebody else has the name that was made of a hash: another one is to be made."""
+def count_collision(collection: Collection, owner: Obj) -> WriteStep:
+    """Another object has the hashed name: the next hash differs."""
     status: Obj = owner.get("status") or {}
     counted = {**status, "collisionCount": (status.get("collisionCount") or 0) + 1}
-    return Step(update_status(collection, owner, counted))
+    return WriteStep(update_status(collection, owner, counted))
 
 
-def sooner(*pauses: float | None) -> float | None:
-    """The first of several moments to look again."""
+def soonest(*pauses: float | None) -> float | None:
     return min((pause for pause in pauses if pause is not None), default=None)

@@ -1,5 +1,5 @@
-"""DaemonSets: one pod on each node that takes it.
+"""The DaemonSet controller: one pod on each matching node.
 
-Writes pods, ControllerRevisions and the status of DaemonSets.  Which node a pod is for stands in its node affinity; the
-scheduler of pods does the rest.
+It writes Pods, ControllerRevisions and the status of DaemonSets.  Node affinity names the node of each pod, and the pod
+scheduler binds it.
 """

@@ -1,15 +1,28 @@
-"""The controller of DaemonSets."""
+"""Wiring and reconcile loop of the DaemonSet controller."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.client import Workshop
-from farflung.controllers.workload.daemonset.decide import REVISION, Whole, about_pods, about_status, used, whole
+from farflung.controllers.workload.client import WorkloadClient
+from farflung.controllers.workload.daemonset.decide import (
+    REVISION,
+    DaemonSetState,
+    observe,
+    plan_pods,
+    plan_status,
+    revisions_in_use,
+)
 from farflung.controllers.workload.objects import DAEMON_SETS, is_terminating
-from farflung.controllers.workload.pod_scheduler.triggers import is_other_node
-from farflung.controllers.workload.revisions import data_of, forgetting, hash_of, present, recording
+from farflung.controllers.workload.pod_scheduler.triggers import changes_node
+from farflung.controllers.workload.revisions import (
+    find_current,
+    record_template,
+    revision_data,
+    revision_hash,
+    truncate_history,
+)
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
@@ -18,58 +31,56 @@ NAME: Final = "daemonset-controller"
 
 
 class DaemonSetController:
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        self.controller = workshop.controller(NAME, self.reconcile)
-        workshop.own(self.controller, workshop.daemon_sets, workshop.pods, workshop.revisions)
-        workshop.nodes.informer.subscribe(self._on_node)
+    def __init__(self, client: WorkloadClient) -> None:
+        self._client = client
+        self.controller = client.controller(NAME, self.reconcile)
+        client.watch_owners(self.controller, client.daemon_sets, client.pods, client.revisions)
+        client.nodes.informer.subscribe(self._on_node)
 
     def join(self, manager: Manager) -> None:
-        self._workshop.join(manager, self.controller)
+        self._client.join(manager, self.controller)
 
     def _on_node(self, change: Change[Obj]) -> None:
-        if is_other_node(change):
-            for key in self._workshop.daemon_sets.owners.every():
+        if changes_node(change):
+            for key in self._client.daemon_sets.owners.all_keys():
                 self.controller.queue.add(key)
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
-        workshop, shelf = self._workshop, self._workshop.daemon_sets
-        owner = shelf.get(key)
+        client, cache = self._client, self._client.daemon_sets
+        owner = cache.get(key)
         if owner is None or is_terminating(owner):
             return None
-        await workshop.settle(owner["metadata"]["uid"])
-        revisions = workshop.claimed(owner, shelf, workshop.revisions)
-        pods = workshop.claimed(owner, shelf, workshop.pods)
+        await client.resolve_unknown_writes(owner["metadata"]["uid"])
+        revisions = client.claim(owner, cache, client.revisions)
+        pods = client.claim(owner, cache, client.pods)
         if steps := (*revisions.steps, *pods.steps):
-            await workshop.perform(NAME, owner, DAEMON_SETS, steps)
+            await client.perform(NAME, owner, DAEMON_SETS, steps)
             return None
-        if (step := recording(owner, DAEMON_SETS, revisions.owned, REVISION)) is not None:
-            data = data_of(owner)
-            await workshop.perform_naming(
-                NAME, owner, DAEMON_SETS, [step], lambda found: bool(found.get("data") == data)
-            )
+        if (step := record_template(owner, DAEMON_SETS, revisions.owned, REVISION)) is not None:
+            data = revision_data(owner)
+            await client.perform_hashed(NAME, owner, DAEMON_SETS, [step], lambda found: bool(found.get("data") == data))
             return None
-        update = present(owner, revisions.owned)
+        update = find_current(owner, revisions.owned)
         assert update is not None
-        return await self._maintain(self._whole(owner, pods.owned, hash_of(update, REVISION)), revisions.owned)
+        return await self._maintain(self._whole(owner, pods.owned, revision_hash(update, REVISION)), revisions.owned)
 
-    def _whole(self, owner: Obj, pods: tuple[Obj, ...] | list[Obj], hashed: str) -> Whole:
-        nodes = [node for node in self._workshop.nodes.all() if not is_terminating(node)]
-        return whole(owner, pods, nodes, hashed, self._workshop.now())
+    def _whole(self, owner: Obj, pods: tuple[Obj, ...] | list[Obj], hashed: str) -> DaemonSetState:
+        nodes = [node for node in self._client.nodes.all() if not is_terminating(node)]
+        return observe(owner, pods, nodes, hashed, self._client.now())
 
-    async def _maintain(self, one: Whole, revisions: tuple[Obj, ...]) -> float | None:
-        workshop, owner = self._workshop, one.owner
+    async def _maintain(self, one: DaemonSetState, revisions: tuple[Obj, ...]) -> float | None:
+        client, owner = self._client, one.owner
         refusal: Refused | None = None
         try:
-            await workshop.perform(NAME, owner, DAEMON_SETS, about_pods(one, workshop.suffix))
+            await client.perform(NAME, owner, DAEMON_SETS, plan_pods(one, client.suffix))
         except (Conflict, AlreadyExists):
             raise
         except Refused as error:
             refusal = error
-        pods = workshop.of(owner["metadata"]["uid"], workshop.pods)
-        plan = about_status(self._whole(owner, pods, one.hashed))
-        steps = (*plan.steps, *forgetting(owner, revisions, used(one, revisions, REVISION)))
-        await workshop.perform(NAME, owner, DAEMON_SETS, steps)
+        pods = client.children_of(owner["metadata"]["uid"], client.pods)
+        plan = plan_status(self._whole(owner, pods, one.hashed))
+        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(one, revisions, REVISION)))
+        await client.perform(NAME, owner, DAEMON_SETS, steps)
         if refusal is not None:
             raise refusal
-        return plan.again
+        return plan.requeue_after

@@ -1,4 +1,4 @@
-"""What has to be done next about one DaemonSet.  Pure."""
+"""Plans the pods and the status of one DaemonSet.  Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,32 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.node_fitness import NO_EXECUTE, NO_SCHEDULE, is_chosen, untolerated
-from farflung.controllers.workload.objects import DAEMON_SETS, is_terminating, labels, notes, oldest_first, portion
+from farflung.controllers.workload.node_fitness import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    find_untolerated_taint,
+    matches_node_affinity,
+)
+from farflung.controllers.workload.objects import (
+    DAEMON_SETS,
+    annotations_of,
+    is_terminating,
+    labels,
+    oldest_first,
+    resolve_int_or_percent,
+)
 from farflung.controllers.workload.pods import (
-    creation,
+    create_pod_step,
+    delete_pod_step,
     is_available,
     is_finished,
     is_ready,
-    next_available,
-    next_renewal,
-    pod_of,
+    pod_from_template,
     random_name,
-    removal,
+    seconds_until_available,
+    seconds_until_replacement,
 )
-from farflung.controllers.workload.steps import Plan, Step, sooner, update_status
+from farflung.controllers.workload.steps import WorkloadPlan, WriteStep, soonest, update_status
 from farflung.machinery.errors import Obj
 
 REVISION: Final = "controller-revision-hash"
@@ -39,8 +51,8 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 NODE_NAME: Final = "metadata.name"
 
 
-def node_of(pod: Obj) -> str:
-    """The node it is on, or is for."""
+def target_node(pod: Obj) -> str:
+    """The node that it is bound to, or that its node affinity names."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
@@ -52,23 +64,21 @@ def node_of(pod: Obj) -> str:
     return ""
 
 
-def may_start(daemon_set: Obj, node: Obj) -> bool:
-    return _is_meant(daemon_set, node) and _bothering(daemon_set, node, (NO_SCHEDULE, NO_EXECUTE)) is None
+def should_run(daemon_set: Obj, node: Obj) -> bool:
+    return _fits(daemon_set, node, (NO_SCHEDULE, NO_EXECUTE))
 
 
-def may_stay(daemon_set: Obj, node: Obj) -> bool:
-    """Once it runs, only a taint that ends pods ends it."""
-    return _is_meant(daemon_set, node) and _bothering(daemon_set, node, (NO_EXECUTE,)) is None
+def should_continue_running(daemon_set: Obj, node: Obj) -> bool:
+    """A running pod is deleted only for a NoExecute taint."""
+    return _fits(daemon_set, node, (NO_EXECUTE,))
 
 
-def _is_meant(daemon_set: Obj, node: Obj) -> bool:
+def _fits(daemon_set: Obj, node: Obj, effects: tuple[str, ...]) -> bool:
+    """By name, node affinity and taints.  Pods of DaemonSets also run on nodes that are not ready."""
     spec = daemon_set["spec"]["template"].get("spec") or {}
-    return spec.get("nodeName") in (None, "", node["metadata"]["name"]) and is_chosen(spec, node)
-
-
-def _bothering(daemon_set: Obj, node: Obj, effects: tuple[str, ...]) -> Obj | None:
-    """A taint that its pods do not tolerate.  They may be there before the node is ready."""
-    return untolerated(node, _tolerations(daemon_set["spec"]["template"].get("spec") or {}), effects, states=False)
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not matches_node_affinity(spec, node):
+        return False
+    return find_untolerated_taint(node, _tolerations(spec), effects, states=False) is None
 
 
 def _tolerations(spec: Obj) -> list[Obj]:
@@ -78,11 +88,11 @@ def _tolerations(spec: Obj) -> list[Obj]:
     return [*given, *(one for one in added if one not in given)]
 
 
-def made(daemon_set: Obj, node: str, hashed: str, suffix: str) -> Obj:
+def new_pod(daemon_set: Obj, node: str, hashed: str, suffix: str) -> Obj:
     name = random_name(f"{daemon_set['metadata']['name']}-", suffix)
-    pod = pod_of(daemon_set, DAEMON_SETS, daemon_set["spec"]["template"], name)
+    pod = pod_from_template(daemon_set, DAEMON_SETS, daemon_set["spec"]["template"], name)
     marks = {REVISION: hashed}
-    if generation := notes(daemon_set).get(TEMPLATE_GENERATION):
+    if generation := annotations_of(daemon_set).get(TEMPLATE_GENERATION):
         marks[GENERATION] = generation
     pod["metadata"]["labels"] = {**labels(pod), **marks}
     spec = pod["spec"]
@@ -94,19 +104,18 @@ def made(daemon_set: Obj, node: str, hashed: str, suffix: str) -> Obj:
     return pod
 
 
-def is_of(pod: Obj, hashed: str) -> bool:
-    """Of this revision."""
+def has_revision(pod: Obj, hashed: str) -> bool:
     return labels(pod).get(REVISION) == hashed
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """A node, and the set's pods on it, oldest first."""
+class NodePods:
+    """A node, and the DaemonSet's pods on it, oldest first."""
 
     node: Obj
     pods: tuple[Obj, ...]
-    starts: bool  #: a pod may start here
-    stays: bool  #: a pod that runs may stay
+    starts: bool  #: a pod should run here
+    stays: bool  #: a running pod may continue
 
     @property
     def running(self) -> tuple[Obj, ...]:
@@ -114,147 +123,154 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class DaemonSetState:
     owner: Obj
-    posts: tuple[Post, ...]
-    elsewhere: tuple[Obj, ...]  #: pods on nodes that are not there
-    hashed: str  #: of the present template
+    nodes: tuple[NodePods, ...]
+    elsewhere: tuple[Obj, ...]  #: pods on unknown nodes
+    hashed: str  #: revision hash of the current template
     now: datetime
 
     @property
-    def wait(self) -> int:
+    def min_ready_seconds(self) -> int:
         return int(self.owner["spec"].get("minReadySeconds") or 0)
 
     @property
     def desired(self) -> int:
-        return sum(post.starts for post in self.posts)
+        return sum(post.starts for post in self.nodes)
 
     def is_available(self, pod: Obj) -> bool:
-        return is_available(pod, self.wait, self.now)
+        return is_available(pod, self.min_ready_seconds, self.now)
 
     def allowed(self, what: str) -> int:
         """`maxSurge` or `maxUnavailable`."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return portion(rolling.get(what), self.desired, round_up=True)
+        return resolve_int_or_percent(rolling.get(what), self.desired, round_up=True)
 
     @property
     def rolls(self) -> bool:
         return bool((self.owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
 
 
-def whole(owner: Obj, pods: Iterable[Obj], nodes: Iterable[Obj], hashed: str, now: datetime) -> Whole:
+def observe(owner: Obj, pods: Iterable[Obj], nodes: Iterable[Obj], hashed: str, now: datetime) -> DaemonSetState:
     by_node: dict[str, list[Obj]] = {}
     for pod in oldest_first(pods):
-        by_node.setdefault(node_of(pod), []).append(pod)
+        by_node.setdefault(target_node(pod), []).append(pod)
     posts = tuple(
-        Post(node, tuple(by_node.pop(node["metadata"]["name"], ())), may_start(owner, node), may_stay(owner, node))
+        NodePods(
+            node,
+            tuple(by_node.pop(node["metadata"]["name"], ())),
+            should_run(owner, node),
+            should_continue_running(owner, node),
+        )
         for node in sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     )
-    return Whole(owner, posts, tuple(pod for left in by_node.values() for pod in left), hashed, now)
+    return DaemonSetState(owner, posts, tuple(pod for left in by_node.values() for pod in left), hashed, now)
 
 
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def about_pods(one: Whole, suffix: Callable[[], str]) -> tuple[Step, ...]:
-    """First each node as such; when all have what they should, those that have an old pod."""
+def plan_pods(one: DaemonSetState, suffix: Callable[[], str]) -> tuple[WriteStep, ...]:
+    """First every node gets its pod; then old pods are updated."""
     gone = [pod for pod in one.elsewhere if not is_terminating(pod) and pod["spec"].get("nodeName")]
-    steps = [removal(pod) for pod in gone]
-    for post in one.posts:
-        steps += _about_post(one, post, suffix)
+    steps = [delete_pod_step(pod) for pod in gone]
+    for post in one.nodes:
+        steps += _node_steps(one, post, suffix)
     if steps or not one.rolls:
         return tuple(steps)
-    return tuple(_surged(one, suffix) if one.allowed("maxSurge") else _replaced(one))
+    return tuple(_surge_steps(one, suffix) if one.allowed("maxSurge") else _replace_steps(one))
 
 
-def _about_post(one: Whole, post: Post, suffix: Callable[[], str]) -> list[Step]:
+def _node_steps(one: DaemonSetState, post: NodePods, suffix: Callable[[], str]) -> list[WriteStep]:
     staying = [pod for pod in post.pods if not is_terminating(pod)]
     if not post.stays:
-        return [removal(pod) for pod in staying]
+        return [delete_pod_step(pod) for pod in staying]
     if post.starts and not post.pods:
-        return [_start(one, post, suffix)]
-    ended = [pod for pod in staying if is_finished(pod) and next_renewal(pod, one.now) <= 0]
-    return [removal(pod) for pod in (*ended, *_excess(one, post))]
+        return [_create_step(one, post, suffix)]
+    ended = [pod for pod in staying if is_finished(pod) and seconds_until_replacement(pod, one.now) <= 0]
+    return [delete_pod_step(pod) for pod in (*ended, *_excess_pods(one, post))]
 
 
-def _start(one: Whole, post: Post, suffix: Callable[[], str]) -> Step:
-    return creation(made(one.owner, post.node["metadata"]["name"], one.hashed, suffix()))
+def _create_step(one: DaemonSetState, post: NodePods, suffix: Callable[[], str]) -> WriteStep:
+    return create_pod_step(new_pod(one.owner, post.node["metadata"]["name"], one.hashed, suffix()))
 
 
-def _excess(one: Whole, post: Post) -> Sequence[Obj]:
-    """All but the oldest; or, while a new one may start beside an old one, all but the oldest of each."""
+def _excess_pods(one: DaemonSetState, post: NodePods) -> Sequence[Obj]:
+    """All but the oldest; with maxSurge, all but the oldest of each revision."""
     running = post.running
     if not one.allowed("maxSurge"):
         return running[1:]
-    new = [pod for pod in running if is_of(pod, one.hashed)]
-    old = [pod for pod in running if not is_of(pod, one.hashed)]
+    new = [pod for pod in running if has_revision(pod, one.hashed)]
+    old = [pod for pod in running if not has_revision(pod, one.hashed)]
     replaced = bool(new) and (one.is_available(new[0]) or not (old and one.is_available(old[0])))
     return (*new[1:], *(old if replaced else old[1:]))
 
 
-def _replaced(one: Whole) -> list[Step]:
-    """Old pods that are not available go at once; others as far as enough stay."""
+def _replace_steps(one: DaemonSetState) -> list[WriteStep]:
+    """Delete unavailable old pods at once, and available ones within maxUnavailable."""
     left = one.allowed("maxUnavailable")
     broken: list[Obj] = []
     candidates: list[Obj] = []
-    for post in one.posts:
+    for post in one.nodes:
         if not post.starts:
             continue
         running = post.running
         if not running or not one.is_available(running[0]):
             left -= 1
-        if running and not is_of(running[0], one.hashed):
+        if running and not has_revision(running[0], one.hashed):
             (candidates if one.is_available(running[0]) else broken).append(running[0])
-    return [removal(pod) for pod in (*broken, *candidates[: max(0, left)])]
+    return [delete_pod_step(pod) for pod in (*broken, *candidates[: max(0, left)])]
 
 
-def _surged(one: Whole, suffix: Callable[[], str]) -> list[Step]:
-    """New pods beside old ones, as many as may be on their way."""
+def _surge_steps(one: DaemonSetState, suffix: Callable[[], str]) -> list[WriteStep]:
+    """Create new pods next to old ones within maxSurge."""
     left = one.allowed("maxSurge")
-    broken: list[Post] = []
-    candidates: list[Post] = []
-    for post in one.posts:
+    broken: list[NodePods] = []
+    candidates: list[NodePods] = []
+    for post in one.nodes:
         running = post.running
         if not post.starts or not running:
             continue
-        fresh = [pod for pod in running if is_of(pod, one.hashed)]
+        fresh = [pod for pod in running if has_revision(pod, one.hashed)]
         if fresh and len(running) > 1:
             left -= 1
         if not fresh:
             (candidates if one.is_available(running[0]) else broken).append(post)
-    return [_start(one, post, suffix) for post in (*broken, *candidates[: max(0, left)])]
+    return [_create_step(one, post, suffix) for post in (*broken, *candidates[: max(0, left)])]
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
-def about_status(one: Whole) -> Plan:
+def plan_status(one: DaemonSetState) -> WorkloadPlan:
     owner = one.owner
-    meant = [post for post in one.posts if post.starts]
+    meant = [post for post in one.nodes if post.starts]
     first = [post.pods[0] for post in meant if post.pods]
     ready = [pod for pod in first if is_ready(pod)]
     available = sum(one.is_available(pod) for pod in ready)
     counts = {
         "observedGeneration": owner["metadata"].get("generation", 0),
-        "updatedNumberScheduled": sum(is_of(pod, one.hashed) for pod in first),
+        "updatedNumberScheduled": sum(has_revision(pod, one.hashed) for pod in first),
         "numberAvailable": available,
         "numberUnavailable": len(meant) - available,
         "collisionCount": (owner.get("status") or {}).get("collisionCount") or 0,
     }
     status: Obj = {
         "currentNumberScheduled": len(first),
-        "numberMisscheduled": sum(bool(post.pods) for post in one.posts if not post.starts),
+        "numberMisscheduled": sum(bool(post.pods) for post in one.nodes if not post.starts),
         "desiredNumberScheduled": len(meant),
         "numberReady": len(ready),
     } | {name: count for name, count in counts.items() if count}
-    ended = [pod for post in one.posts for pod in post.pods if is_finished(pod) and not is_terminating(pod)]
-    again = sooner(next_available(ready, one.wait, one.now), *(max(0, next_renewal(pod, one.now)) for pod in ended))
+    ended = [pod for post in one.nodes for pod in post.pods if is_finished(pod) and not is_terminating(pod)]
+    again = soonest(
+        seconds_until_available(ready, one.min_ready_seconds, one.now),
+        *(max(0, seconds_until_replacement(pod, one.now)) for pod in ended),
+    )
     if status == owner.get("status"):
-        return Plan((), again)
-    return Plan((Step(update_status(DAEMON_SETS, owner, status)),), again)
+        return WorkloadPlan((), again)
+    return WorkloadPlan((WriteStep(update_status(DAEMON_SETS, owner, status)),), again)
 
 
-def used(one: Whole, revisions: Iterable[Obj], hash_label: str) -> frozenset[str]:
-    """The names of revisions that must stay."""
-    hashes = {one.hashed, *(labels(pod).get(hash_label, "") for post in one.posts for pod in post.pods)}
+def revisions_in_use(one: DaemonSetState, revisions: Iterable[Obj], hash_label: str) -> frozenset[str]:
+    hashes = {one.hashed, *(labels(pod).get(hash_label, "") for post in one.nodes for pod in post.pods)}
     return frozenset(each["metadata"]["name"] for each in revisions if labels(each).get(hash_label) in hashes)

@@ -1,5 +1,4 @@
-"""Deployments: one ReplicaSet for each template there was, and a way from one to the next.
+"""The Deployment controller: one ReplicaSet per template, and the rollout from one to the next.
 
-Writes ReplicaSets (creates, scales, annotates, deletes old ones, adopts, lets go) and the status and revision of
-Deployments.
+It writes ReplicaSets, and the status and revision annotation of Deployments.
 """

@@ -1,17 +1,17 @@
-"""The controller of Deployments."""
+"""Wiring and reconcile loop of the Deployment controller."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.client import Workshop
-from farflung.controllers.workload.deployment.decide import decide, refused
-from farflung.controllers.workload.deployment.rollout import template_of
+from farflung.controllers.workload.client import WorkloadClient
+from farflung.controllers.workload.deployment.decide import decide, report_create_error
+from farflung.controllers.workload.deployment.rollout import template_without_hash
 from farflung.controllers.workload.objects import DEPLOYMENTS
-from farflung.controllers.workload.ownership import controller_of
+from farflung.controllers.workload.ownership import controller_reference
 from farflung.controllers.workload.pods import is_finished
-from farflung.controllers.workload.steps import Plan
+from farflung.controllers.workload.steps import WorkloadPlan
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
@@ -21,57 +21,59 @@ NAME: Final = "deployment-controller"
 
 
 class DeploymentController:
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        self.controller = workshop.controller(NAME, self.reconcile)
-        workshop.own(self.controller, workshop.deployments, workshop.replica_sets)
-        workshop.pods.informer.subscribe(self._on_pod)
+    def __init__(self, client: WorkloadClient) -> None:
+        self._client = client
+        self.controller = client.controller(NAME, self.reconcile)
+        client.watch_owners(self.controller, client.deployments, client.replica_sets)
+        client.pods.informer.subscribe(self._on_pod)
 
     def join(self, manager: Manager) -> None:
-        self._workshop.join(manager, self.controller)
+        self._client.join(manager, self.controller)
 
     def _on_pod(self, change: Change[Obj]) -> None:
-        """Who recreates waits for the last pod to end; everybody else is told by ReplicaSets."""
+        """The Recreate strategy waits for the last pod to finish."""
         if change.old is None or (change.new is not None and not is_finished(change.new)):
             return
-        reference = controller_of(change.old)
-        key = self._workshop.replica_sets.owners.key(reference["uid"]) if reference is not None else None
-        replica_set = self._workshop.replica_sets.get(key) if key is not None else None
-        owner = controller_of(replica_set) if replica_set is not None else None
-        if owner is not None and (found := self._workshop.deployments.owners.key(owner["uid"])) is not None:
+        reference = controller_reference(change.old)
+        key = self._client.replica_sets.owners.key(reference["uid"]) if reference is not None else None
+        replica_set = self._client.replica_sets.get(key) if key is not None else None
+        owner = controller_reference(replica_set) if replica_set is not None else None
+        if owner is not None and (found := self._client.deployments.owners.key(owner["uid"])) is not None:
             self.controller.queue.add(found)
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
-        workshop = self._workshop
-        deployment = workshop.deployments.get(key)
+        client = self._client
+        deployment = client.deployments.get(key)
         if deployment is None:
             return None
-        await workshop.settle(deployment["metadata"]["uid"])
-        claimed = workshop.claimed(deployment, workshop.deployments, workshop.replica_sets)
+        await client.resolve_unknown_writes(deployment["metadata"]["uid"])
+        claimed = client.claim(deployment, client.deployments, client.replica_sets)
         if claimed.steps:
-            await workshop.perform(NAME, deployment, DEPLOYMENTS, claimed.steps)
+            await client.perform(NAME, deployment, DEPLOYMENTS, claimed.steps)
             return None
-        plan = decide(deployment, claimed.owned, self._busy(claimed.owned), workshop.now())
+        plan = decide(deployment, claimed.owned, self._busy(claimed.owned), client.now())
         await self._perform(deployment, plan)
-        return plan.again
+        return plan.requeue_after
 
     def _busy(self, replica_sets: tuple[Obj, ...]) -> frozenset[str]:
         uids = (one["metadata"]["uid"] for one in replica_sets)
-        workshop = self._workshop
-        return frozenset(uid for uid in uids if any(not is_finished(pod) for pod in workshop.of(uid, workshop.pods)))
+        client = self._client
+        return frozenset(
+            uid for uid in uids if any(not is_finished(pod) for pod in client.children_of(uid, client.pods))
+        )
 
-    async def _perform(self, deployment: Obj, plan: Plan) -> None:
-        workshop = self._workshop
-        template = template_of(deployment)
+    async def _perform(self, deployment: Obj, plan: WorkloadPlan) -> None:
+        client = self._client
+        template = template_without_hash(deployment)
         try:
-            await workshop.perform_naming(
-                NAME, deployment, DEPLOYMENTS, plan.steps, lambda found: template_of(found) == template
+            await client.perform_hashed(
+                NAME, deployment, DEPLOYMENTS, plan.steps, lambda found: template_without_hash(found) == template
             )
         except (AlreadyExists, Conflict):
             raise
         except Refused as error:
             first = plan.steps[0]
             if isinstance(first.write, Create) and first.failed is not None:
-                steps = refused(deployment, f"{first.failed.message}{error}", workshop.now())
-                await workshop.perform(NAME, deployment, DEPLOYMENTS, steps)
+                steps = report_create_error(deployment, f"{first.failed.message}{error}", client.now())
+                await client.perform(NAME, deployment, DEPLOYMENTS, steps)
             raise

@@ -1,12 +1,19 @@
-"""What a Deployment says of itself.  Pure."""
+"""The status of a Deployment.  Pure."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.controllers.workload.deployment.rollout import Rollout, counted, deadline, replicas, tolerated, total
-from farflung.controllers.workload.objects import found, moment, put, without
+from farflung.controllers.workload.deployment.rollout import (
+    Rollout,
+    max_unavailable,
+    progress_deadline,
+    replicas,
+    status_count,
+    total_replicas,
+)
+from farflung.controllers.workload.objects import find_condition, parse_time, set_condition, without_condition
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
@@ -29,24 +36,24 @@ def condition(type: str, status: str, reason: str, message: str, now: datetime) 
     }
 
 
-def counts(rollout: Rollout, now: datetime) -> Obj:
-    """All but what is said of its progress."""
+def count_status(rollout: Rollout, now: datetime) -> Obj:
+    """The status without changes of the Progressing condition."""
     deployment, every = rollout.deployment, rollout.all
     before: Obj = deployment.get("status") or {}
-    available = sum(counted(one, "availableReplicas") for one in every)
+    available = sum(status_count(one, "availableReplicas") for one in every)
     numbers = {
         "observedGeneration": deployment["metadata"].get("generation", 0),
-        "replicas": sum(counted(one, "replicas") for one in every),
-        "updatedReplicas": counted(rollout.new, "replicas") if rollout.new is not None else 0,
-        "readyReplicas": sum(counted(one, "readyReplicas") for one in every),
+        "replicas": sum(status_count(one, "replicas") for one in every),
+        "updatedReplicas": status_count(rollout.new, "replicas") if rollout.new is not None else 0,
+        "readyReplicas": sum(status_count(one, "readyReplicas") for one in every),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, total(every) - available),
+        "unavailableReplicas": max(0, total_replicas(every) - available),
     }
     status: Obj = {name: number for name, number in numbers.items() if number}
     if "collisionCount" in before:
         status["collisionCount"] = before["collisionCount"]
-    enough = available >= replicas(deployment) - tolerated(deployment)
-    status["conditions"] = put(before.get("conditions") or [], _availability(enough, now))
+    enough = available >= replicas(deployment) - max_unavailable(deployment)
+    status["conditions"] = set_condition(before.get("conditions") or [], _availability(enough, now))
     return status
 
 
@@ -57,16 +64,16 @@ def _availability(enough: bool, now: datetime) -> Obj:
     return condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
 
 
-def progress(rollout: Rollout, now: datetime) -> Obj:
-    """The whole status, while a template is rolled out and afterwards."""
-    deployment, status = rollout.deployment, counts(rollout, now)
+def progress_status(rollout: Rollout, now: datetime) -> Obj:
+    """The whole status."""
+    deployment, status = rollout.deployment, count_status(rollout, now)
     before: Obj = deployment.get("status") or {}
-    current = found(before, PROGRESSING)
+    current = find_condition(before, PROGRESSING)
     conditions: list[Obj] = status["conditions"]
-    if deadline(deployment) is None:
-        conditions = without(conditions, PROGRESSING)
+    if progress_deadline(deployment) is None:
+        conditions = without_condition(conditions, PROGRESSING)
     elif not _was_complete(status, current):
-        conditions = _moved(rollout, status, conditions, now)
+        conditions = _progress_conditions(rollout, status, conditions, now)
     status["conditions"] = _with_failure(rollout, conditions)
     return status
 
@@ -76,18 +83,18 @@ def _was_complete(status: Obj, current: Obj | None) -> bool:
     return settled and current is not None and current.get("reason") == COMPLETE
 
 
-def _moved(rollout: Rollout, status: Obj, conditions: list[Obj], now: datetime) -> list[Obj]:
+def _progress_conditions(rollout: Rollout, status: Obj, conditions: list[Obj], now: datetime) -> list[Obj]:
     deployment = rollout.deployment
-    current = found(deployment.get("status"), PROGRESSING)
+    current = find_condition(deployment.get("status"), PROGRESSING)
     if is_complete(deployment, status):
-        return put(conditions, _progressing(rollout, "True", COMPLETE, "has successfully progressed.", now))
-    if _has_moved(deployment.get("status") or {}, status):
+        return set_condition(conditions, _progressing(rollout, "True", COMPLETE, "has successfully progressed.", now))
+    if _has_progressed(deployment.get("status") or {}, status):
         new = _progressing(rollout, "True", "ReplicaSetUpdated", "is progressing.", now)
         if current is not None and current.get("status") == "True":
             new["lastTransitionTime"] = current.get("lastTransitionTime", new["lastTransitionTime"])
-        return [*without(conditions, PROGRESSING), new]
+        return [*without_condition(conditions, PROGRESSING), new]
     if _is_late(deployment, current, now):
-        return put(conditions, _progressing(rollout, "False", TIMED_OUT, "has timed out progressing.", now))
+        return set_condition(conditions, _progressing(rollout, "False", TIMED_OUT, "has timed out progressing.", now))
     return conditions
 
 
@@ -102,7 +109,7 @@ def is_complete(deployment: Obj, status: Obj) -> bool:
     return reached and seen >= deployment["metadata"].get("generation", 0)
 
 
-def _has_moved(before: Obj, after: Obj) -> bool:
+def _has_progressed(before: Obj, after: Obj) -> bool:
     def left(status: Obj) -> int:
         return int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
 
@@ -113,31 +120,33 @@ def _has_moved(before: Obj, after: Obj) -> bool:
 def _is_late(deployment: Obj, current: Obj | None, now: datetime) -> bool:
     if current is None or current.get("reason") == COMPLETE:
         return False
-    left = patience(deployment, current, now)
+    left = seconds_until_timeout(deployment, current, now)
     return current.get("reason") == TIMED_OUT or (left is not None and left < 0)
 
 
-def patience(deployment: Obj, current: Obj, now: datetime) -> float | None:
-    """Seconds until it is too late; None if it never is."""
-    seconds = deadline(deployment)
+def seconds_until_timeout(deployment: Obj, current: Obj, now: datetime) -> float | None:
+    """Seconds until the progress deadline; None: no deadline."""
+    seconds = progress_deadline(deployment)
     if seconds is None:
         return None
-    return (moment(current.get("lastUpdateTime")) + timedelta(seconds=seconds) - now).total_seconds()
+    return (parse_time(current.get("lastUpdateTime")) + timedelta(seconds=seconds) - now).total_seconds()
 
 
-def next_look(deployment: Obj, status: Obj, now: datetime) -> float | None:
-    """When it may have become too late."""
-    current = found(status, PROGRESSING)
+def requeue_after(deployment: Obj, status: Obj, now: datetime) -> float | None:
+    """Seconds until the progress deadline may have passed."""
+    current = find_condition(status, PROGRESSING)
     if current is None or is_complete(deployment, status) or current.get("reason") == TIMED_OUT:
         return None
-    left = patience(deployment, current, now)
+    left = seconds_until_timeout(deployment, current, now)
     return None if left is None else max(left, 0) + 1
 
 
 def _with_failure(rollout: Rollout, conditions: list[Obj]) -> list[Obj]:
-    """What keeps ReplicaSets from making pods, the new one first."""
+    """Copy the ReplicaFailure condition of the first ReplicaSet that has one, the new one first."""
     newest = (*((rollout.new,) if rollout.new is not None else ()), *rollout.old)
     for replica_set in newest:
-        if (failed := found(replica_set.get("status"), FAILURE)) is not None and failed.get("status") == "True":
-            return put(conditions, {**failed, "lastUpdateTime": failed.get("lastTransitionTime")})
-    return without(conditions, FAILURE)
+        if (failed := find_condition(replica_set.get("status"), FAILURE)) is not None and failed.get(
+            "status"
+        ) == "True":
+            return set_condition(conditions, {**failed, "lastUpdateTime": failed.get("lastTransitionTime")})
+    return without_condition(conditions, FAILURE)

@@ -1,8 +1,8 @@
-"""Jobs: pods that are made until enough of them have succeeded, or too many have failed.
+"""The Job controller: creates pods until enough of them have succeeded or too many have failed.
 
-Writes pods (creates, deletes, adopts, takes off the finalizer) and the status of Jobs, and deletes Jobs when their time
-to live is over.  A pod keeps a finalizer until it is counted: first the status names it as uncounted, then the
-finalizer goes, then it is a number; so nothing is counted twice or not at all, whoever ends or deletes what in between.
+It writes Pods and the status of Jobs, and deletes Jobs whose TTL has expired.  A pod has a finalizer until it is
+counted: the status lists its uid as uncounted, then the finalizer is removed, then the counter is increased.  So no pod
+is counted twice or missed.
 
-What `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex` and `maxFailedIndexes` say is not looked at.
+`podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex` and `maxFailedIndexes` are ignored.
 """

@@ -1,14 +1,14 @@
-"""The controller of Jobs."""
+"""Wiring and reconcile loop of the Job controller."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.job.decide import decide
-from farflung.controllers.workload.job.pods import is_tracked, released
+from farflung.controllers.workload.job.pods import is_tracked, release_step
 from farflung.controllers.workload.objects import JOBS, PODS
-from farflung.controllers.workload.ownership import controller_of
+from farflung.controllers.workload.ownership import controller_reference
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager
@@ -17,33 +17,33 @@ NAME: Final = "job-controller"
 
 
 class JobController:
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        self.controller = workshop.controller(NAME, self.reconcile)
-        self.strays = workshop.controller("job-strays", self.release, workers=1)
-        workshop.own(self.controller, workshop.jobs, workshop.pods)
-        workshop.pods.informer.subscribe(self._on_pod)
-        workshop.jobs.informer.subscribe(self._on_job)
+    def __init__(self, client: WorkloadClient) -> None:
+        self._client = client
+        self.controller = client.controller(NAME, self.reconcile)
+        self.strays = client.controller("job-strays", self.release, workers=1)
+        client.watch_owners(self.controller, client.jobs, client.pods)
+        client.pods.informer.subscribe(self._on_pod)
+        client.jobs.informer.subscribe(self._on_job)
 
     def join(self, manager: Manager) -> None:
-        self._workshop.join(manager, self.controller)
-        self._workshop.join(manager, self.strays)
+        self._client.join(manager, self.controller)
+        self._client.join(manager, self.strays)
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
-        workshop = self._workshop
-        job = workshop.jobs.get(key)
+        client = self._client
+        job = client.jobs.get(key)
         if job is None:
             return None
-        await workshop.settle(job["metadata"]["uid"])
-        claimed = workshop.claimed(job, workshop.jobs, workshop.pods)
+        await client.resolve_unknown_writes(job["metadata"]["uid"])
+        claimed = client.claim(job, client.jobs, client.pods)
         if claimed.steps:
-            await workshop.perform(NAME, job, JOBS, claimed.steps)
+            await client.perform(NAME, job, JOBS, claimed.steps)
             return None
-        plan = decide(job, claimed.owned, workshop.suffix, workshop.now())
-        await workshop.perform(NAME, job, JOBS, plan.steps)
-        return plan.again
+        plan = decide(job, claimed.owned, client.suffix, client.now())
+        await client.perform(NAME, job, JOBS, plan.steps)
+        return plan.requeue_after
 
-    # --- pods whose Job is gone, and which nobody counts any more ---------------------------------
+    # --- finalizers of pods whose Job does not exist ----------------------------------------------
 
     def _on_pod(self, change: Change[Obj]) -> None:
         if change.new is not None and is_tracked(change.new):
@@ -51,15 +51,15 @@ class JobController:
 
     def _on_job(self, change: Change[Obj]) -> None:
         if change.old is not None and change.new is None:
-            for key in self._workshop.pods.children.of(change.old["metadata"]["uid"]):
+            for key in self._client.pods.children.keys_of(change.old["metadata"]["uid"]):
                 self.strays.queue.add(key)
 
     async def release(self, key: Key, worker: int) -> float | None:
-        workshop = self._workshop
-        pod = workshop.pods.get(key)
+        client = self._client
+        pod = client.pods.get(key)
         if pod is None or not is_tracked(pod):
             return None
-        owner = controller_of(pod)
-        if owner is None or workshop.jobs.owners.key(owner["uid"]) is None:
-            await workshop.perform(NAME, pod, PODS, [released(pod)])
+        owner = controller_reference(pod)
+        if owner is None or client.jobs.owners.key(owner["uid"]) is None:
+            await client.perform(NAME, pod, PODS, [release_step(pod)])
         return None

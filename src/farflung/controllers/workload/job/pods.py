@@ -6,25 +6,34 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.controllers.workload.objects import JOBS, PODS, created, found, is_terminating, labels, moment, notes
-from farflung.controllers.workload.pods import is_finished, phase, pod_of, random_name, removal
-from farflung.controllers.workload.steps import Step, update
+from farflung.controllers.workload.objects import (
+    JOBS,
+    PODS,
+    annotations_of,
+    creation_time,
+    find_condition,
+    is_terminating,
+    labels,
+    parse_time,
+)
+from farflung.controllers.workload.pods import delete_pod_step, is_finished, phase, pod_from_template, random_name
+from farflung.controllers.workload.steps import WriteStep, update
 from farflung.machinery.errors import Obj
 
 FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
-FIRST_PAUSE: Final = timedelta(seconds=10)
-LONGEST_PAUSE: Final = timedelta(minutes=10)
+BACKOFF_BASE: Final = timedelta(seconds=10)
+BACKOFF_MAX: Final = timedelta(minutes=10)
 
 
-def made(job: Obj, index: int | None, suffix: str) -> Obj:
+def new_pod(job: Obj, index: int | None, suffix: str) -> Obj:
     prefix = f"{job['metadata']['name']}-" if index is None else f"{job['metadata']['name']}-{index}-"
-    pod = pod_of(job, JOBS, job["spec"]["template"], random_name(prefix, suffix), prefix)
+    pod = pod_from_template(job, JOBS, job["spec"]["template"], random_name(prefix, suffix), prefix)
     metadata = pod["metadata"]
     metadata["finalizers"] = [*metadata.get("finalizers", ()), FINALIZER]
     if index is not None:
-        metadata["annotations"] = {**notes(pod), INDEX: str(index)}
+        metadata["annotations"] = {**annotations_of(pod), INDEX: str(index)}
         metadata["labels"] = {**labels(pod), INDEX: str(index)}
         pod["spec"].setdefault("hostname", f"{job['metadata']['name']}-{index}")
         for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
@@ -40,8 +49,8 @@ def _tell_index(container: Obj) -> None:
 
 
 def index_of(pod: Obj) -> int:
-    """-1 if it has none."""
-    text = notes(pod).get(INDEX, "")
+    """-1: none."""
+    text = annotations_of(pod).get(INDEX, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
@@ -49,20 +58,20 @@ def is_tracked(pod: Obj) -> bool:
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
-def released(pod: Obj) -> Step:
-    """Without the finalizer."""
+def release_step(pod: Obj) -> WriteStep:
+    """Remove the finalizer."""
     metadata = dict(pod["metadata"])
     left = [one for one in metadata.pop("finalizers", ()) if one != FINALIZER]
-    return Step(update(PODS, {**pod, "metadata": {**metadata, "finalizers": left} if left else metadata}))
+    return WriteStep(update(PODS, {**pod, "metadata": {**metadata, "finalizers": left} if left else metadata}))
 
 
-def dropped(pod: Obj) -> tuple[Step, ...]:
-    """Deleted without being counted."""
-    return (released(pod), removal(pod)) if is_tracked(pod) else (removal(pod),)
+def drop_steps(pod: Obj) -> tuple[WriteStep, ...]:
+    """Delete a pod without counting it."""
+    return (release_step(pod), delete_pod_step(pod)) if is_tracked(pod) else (delete_pod_step(pod),)
 
 
 def has_failed(job: Obj, pod: Obj) -> bool:
-    """One that is deleted before it ends counts as failed at once, unless only those are replaced that really have."""
+    """A terminating pod counts as failed at once, unless podReplacementPolicy is Failed."""
     if phase(pod) == "Failed":
         return True
     patient = job["spec"].get("podReplacementPolicy") == "Failed"
@@ -70,21 +79,21 @@ def has_failed(job: Obj, pod: Obj) -> bool:
 
 
 def finished_at(pod: Obj) -> datetime:
-    """When its last container ended, as far as anybody says."""
+    """The end of its last container, else the last change of readiness, else its creation."""
     status: Obj = pod.get("status") or {}
     ended = [
-        moment(terminated.get("finishedAt"))
+        parse_time(terminated.get("finishedAt"))
         for container in status.get("containerStatuses") or ()
         if (terminated := (container.get("state") or {}).get("terminated"))
     ]
     if ended:
         return max(ended)
-    ready = found(status, "Ready")
-    return created(pod) if ready is None else moment(ready.get("lastTransitionTime"))
+    ready = find_condition(status, "Ready")
+    return creation_time(pod) if ready is None else parse_time(ready.get("lastTransitionTime"))
 
 
-def pause(pods: Iterable[Obj], now: datetime) -> float:
-    """Seconds until another pod may be made, longer with each that failed since the last that succeeded."""
+def backoff_remaining(pods: Iterable[Obj], now: datetime) -> float:
+    """Seconds until another pod may be created; doubles with each failure since the last success."""
     ended = sorted((finished_at(pod), pod["metadata"]["name"], phase(pod)) for pod in pods if is_finished(pod))
     failures, last = 0, now
     for at, _, how in ended:
@@ -92,5 +101,5 @@ def pause(pods: Iterable[Obj], now: datetime) -> float:
         last = at
     if not failures:
         return 0.0
-    wait = min(FIRST_PAUSE * (1 << min(failures - 1, 10)), LONGEST_PAUSE)
+    wait = min(BACKOFF_BASE * (1 << min(failures - 1, 10)), BACKOFF_MAX)
     return max(0.0, (last + wait - now).total_seconds())

@@ -1,6 +1,6 @@
-"""The scheduler of pods: each pod that has no node yet gets one that fits.
+"""The pod scheduler: binds each pending pod to a node that fits.
 
-Writes bindings of pods, and says in the status of a pod why no node fits.  Pods with a higher priority come first, then
-older ones.  Nodes must be ready and schedulable, with taints that are tolerated, labels that are asked for, free host
-ports, and enough cpu, memory and room for pods.  Affinity between pods, spreading and preemption are not looked at.
+It writes Bindings, and the PodScheduled condition of pods that no node fits.  Pods with a higher priority come first,
+then older ones.  A node must be ready and schedulable, and fit by taints, node affinity, host ports and resources.
+Inter-pod affinity, topology spread and preemption are ignored.
 """

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as `spec.replicas` says, all made of one template.
+"""The ReplicaSet controller: keeps `spec.replicas` pods of one template.
 
-Writes pods (creates, deletes, adopts, lets go) and the status of ReplicaSets.
+It writes Pods and the status of ReplicaSets.
 """

@@ -1,47 +1,53 @@
-"""What has to be done about one ReplicaSet.  Pure."""
+"""Plans the pods and the status of one ReplicaSet.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from farflung.controllers.workload.objects import REPLICA_SETS, found, is_terminating, labels, without
+from farflung.controllers.workload.objects import (
+    REPLICA_SETS,
+    find_condition,
+    is_terminating,
+    labels,
+    without_condition,
+)
 from farflung.controllers.workload.pods import (
-    MOST_AT_ONCE,
-    creation,
-    first_to_go,
+    BURST_REPLICAS,
+    create_pod_step,
+    delete_pod_step,
     is_active,
     is_available,
     is_ready,
-    next_available,
-    pod_of,
+    pod_from_template,
     random_name,
-    removal,
+    rank_for_deletion,
+    seconds_until_available,
 )
-from farflung.controllers.workload.steps import Plan, Step, update_status
+from farflung.controllers.workload.steps import WorkloadPlan, WriteStep, update_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 
 FAILURE = "ReplicaFailure"
 
 
-def about_pods(replica_set: Obj, pods: Iterable[Obj], suffix: Callable[[], str]) -> tuple[Step, ...]:
-    """`pods`: all that it controls.  As many are made or deleted as are missing or too many, a lot at a time."""
+def plan_pods(replica_set: Obj, pods: Iterable[Obj], suffix: Callable[[], str]) -> tuple[WriteStep, ...]:
+    """`pods`: all that it controls."""
     if is_terminating(replica_set):
         return ()
     active = [pod for pod in pods if is_active(pod)]
     missing = _replicas(replica_set) - len(active)
     if missing < 0:
-        return tuple(removal(pod) for pod in first_to_go(active)[:-missing])
+        return tuple(delete_pod_step(pod) for pod in rank_for_deletion(active)[:-missing])
     name, template = replica_set["metadata"]["name"], replica_set["spec"]["template"]
     return tuple(
-        creation(pod_of(replica_set, REPLICA_SETS, template, random_name(f"{name}-", suffix())))
-        for _ in range(min(missing, MOST_AT_ONCE))
+        create_pod_step(pod_from_template(replica_set, REPLICA_SETS, template, random_name(f"{name}-", suffix())))
+        for _ in range(min(missing, BURST_REPLICAS))
     )
 
 
-def about_status(replica_set: Obj, pods: Iterable[Obj], failure: str, now: datetime) -> Plan:
-    """`failure`: what kept us from making or deleting pods."""
+def plan_status(replica_set: Obj, pods: Iterable[Obj], failure: str, now: datetime) -> WorkloadPlan:
+    """`failure`: the error of creating or deleting pods."""
     active = [pod for pod in pods if is_active(pod)]
     wait = replica_set["spec"].get("minReadySeconds") or 0
     template = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -54,18 +60,18 @@ def about_status(replica_set: Obj, pods: Iterable[Obj], failure: str, now: datet
     status: Obj = {"replicas": len(active)} | {name: count for name, count in counts.items() if count}
     if conditions := _conditions(replica_set, len(active), failure, now):
         status["conditions"] = conditions
-    again = next_available(active, wait, now)
+    again = seconds_until_available(active, wait, now)
     if status == replica_set.get("status"):
-        return Plan((), again)
-    return Plan((Step(update_status(REPLICA_SETS, replica_set, status)),), again)
+        return WorkloadPlan((), again)
+    return WorkloadPlan((WriteStep(update_status(REPLICA_SETS, replica_set, status)),), again)
 
 
 def _conditions(replica_set: Obj, active: int, failure: str, now: datetime) -> list[Obj]:
     status = replica_set.get("status") or {}
     conditions = status.get("conditions") or []
     if not failure:
-        return without(conditions, FAILURE)
-    if found(status, FAILURE) is not None:
+        return without_condition(conditions, FAILURE)
+    if find_condition(status, FAILURE) is not None:
         return list(conditions)
     failed: Obj = {
         "type": FAILURE,

@@ -1,5 +1,5 @@
-"""StatefulSets: pods with names of their own, made, deleted and renewed in the order of their numbers.
+"""The StatefulSet controller: named pods that are created, deleted and updated in the order of their ordinals.
 
-Writes pods, claims (PersistentVolumeClaims, which are never deleted, whatever `persistentVolumeClaimRetentionPolicy`
-says), ControllerRevisions and the status of StatefulSets.
+It writes Pods, PersistentVolumeClaims, ControllerRevisions and the status of StatefulSets.  It never deletes claims:
+`persistentVolumeClaimRetentionPolicy` is ignored.
 """

@@ -1,14 +1,22 @@
-"""The controller of StatefulSets."""
+"""Wiring and reconcile loop of the StatefulSet controller."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
-from farflung.controllers.workload.client import Workshop
+from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.objects import STATEFUL_SETS, is_terminating
-from farflung.controllers.workload.revisions import data_of, forgetting, present, recording
-from farflung.controllers.workload.statefulset.decide import HASH, Whole, about_pods, about_status, ordinal, used, whole
+from farflung.controllers.workload.revisions import find_current, record_template, revision_data, truncate_history
+from farflung.controllers.workload.statefulset.decide import (
+    HASH,
+    StatefulSetState,
+    observe,
+    ordinal,
+    plan_pods,
+    plan_status,
+    revisions_in_use,
+)
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager
@@ -17,56 +25,56 @@ NAME: Final = "statefulset-controller"
 
 
 class StatefulSetController:
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-        self.controller = workshop.controller(NAME, self.reconcile)
-        workshop.own(self.controller, workshop.stateful_sets, workshop.pods, workshop.revisions)
+    def __init__(self, client: WorkloadClient) -> None:
+        self._client = client
+        self.controller = client.controller(NAME, self.reconcile)
+        client.watch_owners(self.controller, client.stateful_sets, client.pods, client.revisions)
 
     def join(self, manager: Manager) -> None:
-        self._workshop.join(manager, self.controller)
+        self._client.join(manager, self.controller)
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
-        workshop, shelf = self._workshop, self._workshop.stateful_sets
-        owner = shelf.get(key)
+        client, cache = self._client, self._client.stateful_sets
+        owner = cache.get(key)
         if owner is None or is_terminating(owner):
             return None
-        await workshop.settle(owner["metadata"]["uid"])
-        revisions = workshop.claimed(owner, shelf, workshop.revisions)
-        pods = workshop.claimed(owner, shelf, workshop.pods, lambda pod: ordinal(owner, pod) is not None)
+        await client.resolve_unknown_writes(owner["metadata"]["uid"])
+        revisions = client.claim(owner, cache, client.revisions)
+        pods = client.claim(owner, cache, client.pods, lambda pod: ordinal(owner, pod) is not None)
         if steps := (*revisions.steps, *pods.steps):
-            await workshop.perform(NAME, owner, STATEFUL_SETS, steps)
+            await client.perform(NAME, owner, STATEFUL_SETS, steps)
             return None
-        if (step := recording(owner, STATEFUL_SETS, revisions.owned, HASH)) is not None:
-            data = data_of(owner)
-            await workshop.perform_naming(
+        if (step := record_template(owner, STATEFUL_SETS, revisions.owned, HASH)) is not None:
+            data = revision_data(owner)
+            await client.perform_hashed(
                 NAME, owner, STATEFUL_SETS, [step], lambda found: bool(found.get("data") == data)
             )
             return None
-        update = present(owner, revisions.owned)
+        update = find_current(owner, revisions.owned)
         assert update is not None
-        return await self._maintain(whole(owner, pods.owned, revisions.owned, update, workshop.now()), revisions.owned)
+        return await self._maintain(observe(owner, pods.owned, revisions.owned, update, client.now()), revisions.owned)
 
-    async def _maintain(self, one: Whole, revisions: tuple[Obj, ...]) -> float | None:
-        workshop, owner = self._workshop, one.owner
+    async def _maintain(self, one: StatefulSetState, revisions: tuple[Obj, ...]) -> float | None:
+        client, owner = self._client, one.owner
         refusal: Refused | None = None
         try:
-            await workshop.perform(NAME, owner, STATEFUL_SETS, about_pods(one, self._claims(owner)))
+            await client.perform(NAME, owner, STATEFUL_SETS, plan_pods(one, self._claims(owner)))
         except (Conflict, AlreadyExists):
             raise
         except Refused as error:
             refusal = error
-        pods = workshop.of(owner["metadata"]["uid"], workshop.pods)
-        plan = about_status(whole(owner, pods, revisions, one.update, workshop.now()))
-        steps = (*plan.steps, *forgetting(owner, revisions, used(one)))
-        await workshop.perform(NAME, owner, STATEFUL_SETS, steps)
+        pods = client.children_of(owner["metadata"]["uid"], client.pods)
+        plan = plan_status(observe(owner, pods, revisions, one.update, client.now()))
+        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(one)))
+        await client.perform(NAME, owner, STATEFUL_SETS, steps)
         if refusal is not None:
             raise refusal
-        return plan.again
+        return plan.requeue_after
 
     def _claims(self, owner: Obj) -> frozenset[str]:
-        """The names of those in its namespace, if it has any."""
+        """Names of the claims in its namespace; empty if it has no claim templates."""
         if not owner["spec"].get("volumeClaimTemplates"):
             return frozenset()
         namespace = owner["metadata"]["namespace"]
-        claims = (claim["metadata"] for claim in self._workshop.claims.all())
+        claims = (claim["metadata"] for claim in self._client.claims.all())
         return frozenset(metadata["name"] for metadata in claims if metadata["namespace"] == namespace)

@@ -1,4 +1,4 @@
-"""What has to be done next about one StatefulSet.  Pure."""
+"""Plans the pods, claims and status of one StatefulSet.  Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,30 @@ from typing import Final
 
 from farflung.controllers.workload.objects import CLAIMS, PODS, STATEFUL_SETS, is_terminating, labels
 from farflung.controllers.workload.pods import (
-    MOST_AT_ONCE,
+    BURST_REPLICAS,
     is_available,
     is_finished,
     is_ready,
-    next_available,
-    next_renewal,
     phase,
-    pod_of,
+    pod_from_template,
+    seconds_until_available,
+    seconds_until_replacement,
 )
-from farflung.controllers.workload.revisions import template_in
-from farflung.controllers.workload.steps import NORMAL, WARNING, Plan, Said, Step, create, delete, sooner, update_status
+from farflung.controllers.workload.revisions import template_of_revision
+from farflung.controllers.workload.steps import (
+    NORMAL,
+    WARNING,
+    EventText,
+    WorkloadPlan,
+    WriteStep,
+    create,
+    delete,
+    soonest,
+    update_status,
+)
 from farflung.machinery.errors import Obj
 
-HASH: Final = "controller.kubernetes.io/hash"  #: the label of revisions
+HASH: Final = "controller.kubernetes.io/hash"  #: label of ControllerRevisions
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 REVISION: Final = "controller-revision-hash"
@@ -32,21 +42,21 @@ _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,8})")
 
 
 def ordinal(stateful_set: Obj, pod: Obj) -> int | None:
-    """None if it cannot be one of its pods."""
+    """None if the name is not that of one of its pods."""
     name, prefix = pod["metadata"]["name"], f"{stateful_set['metadata']['name']}-"
     if not name.startswith(prefix) or _NUMBER.fullmatch(name[len(prefix) :]) is None:
         return None
     return int(name[len(prefix) :])
 
 
-def revision_of(pod: Obj) -> str:
+def pod_revision(pod: Obj) -> str:
     return labels(pod).get(REVISION, "")
 
 
-def made(stateful_set: Obj, number: int, revision: Obj) -> Obj:
+def new_pod(stateful_set: Obj, number: int, revision: Obj) -> Obj:
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     name = f"{metadata['name']}-{number}"
-    pod = pod_of(stateful_set, STATEFUL_SETS, template_in(revision), name)
+    pod = pod_from_template(stateful_set, STATEFUL_SETS, template_of_revision(revision), name)
     marks = {POD_NAME: name, POD_INDEX: str(number), REVISION: revision["metadata"]["name"]}
     pod["metadata"]["labels"] = {**labels(pod), **marks}
     pod["spec"]["hostname"] = name
@@ -58,7 +68,7 @@ def made(stateful_set: Obj, number: int, revision: Obj) -> Obj:
 
 
 def _volumes(volumes: list[Obj], templates: list[Obj], owner: str, number: int) -> list[Obj]:
-    """Those of claims take the place of others of the same name."""
+    """Claim volumes replace template volumes of the same name."""
     claims = {
         template["metadata"]["name"]: claim_name(template, owner, number) for template in templates
     }  # in the order of the templates
@@ -73,8 +83,8 @@ def claim_name(template: Obj, owner: str, number: int) -> str:
     return f"{template['metadata']['name']}-{owner}-{number}"
 
 
-def claiming(stateful_set: Obj, number: int, existing: frozenset[str]) -> list[Step]:
-    """The claims that the pod of this number needs and that are not there.  `existing`: names."""
+def create_claim_steps(stateful_set: Obj, number: int, existing: frozenset[str]) -> list[WriteStep]:
+    """Steps for missing claims of this ordinal.  `existing`: names of existing claims."""
     metadata, steps = stateful_set["metadata"], []
     selected = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
     for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
@@ -95,26 +105,28 @@ def claiming(stateful_set: Obj, number: int, existing: frozenset[str]) -> list[S
         if said.get("annotations"):
             claim["metadata"]["annotations"] = dict(said["annotations"])
         where = f"Claim {name} Pod {metadata['name']}-{number} in StatefulSet {metadata['name']}"
-        done = Said(NORMAL, "SuccessfulCreate", f"create {where} success")
-        steps.append(Step(create(CLAIMS, claim), done, Said(WARNING, "FailedCreate", f"create {where} failed error: ")))
+        done = EventText(NORMAL, "SuccessfulCreate", f"create {where} success")
+        steps.append(
+            WriteStep(create(CLAIMS, claim), done, EventText(WARNING, "FailedCreate", f"create {where} failed error: "))
+        )
     return steps
 
 
-def creating(stateful_set: Obj, pod: Obj) -> Step:
+def create_step(stateful_set: Obj, pod: Obj) -> WriteStep:
     where = f"Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']}"
-    done = Said(NORMAL, "SuccessfulCreate", f"create {where} successful")
-    return Step(create(PODS, pod), done, Said(WARNING, "FailedCreate", f"create {where} failed error: "))
+    done = EventText(NORMAL, "SuccessfulCreate", f"create {where} successful")
+    return WriteStep(create(PODS, pod), done, EventText(WARNING, "FailedCreate", f"create {where} failed error: "))
 
 
-def deleting(stateful_set: Obj, pod: Obj) -> Step:
+def delete_step(stateful_set: Obj, pod: Obj) -> WriteStep:
     where = f"Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']}"
-    done = Said(NORMAL, "SuccessfulDelete", f"delete {where} successful")
-    return Step(delete(PODS, pod), done, Said(WARNING, "FailedDelete", f"delete {where} failed error: "))
+    done = EventText(NORMAL, "SuccessfulDelete", f"delete {where} successful")
+    return WriteStep(delete(PODS, pod), done, EventText(WARNING, "FailedDelete", f"delete {where} failed error: "))
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A set, its pods by number, the revision that it comes from, and the one that it goes to."""
+class StatefulSetState:
+    """A StatefulSet, its pods by ordinal, and its current and update revisions."""
 
     owner: Obj
     pods: dict[int, Obj]
@@ -124,14 +136,14 @@ class Whole:
 
     @property
     def numbers(self) -> range:
-        """Of the pods that there should be."""
+        """The desired ordinals."""
         spec = self.owner["spec"]
         start = (spec.get("ordinals") or {}).get("start") or 0
         replicas = spec.get("replicas")
         return range(start, start + (1 if replicas is None else replicas))
 
     @property
-    def wait(self) -> int:
+    def min_ready_seconds(self) -> int:
         return int(self.owner["spec"].get("minReadySeconds") or 0)
 
     @property
@@ -147,90 +159,91 @@ class Whole:
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         return int(rolling.get("partition") or 0)
 
-    def is_well(self, pod: Obj) -> bool:
+    def is_healthy(self, pod: Obj) -> bool:
         running = phase(pod) == "Running" and not is_terminating(pod)
-        return running and is_available(pod, self.wait, self.now)
+        return running and is_available(pod, self.min_ready_seconds, self.now)
 
 
-def whole(owner: Obj, pods: Iterable[Obj], revisions: Sequence[Obj], update: Obj, now: datetime) -> Whole:
-    """`update`: the revision of the present template."""
+def observe(owner: Obj, pods: Iterable[Obj], revisions: Sequence[Obj], update: Obj, now: datetime) -> StatefulSetState:
     name = (owner.get("status") or {}).get("currentRevision")
     current = next((one for one in revisions if one["metadata"]["name"] == name), update)
     numbered = {number: pod for pod in pods if (number := ordinal(owner, pod)) is not None}
-    return Whole(owner, dict(sorted(numbered.items())), current, update, now)
+    return StatefulSetState(owner, dict(sorted(numbered.items())), current, update, now)
 
 
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def about_pods(one: Whole, claims: frozenset[str]) -> tuple[Step, ...]:
-    """First those that should be there, from the lowest number; then those that should not, from the highest; then
-    those that are of another revision.  `claims`: names of those that exist."""
-    steps, settled = _wanted(one, claims)
+def plan_pods(one: StatefulSetState, claims: frozenset[str]) -> tuple[WriteStep, ...]:
+    """First create missing pods from the lowest ordinal, then delete surplus pods from the highest, then update.
+
+    `claims`: names of existing claims.
+    """
+    steps, settled = _replica_steps(one, claims)
     if settled:
-        more, settled = _condemned(one)
+        more, settled = _condemned_steps(one)
         steps += more
     if settled and not steps and one.rolls:
-        steps += _outdated(one)
+        steps += _update_steps(one)
     return tuple(steps)
 
 
-def _wanted(one: Whole, claims: frozenset[str]) -> tuple[list[Step], bool]:
-    steps: list[Step] = []
+def _replica_steps(one: StatefulSetState, claims: frozenset[str]) -> tuple[list[WriteStep], bool]:
+    steps: list[WriteStep] = []
     for number in one.numbers:
         pod = one.pods.get(number)
         if pod is None:
-            pod = made(one.owner, number, _revision_for(one, number))
-            steps += [*claiming(one.owner, number, claims), creating(one.owner, pod)]
+            pod = new_pod(one.owner, number, _revision_for(one, number))
+            steps += [*create_claim_steps(one.owner, number, claims), create_step(one.owner, pod)]
             well = False
         else:
-            well = one.is_well(pod)
-            steps += _upkeep(one, number, pod, claims)
-        if (not well and not one.parallel) or len(steps) >= MOST_AT_ONCE:
+            well = one.is_healthy(pod)
+            steps += _maintenance_steps(one, number, pod, claims)
+        if (not well and not one.parallel) or len(steps) >= BURST_REPLICAS:
             return steps, False
     return steps, True
 
 
-def _upkeep(one: Whole, number: int, pod: Obj, claims: frozenset[str]) -> list[Step]:
+def _maintenance_steps(one: StatefulSetState, number: int, pod: Obj, claims: frozenset[str]) -> list[WriteStep]:
     if is_terminating(pod):
         return []
     if is_finished(pod):
-        return [deleting(one.owner, pod)] if next_renewal(pod, one.now) <= 0 else []
-    return claiming(one.owner, number, claims) if phase(pod) == "Pending" else []
+        return [delete_step(one.owner, pod)] if seconds_until_replacement(pod, one.now) <= 0 else []
+    return create_claim_steps(one.owner, number, claims) if phase(pod) == "Pending" else []
 
 
-def _revision_for(one: Whole, number: int) -> Obj:
-    """Pods below the partition come back as they were."""
+def _revision_for(one: StatefulSetState, number: int) -> Obj:
+    """Pods below the partition keep the current revision."""
     return one.current if one.rolls and number < one.numbers.start + one.partition else one.update
 
 
-def _condemned(one: Whole) -> tuple[list[Step], bool]:
+def _condemned_steps(one: StatefulSetState) -> tuple[list[WriteStep], bool]:
     condemned = {number: pod for number, pod in one.pods.items() if number not in one.numbers}
     ailing = [
         pod for pod in (*(one.pods.get(number) for number in one.numbers), *condemned.values()) if pod is not None
     ]
-    first = next((pod for pod in ailing if not one.is_well(pod)), None)
-    steps: list[Step] = []
+    first = next((pod for pod in ailing if not one.is_healthy(pod)), None)
+    steps: list[WriteStep] = []
     for pod in reversed(condemned.values()):
         if is_terminating(pod):
             if not one.parallel:
                 return steps, False
             continue
-        if not one.parallel and not one.is_well(pod) and pod is not first:
+        if not one.parallel and not one.is_healthy(pod) and pod is not first:
             return steps, False
-        steps.append(deleting(one.owner, pod))
+        steps.append(delete_step(one.owner, pod))
         if not one.parallel:
             return steps, False
     return steps, True
 
 
-def _outdated(one: Whole) -> list[Step]:
-    """One at a time, from the highest number down to the partition, each after the one before it is well."""
+def _update_steps(one: StatefulSetState) -> list[WriteStep]:
+    """One at a time, from the highest ordinal down to the partition, each after its predecessor is healthy."""
     for number in reversed(one.numbers[one.partition :]):
         pod = one.pods[number]
-        if revision_of(pod) != one.update["metadata"]["name"] and not is_terminating(pod):
-            return [deleting(one.owner, pod)]
-        if not one.is_well(pod):
+        if pod_revision(pod) != one.update["metadata"]["name"] and not is_terminating(pod):
+            return [delete_step(one.owner, pod)]
+        if not one.is_healthy(pod):
             return []
     return []
 
@@ -238,10 +251,10 @@ def _outdated(one: Whole) -> list[Step]:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def about_status(one: Whole) -> Plan:
+def plan_status(one: StatefulSetState) -> WorkloadPlan:
     owner, pods = one.owner, list(one.pods.values())
     ready = [pod for pod in pods if phase(pod) == "Running" and is_ready(pod)]
-    staying = [revision_of(pod) for pod in pods if not is_terminating(pod)]
+    staying = [pod_revision(pod) for pod in pods if not is_terminating(pod)]
     current, update = one.current["metadata"]["name"], one.update["metadata"]["name"]
     counts = {
         "readyReplicas": len(ready),
@@ -253,19 +266,18 @@ def about_status(one: Whole) -> Plan:
         current, counts["currentReplicas"] = update, counts["updatedReplicas"]
     status: Obj = {
         "replicas": len(pods),
-        "availableReplicas": sum(is_available(pod, one.wait, one.now) for pod in ready),
+        "availableReplicas": sum(is_available(pod, one.min_ready_seconds, one.now) for pod in ready),
         "currentRevision": current,
         "updateRevision": update,
         "collisionCount": (owner.get("status") or {}).get("collisionCount") or 0,
     } | {name: count for name, count in counts.items() if count}
-    renewals = (next_renewal(pod, one.now) for pod in pods if is_finished(pod) and not is_terminating(pod))
-    again = sooner(next_available(ready, one.wait, one.now), *renewals)
+    renewals = (seconds_until_replacement(pod, one.now) for pod in pods if is_finished(pod) and not is_terminating(pod))
+    again = soonest(seconds_until_available(ready, one.min_ready_seconds, one.now), *renewals)
     if status == owner.get("status"):
-        return Plan((), again)
-    return Plan((Step(update_status(STATEFUL_SETS, owner, status)),), again)
+        return WorkloadPlan((), again)
+    return WorkloadPlan((WriteStep(update_status(STATEFUL_SETS, owner, status)),), again)
 
 
-def used(one: Whole) -> frozenset[str]:
-    """The names of revisions that must stay."""
+def revisions_in_use(one: StatefulSetState) -> frozenset[str]:
     named = {one.current["metadata"]["name"], one.update["metadata"]["name"]}
-    return frozenset(named | {revision_of(pod) for pod in one.pods.values()})
+    return frozenset(named | {pod_revision(pod) for pod in one.pods.values()})
