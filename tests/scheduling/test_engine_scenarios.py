@@ -11,11 +11,9 @@ import pytest
 
 from farflung.scheduling.claims import Combination, claim_of, need_of
 from farflung.scheduling.engine import Engine
-from farflung.scheduling.filters import Asked
-from farflung.scheduling.ledger import Usage
+from farflung.scheduling.plugins import Asked, kilometres, least_allocated, most_allocated, stack_affinity, volume
 from farflung.scheduling.policy import Policy, default_policy, read_policy
-from farflung.scheduling.scorers import kilometres, least_allocated, most_allocated, stack_affinity, volume
-from farflung.scheduling.standing import Standing
+from farflung.scheduling.sites import Standing, Usage
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
     Capacity,

@@ -26,7 +26,7 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
-from farflung.scheduling.explanation import Explanation, Verdict
+from farflung.scheduling.evaluation import Explanation, Verdict
 from farflung.scheduling.values import Decision, Request, Reservation
 
 BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}

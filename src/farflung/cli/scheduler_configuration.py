@@ -9,8 +9,8 @@ from pathlib import Path
 from farflung.cli.scheduler_files import ConfigurationError, Texts
 from farflung.client.kubeconfig import KubeconfigError, server_url
 from farflung.scheduling.catalogue import CatalogueError
-from farflung.scheduling.era import CONF, FILES, Base, read_base
 from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
+from farflung.scheduling.site_files import CONF, FILES, Base, read_base
 from farflung.scheduling.values import Flavor, Site
 
 

@@ -77,7 +77,7 @@ class Files:
 def ours(directory: str) -> str:
     """The directory that the environment names, or nothing if another program is meant: one that is there, and has no
     conf.yaml."""
-    from farflung.scheduling.era import CONF
+    from farflung.scheduling.site_files import CONF
 
     try:
         (Path(directory) / CONF).stat()

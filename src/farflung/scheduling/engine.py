@@ -12,14 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Final, Protocol, TypeVar
 
 from farflung.scheduling.claims import need_of, recounted
-from farflung.scheduling.explanation import Explanation, Verdict, refusal_text
-from farflung.scheduling.filters import Asked
-from farflung.scheduling.judging import Judge, Measure
-from farflung.scheduling.ledger import Ledger
-from farflung.scheduling.places import Places
+from farflung.scheduling.evaluation import Explanation, Judge, Measure, Verdict, refusal_text
+from farflung.scheduling.plugins import Asked
 from farflung.scheduling.policy import Policy
 from farflung.scheduling.ranking import Candidate, Ranking
-from farflung.scheduling.standing import Standing
+from farflung.scheduling.sites import Ledger, Places, Standing
 from farflung.scheduling.strategies import Bounds, by_region, divide, possible
 from farflung.scheduling.values import (
     Capacity,

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from farflung.machinery.codec import yaml
 from farflung.machinery.codec.malformed import Malformed
-from farflung.scheduling import filters, scorers
+from farflung.scheduling.plugins import ABOUT_ROOM, ALWAYS, CHOSEN, OF_ROOM, OF_SITES, OF_STACKS
 from farflung.scheduling.values import Selector
 
 HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
-FILTERS: Final = frozenset({*filters.CHOSEN, *filters.ALWAYS, *filters.ABOUT_ROOM})
-SCORERS: Final = frozenset({*scorers.OF_SITES, *scorers.OF_STACKS, *scorers.OF_ROOM})
+FILTERS: Final = frozenset({*CHOSEN, *ALWAYS, *ABOUT_ROOM})
+SCORERS: Final = frozenset({*OF_SITES, *OF_STACKS, *OF_ROOM})
 #: the filters and scorers that look at wishes of a Selector; others are looked at whatever a policy says
 FILTERED: Final = {"geo": "LocationAndOperator", "operator": "LocationAndOperator", "regions": "regionandaz"}
 SCORED: Final = {

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.scheduling.judging import Judge, Measure, Room
-from farflung.scheduling.standing import Order, Standing
+from farflung.scheduling.evaluation import Fit, Judge, Measure
+from farflung.scheduling.sites import Order, Standing
 from farflung.scheduling.values import Site, SiteKey
 
 SORT_ANEW: Final = 8  #: when more than this part of all sites changed
@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
     minus_number: int  #: of replicas that it can take
     order: Order
     site: Site
-    room: Room
+    room: Fit
 
     @property
     def points(self) -> int:

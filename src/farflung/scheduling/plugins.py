@@ -1,22 +1,34 @@
-"""How well a site that fits does for a request: 0 to 100 by each scorer.
+"""Which sites will do for a request by what they are; what they have left is up to room.py.
 
-Scorers of sites look at what a site is, scorers of room at what it has left, as if the new stack were there already.
-StackAffinity looks at the stacks that are there.  A scorer that has nothing to say of a request is left out.
+Each filter looks at the request once, and gives a check for sites: a short reason why a site will not do, or nothing.
+No check at all: it has nothing against any site.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from farflung.scheduling.claims import Combination
-from farflung.scheduling.filters import Asked
-from farflung.scheduling.labels import selector_of, untolerated
-from farflung.scheduling.ledger import Usage
-from farflung.scheduling.standing import Standing
-from farflung.scheduling.values import Claim, Point, Site
+from farflung.scheduling.fit import shortened
+from farflung.scheduling.sites import Standing, Usage
+from farflung.scheduling.values import (
+    UNSCHEDULABLE,
+    Claim,
+    Health,
+    Point,
+    RegionWish,
+    Selector,
+    Site,
+    SiteKey,
+    selector_of,
+    untolerated,
+)
 
+Check: TypeAlias = Callable[[Site], str]
+REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
 EARTH_RADIUS: Final = 6371.0  #: km
 HALFWAY: Final = 500.0  #: km at which a site is worth half of one that is there
 MEMORY, VCPUS, STORAGE, EIPS = 10, 10, 5, 1  #: weights of what is left
@@ -24,6 +36,129 @@ MEMORY, VCPUS, STORAGE, EIPS = 10, 10, 5, 1  #: weights of what is left
 OfSite: TypeAlias = Callable[[Site], float]
 OfStacks: TypeAlias = Callable[[Usage], float]
 OfRoom: TypeAlias = Callable[[Standing, Combination], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What matters of a request, when sites are looked at, apart from what it takes of them."""
+
+    selector: Selector = field(default_factory=Selector)
+    tenant: str = ""
+    current: frozenset[SiteKey] = frozenset()
+
+
+Filter: TypeAlias = Callable[[Asked], Check | None]
+
+
+def availability(asked: Asked) -> Check | None:
+    reasons = {
+        Health.SELLOUT: "sold out",
+        Health.OFFLINE: "not ready",
+        Health.DOWN: "not ready",
+        Health.UNREACHABLE: "not ready",
+    }
+    return lambda site: reasons.get(site.health, "")
+
+
+def staying(asked: Asked) -> Check | None:
+    return lambda site: "being deleted" if site.leaving else ""
+
+
+def named(asked: Asked) -> Check | None:
+    wish = asked.selector.site
+    if not wish:
+        return None
+
+    def check(site: Site) -> str:
+        zone = f"{site.region}--{site.zone}"
+        is_it = wish in (site.key.name, str(site.key), zone) or (wish == f"{site.region}--" and site.region)
+        return "" if is_it else "not the one asked for"
+
+    return check
+
+
+def location_and_operator(asked: Asked) -> Check | None:
+    wishes = [(index, name) for index, name in enumerate(asked.selector.geo._fields) if asked.selector.geo[index]]
+    geo, operator = asked.selector.geo, asked.selector.operator
+    if not wishes and not operator:
+        return None
+
+    def check(site: Site) -> str:
+        for index, name in wishes:
+            if site.geo[index] != geo[index]:
+                return f"wrong {name}"
+        return "wrong operator" if operator and site.operator != operator else ""
+
+    return check
+
+
+def region_and_zone(asked: Asked) -> Check | None:
+    if not asked.selector.regions:
+        return None
+    zones: dict[str, frozenset[str] | None] = {}  #: region → what will do there; None: all
+    for wish in asked.selector.regions:
+        zones[wish.region] = _either(zones.get(wish.region, frozenset()), wish)
+    anywhere = zones.get("", frozenset())
+
+    def check(site: Site) -> str:
+        there = zones.get(site.region, frozenset())
+        if there is None or anywhere is None or site.zone in there or site.zone in anywhere:
+            return ""
+        return "wrong zone" if there or anywhere else "wrong region"
+
+    return check
+
+
+def _either(zones: frozenset[str] | None, wish: RegionWish) -> frozenset[str] | None:
+    return None if zones is None or not wish.zones else zones.union(wish.zones)
+
+
+def exclusive_site(asked: Asked) -> Check | None:
+    tenant = asked.tenant
+    return lambda site: "kept for other tenants" if site.tenants and tenant not in site.tenants else ""
+
+
+def filter_taints(asked: Asked) -> Check | None:
+    tolerations = asked.selector.tolerations
+
+    def check(site: Site) -> str:
+        for taint in untolerated(site.taints, tolerations, REPELLING) if site.taints else ():
+            is_closed = taint.key == UNSCHEDULABLE.key
+            return "unschedulable" if is_closed else f"taint {shortened(taint.key)} not tolerated"
+        return ""
+
+    return check
+
+
+def cluster_affinity(asked: Asked) -> Check | None:
+    if not asked.selector.required:
+        return None
+    selector = selector_of(asked.selector.required)
+    return lambda site: "" if selector.matches(site.labels) else "wrong labels"
+
+
+#: what policy files turn on by naming it
+CHOSEN: Final[Mapping[str, Filter]] = {
+    "SiteAvailability": availability,
+    "LocationAndOperator": location_and_operator,
+    "regionandaz": region_and_zone,
+}
+#: what always holds: files may name these as well, but the original has no input for them that they could turn off
+ALWAYS: Final[Mapping[str, Filter]] = {
+    "ExclusiveSite": exclusive_site,
+    "TaintToleration": filter_taints,
+    "ClusterAffinity": cluster_affinity,
+}
+#: room.py, which always holds too: what a stack takes must be there
+ABOUT_ROOM: Final = frozenset({"Flavor", "Volume", "EipAvailability", "SiteResourcesFit"})
+
+
+def checks_for(asked: Asked, names: tuple[str, ...]) -> list[Check]:
+    """In the order in which the policy names them."""
+    filters: list[Filter] = [staying, named]
+    filters += [CHOSEN.get(name) or ALWAYS[name] for name in names if name not in ABOUT_ROOM]
+    filters += [one for name, one in ALWAYS.items() if name not in names]
+    return [check for one in filters if (check := one(asked)) is not None]
 
 
 # --- what a site is -------------------------------------------------------------------------------
@@ -72,7 +207,7 @@ def preferred_affinity(asked: Asked, cheapest: float | None) -> OfSite | None:
     return lambda site: 100.0 * sum(weight for weight, one in preferred if one.matches(site.labels)) / total
 
 
-def taint_toleration(asked: Asked, cheapest: float | None) -> OfSite | None:
+def score_taints(asked: Asked, cheapest: float | None) -> OfSite | None:
     """100 without taints that say PreferNoSchedule and are not tolerated, 50 with one, 33 with two."""
     tolerations = asked.selector.tolerations
     effects = frozenset({"PreferNoSchedule"})
@@ -134,12 +269,12 @@ def least_allocated(standing: Standing, combination: Combination) -> float:
     total = 0.0
     if claim.memory and capacity.memory is not None:
         weights += MEMORY
-        total += MEMORY * _left(capacity.memory, standing.memory_used + claim.memory)
+        total += MEMORY * _left_share(capacity.memory, standing.memory_used + claim.memory)
     else:
         by_flavor += MEMORY
     if claim.vcpus and capacity.vcpus is not None:
         weights += VCPUS
-        total += VCPUS * _left(capacity.vcpus, standing.vcpus_used + claim.vcpus)
+        total += VCPUS * _left_share(capacity.vcpus, standing.vcpus_used + claim.vcpus)
     else:
         by_flavor += VCPUS
     if by_flavor and claim.flavors:
@@ -148,10 +283,10 @@ def least_allocated(standing: Standing, combination: Combination) -> float:
     if claim.storage:
         weights += STORAGE
         offered = sum(capacity.storage.get(kind, 0) for kind, _ in claim.storage)
-        total += STORAGE * _left(offered, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
+        total += STORAGE * _left_share(offered, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
     if claim.eips and capacity.eips is not None:
         weights += EIPS
-        total += EIPS * _left(capacity.eips, usage.eips + claim.eips)
+        total += EIPS * _left_share(capacity.eips, usage.eips + claim.eips)
     return 100.0 * total / weights if weights else 0.0
 
 
@@ -162,15 +297,15 @@ def most_allocated(standing: Standing, combination: Combination) -> float:
 def volume(standing: Standing, combination: Combination) -> float:
     """How much is left of all storage."""
     used = sum(standing.usage.storage.values()) + sum(size for _, size in combination.claim.storage)
-    return 100.0 * _left(sum(standing.site.capacity.storage.values()), used)
+    return 100.0 * _left_share(sum(standing.site.capacity.storage.values()), used)
 
 
 def _left_of_flavors(standing: Standing, claim: Claim) -> float:
     offered, used = standing.site.capacity.flavors, standing.usage.flavors
-    return min(_left(offered.get(id, 0), used.get(id, 0) + number) for id, number in claim.flavors)
+    return min(_left_share(offered.get(id, 0), used.get(id, 0) + number) for id, number in claim.flavors)
 
 
-def _left(total: int, used: int) -> float:
+def _left_share(total: int, used: int) -> float:
     """The share of it."""
     return (total - used) / total if 0 <= used < total else 0.0
 
@@ -180,7 +315,7 @@ OF_SITES: Final[Mapping[str, Callable[[Asked, float | None], OfSite | None]]] = 
     "Steady": steady,
     "Distance": distance,
     "PreferredAffinity": preferred_affinity,
-    "TaintToleration": taint_toleration,
+    "TaintToleration": score_taints,
 }
 OF_STACKS: Final[Mapping[str, Callable[[Asked], OfStacks | float]]] = {"StackAffinity": stack_affinity}
 OF_ROOM: Final[Mapping[str, OfRoom]] = {

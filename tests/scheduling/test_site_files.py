@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.scheduling.catalogue import CatalogueError
-from farflung.scheduling.era import FILES, Base, Settings, read_base, read_settings
+from farflung.scheduling.site_files import FILES, Base, Settings, read_base, read_settings
 from farflung.scheduling.values import Geo, Health, Site, SiteKey
 
 POLICY = "scheduler_policy_file: policy.yaml\n"

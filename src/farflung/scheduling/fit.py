@@ -5,15 +5,17 @@ What a stack takes must be there: no policy turns this off.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from farflung.scheduling import spot
 from farflung.scheduling.claims import Combination, Need
-from farflung.scheduling.standing import Standing
+from farflung.scheduling.sites import Standing
 from farflung.scheduling.values import Claim, SpotPool
 
 LONGEST_NAME: Final = 63
 UNLIMITED: Final = 2**63 - 1
+FAKE: Final = 1000  #: machines in each pool, if all spot requests are taken as satisfiable
 
 
 class Portion(NamedTuple):
@@ -117,7 +119,7 @@ def _within_totals(claim: Claim, standing: Standing, most: int) -> tuple[int, st
 
 
 def spot_left(pool: SpotPool, standing: Standing, fake_spot: bool) -> int:
-    offered = spot.FAKE if fake_spot else spot.offered(standing.site.capacity.spot, pool)
+    offered = FAKE if fake_spot else offered_machines(standing.site.capacity.spot, pool)
     return max(0, offered - standing.usage.spot.get(pool, 0))
 
 
@@ -127,3 +129,65 @@ def out_of(what: str) -> str:
 
 def shortened(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
+class Shortage(NamedTuple):
+    needed: int  #: for one replica
+    left: int
+
+
+def shortage(need: Need, standing: Standing, refusal: str, *, fake_spot: bool) -> Shortage | None:
+    """Of what a refusal says that there is not enough; None: it says something else."""
+    for what, needed, left in _amounts(need, standing, fake_spot):
+        if needed > left and out_of(what) == refusal:
+            return Shortage(needed, left)
+    return None
+
+
+def _amounts(need: Need, standing: Standing, fake_spot: bool) -> Iterator[tuple[str, int, int]]:
+    """What is counted, how much one replica takes of it, and how much is left."""
+    for combination in need.combinations:
+        claim = combination.claim
+        for flavor, number in claim.flavors:
+            yield shortened(flavor), number, standing.flavor(flavor)
+        for pool, number in claim.spot:
+            yield f"spot {shortened(pool.flavor)}", number, spot_left(pool, standing, fake_spot)
+        if standing.vcpus is not None:
+            yield "vcpus", claim.vcpus, standing.vcpus
+        if standing.memory is not None:
+            yield "memory", claim.memory, standing.memory
+    for kind, size in need.storage:
+        yield shortened(kind), size, standing.storage(kind)
+    if standing.eips is not None:
+        yield "public addresses", need.eips, standing.eips
+
+
+def offered_machines(spot: Mapping[str, Any], pool: SpotPool) -> int:
+    """As many as both vcpus and memory allow; none if a pool is not there or makes no sense."""
+    pools = spot.get(pool.flavor)
+    if not isinstance(pools, Mapping):
+        return 0
+    return min(_amount(pools, "cpu", pool), _amount(pools, "mem", pool))
+
+
+def _amount(pools: Mapping[str, Any], resource: str, pool: SpotPool) -> int:
+    for name, content in pools.items():
+        words = str(name).lower()
+        if (
+            resource in words
+            and ("block" in words) == (pool.hours > 0)
+            and ("delay" if pool.delay else "immediate") in words
+            and isinstance(content, Mapping)
+        ):
+            return _machines(content, pool.hours)
+    return 0
+
+
+def _machines(content: Mapping[str, Any], hours: int) -> int:
+    amount = content.get("infinite")
+    if hours:
+        finite = content.get("finite")
+        amount = finite.get(f"{hours}h") if isinstance(finite, Mapping) else None
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not math.isfinite(amount):
+        return 0
+    return max(0, int(amount))

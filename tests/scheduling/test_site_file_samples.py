@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from farflung.scheduling.engine import Engine
-from farflung.scheduling.era import FILES, Base, read_base
 from farflung.scheduling.policy import read_policy
+from farflung.scheduling.site_files import FILES, Base, read_base
 from farflung.scheduling.values import Flavor, FlavorWish, Health, Item, RegionWish, Request, Selector, Site
 
 ROOT = Path(__file__).parents[2]
