@@ -24,21 +24,21 @@ from itertools import count
 from figures import Figures
 from generators import percentile
 
-from farflung.scheduling.engine import Engine
+from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import default_policy
 from farflung.scheduling.values import (
     Capacity,
     Flavor,
-    FlavorWish,
+    FlavorChoice,
     Geo,
     Health,
     Item,
     LocalStrategy,
-    RegionWish,
-    Request,
-    Selector,
+    MachineRequest,
+    RegionChoice,
     Site,
     SiteKey,
+    SiteSelector,
 )
 
 CATALOGUE = {f"c6.{size}": Flavor(f"c6.{size}", 2**power, 2 ** (power + 11)) for power, size in enumerate("smlx")}
@@ -71,18 +71,18 @@ def inventory(number: int) -> Iterator[Site]:
 
 def machine(*flavors: str, number: int = 1, disk: int = 0) -> Item:
     storage = (("sas", disk),) if disk else ()
-    return Item("vm", tuple(FlavorWish(flavor) for flavor in flavors), number, storage, eip=True)
+    return Item("vm", tuple(FlavorChoice(flavor) for flavor in flavors), number, storage, eip=True)
 
 
 class Bench:
     def __init__(self, sites: int) -> None:
-        self.engine = Engine(default_policy(), CATALOGUE)
+        self.engine = SchedulingEngine(default_policy(), CATALOGUE)
         self.uids = map(str, count())
         for site in inventory(sites):
             self.engine.put_site(site)
 
-    def place(self, *items: Item, selector: Selector | None = None, replicas: int = 1) -> str:
-        request = Request(next(self.uids), items, selector or Selector(), replicas)
+    def place(self, *items: Item, selector: SiteSelector | None = None, replicas: int = 1) -> str:
+        request = MachineRequest(next(self.uids), items, selector or SiteSelector(), replicas)
         decision = self.engine.decide(request)
         self.engine.reserve(self.engine.reservations_of(request, decision))
         return request.uid
@@ -92,7 +92,7 @@ class Bench:
 
     def by_region(self) -> None:
         region = f"region-{int(next(self.uids)) % REGIONS}"
-        self.place(machine("c6.s"), selector=Selector(regions=(RegionWish(region),)))
+        self.place(machine("c6.s"), selector=SiteSelector(regions=(RegionChoice(region),)))
 
     def kinds(self) -> None:
         self.place(machine("c6.s", disk=1 + int(next(self.uids)) % 50))
@@ -104,7 +104,7 @@ class Bench:
         self.place(machine("c6.l", number=10**6))
 
     def stacks(self) -> None:
-        spread = Selector(strategy=LocalStrategy.SPREAD)
+        spread = SiteSelector(strategy=LocalStrategy.SPREAD)
         self.place(machine("c6.m", "c6.s", number=2), machine("c6.s"), selector=spread, replicas=20)
 
     def never_seen(self) -> None:

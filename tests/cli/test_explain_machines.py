@@ -18,7 +18,7 @@ from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times
-from farflung.scheduling.policy import Policy
+from farflung.scheduling.policy import SchedulerPolicy
 from farflung.scheduling.values import Capacity, Flavor, Site, SiteKey
 
 USUAL = Configuration()
@@ -188,7 +188,7 @@ async def test_files_and_a_policy_that_the_scheduler_was_told_count() -> None:
     hub = await MachineHub.started()
     await hub.make(machine())
     site = Site(SiteKey("", "", "file"), region="region3", capacity=Capacity({"c6.large.2": 100}))
-    policy = Policy(("regionandaz",), (("SiteResourcesLeastAllocated", 1),))
+    policy = SchedulerPolicy(("regionandaz",), (("SiteResourcesLeastAllocated", 1),))
     lines = await said(hub, configured=replace(USUAL, sites=(site,), policy=policy))
     assert "goes to file with c6.large.2, score 99.00" in lines
     assert "SCORES   SiteResourcesLeastAllocated *1   FLAVORS" in lines
@@ -207,7 +207,7 @@ async def test_wishes_that_the_policy_does_not_look_at_are_told_as_such() -> Non
         "cluster_affinity": {"preferred": [{"weight": 1, "requirements": [{"key": "disk", "operator": "exists"}]}]},
     }
     await hub.make(allocation("shop", 1, selector=wishes))
-    lines = await said(hub, "Allocation", "shop", replace(USUAL, policy=Policy(("Flavor",), (("Flavor", 1),))))
+    lines = await said(hub, "Allocation", "shop", replace(USUAL, policy=SchedulerPolicy(("Flavor",), (("Flavor", 1),))))
     missing = "because the policy does not have"
     assert [line.split(":", 1) for line in lines[2:10]] == [
         ["  where", "        anywhere"],

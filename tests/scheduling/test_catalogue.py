@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from farflung.scheduling.catalogue import (
     CatalogueError,
     RegionFlavor,
-    catalogue_of,
+    merge_flavors,
     read_flavor_config,
     read_flavors,
 )
@@ -101,7 +101,7 @@ def test_a_flavor_is_as_large_as_in_the_region_where_it_is_largest() -> None:
         )
     )
     everywhere = {"c6.large.2": Flavor("c6.large.2", vcpus=99), "42": Flavor("42", vcpus=1)}
-    catalogue = catalogue_of(everywhere, regional)
+    catalogue = merge_flavors(everywhere, regional)
     assert catalogue["c6.large.2"] == Flavor("c6.large.2", vcpus=4, memory=8192, disk=9, name="c6.large.2")
     assert catalogue["42"] == Flavor("42", vcpus=1)
 
@@ -117,7 +117,7 @@ def test_flavors_are_known_by_a_name_too_that_is_no_other_ones_name_or_id() -> N
             LARGE | {"id": "c6.small", "name": "small"},
         )
     )
-    catalogue = catalogue_of(everywhere, regional)
+    catalogue = merge_flavors(everywhere, regional)
     assert set(catalogue) == {"42", "m1.nano", "1", "2", "c6.large.2", "large", "grand", "c6.small"}
     assert catalogue["m1.nano"] == catalogue["42"]
     assert catalogue["1"].vcpus == 1

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduling_worlds import CATALOGUE, CHEAP, KEYS, requests, sites
 
-from farflung.scheduling.claims import claim_of
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import Policy, default_policy
-from farflung.scheduling.values import Flavor, Item, Request, Reservation, Site, SiteKey
+from farflung.scheduling.claims import compute_claim
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.policy import SchedulerPolicy, default_policy
+from farflung.scheduling.values import Flavor, Item, MachineRequest, Reservation, Site, SiteKey
 
 POLICIES = [
     default_policy(),
     CHEAP,
-    Policy(),
-    Policy(("regionandaz",), (("Flavor", 2),)),
-    Policy(("SiteAvailability", "LocationAndOperator"), (("SiteResourcesMostAllocated", 1), ("Steady", 3))),
+    SchedulerPolicy(),
+    SchedulerPolicy(("regionandaz",), (("Flavor", 2),)),
+    SchedulerPolicy(("SiteAvailability", "LocationAndOperator"), (("SiteResourcesMostAllocated", 1), ("Steady", 3))),
 ]
 CATALOGUES = [CATALOGUE, {}, {"small": Flavor("small", 3, 1), "odd": Flavor("odd", 1, 1)}]
 
@@ -29,12 +29,12 @@ class Configured:
 
     def __init__(self) -> None:
         self.policy, self.catalogue = POLICIES[0], CATALOGUES[0]
-        self.engine = Engine(self.policy, self.catalogue)
+        self.engine = SchedulingEngine(self.policy, self.catalogue)
         self.sites: dict[SiteKey, Site] = {}
         self.held: dict[str, tuple[Reservation, tuple[Item, ...], tuple[str, ...]]] = {}
         self.placed = 0
 
-    def configure(self, policy: Policy, catalogue: dict[str, Flavor]) -> None:
+    def configure(self, policy: SchedulerPolicy, catalogue: dict[str, Flavor]) -> None:
         self.policy, self.catalogue = policy, catalogue
         self.engine.configure(policy, catalogue)
 
@@ -46,7 +46,7 @@ class Configured:
         self.sites.pop(key, None)
         self.engine.remove_site(key)
 
-    def place(self, request: Request) -> None:
+    def place(self, request: MachineRequest) -> None:
         self.placed += 1
         request = replace(request, uid=f"stack-{self.placed}")
         decision = self.engine.decide(request)
@@ -61,16 +61,16 @@ class Configured:
             del self.held[uid]
             assert self.engine.release(uid)
 
-    def anew(self) -> Engine:
+    def anew(self) -> SchedulingEngine:
         """What is held is read from what was written about it, as after a restart."""
-        engine = Engine(self.policy, self.catalogue)
+        engine = SchedulingEngine(self.policy, self.catalogue)
         for site in self.sites.values():
             engine.put_site(site)
         for one, items, flavors in self.held.values():
-            engine.reserve([one._replace(claim=claim_of(items, flavors, self.catalogue))])
+            engine.reserve([one._replace(claim=compute_claim(items, flavors, self.catalogue))])
         return engine
 
-    def check(self, asked: list[Request]) -> None:
+    def check(self, asked: list[MachineRequest]) -> None:
         anew = self.anew()
         for key, site in self.sites.items():
             assert self.engine.free(key) == anew.free(key)
@@ -98,7 +98,7 @@ steps = st.one_of(
 )
 @settings(max_examples=examples(60))
 def test_the_last_policy_catalogue_and_sites_decide_as_if_there_had_never_been_others(
-    there: list[Site], asked: list[Request], happens: list[tuple[object, ...]]
+    there: list[Site], asked: list[MachineRequest], happens: list[tuple[object, ...]]
 ) -> None:
     configured = Configured()
     for site in there:
@@ -106,7 +106,7 @@ def test_the_last_policy_catalogue_and_sites_decide_as_if_there_had_never_been_o
     configured.check(asked)
     for step, *arguments in happens:
         match step, *arguments:
-            case "configure", Policy() as policy, dict() as catalogue:
+            case "configure", SchedulerPolicy() as policy, dict() as catalogue:
                 configured.configure(policy, catalogue)
             case "put", Site() as site:
                 configured.put(site)

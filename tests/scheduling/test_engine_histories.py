@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scheduling_twin import Twin
 from scheduling_worlds import CATALOGUE, CHEAP, KEYS, requests, sites
 
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import Policy, default_policy
-from farflung.scheduling.values import Decision, Request, Site, SiteKey
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.policy import SchedulerPolicy, default_policy
+from farflung.scheduling.values import MachineRequest, SchedulingDecision, Site, SiteKey
 
 
 class Pair:
     """An engine and its twin, to which the same happens."""
 
-    def __init__(self, policy: Policy, most_judgements: int) -> None:
+    def __init__(self, policy: SchedulerPolicy, most_judgements: int) -> None:
         self.policy = policy
-        self.engine = Engine(policy, CATALOGUE, most_judgements=most_judgements)
+        self.engine = SchedulingEngine(policy, CATALOGUE, most_judgements=most_judgements)
         self.twin = Twin(CATALOGUE, cheap=policy is CHEAP)
         self.placed = 0
 
@@ -33,7 +33,7 @@ class Pair:
         self.engine.remove_site(key)
         self.twin.sites.pop(key, None)
 
-    def place(self, request: Request, excluded: Mapping[SiteKey, str]) -> None:
+    def place(self, request: MachineRequest, excluded: Mapping[SiteKey, str]) -> None:
         self.placed += 1
         request = replace(request, uid=f"stack-{self.placed}")
         decision = self.engine.decide(request, excluded=excluded)
@@ -52,7 +52,7 @@ class Pair:
             assert self.engine.release(uid) == self.twin.held.pop(uid)
             assert self.engine.release(uid) is None
 
-    def check(self, request: Request, excluded: frozenset[SiteKey], decision: Decision) -> None:
+    def check(self, request: MachineRequest, excluded: frozenset[SiteKey], decision: SchedulingDecision) -> None:
         assert [(one.site, one.flavors) for one in decision.chosen] == self.twin.decide(request, excluded)
         assert all(0 <= one.score <= 100 for one in decision.chosen)
         assert len(decision.chosen) in (0, request.replicas)
@@ -67,9 +67,9 @@ class Pair:
             assert self.engine.could_help(request, site, site) == (key in fitting)
         assert self.fresh().decide(request, excluded=excluded) == decision
 
-    def fresh(self) -> Engine:
+    def fresh(self) -> SchedulingEngine:
         """One that has just been started, and heard of everything in another order."""
-        engine = Engine(self.policy, CATALOGUE)
+        engine = SchedulingEngine(self.policy, CATALOGUE)
         engine.reserve(reversed(self.twin.held.values()))
         for site in sorted(self.twin.sites.values(), key=lambda site: site.key, reverse=True):
             engine.put_site(site)
@@ -106,7 +106,11 @@ operations = st.one_of(
 )
 @settings(max_examples=examples(100))
 def test_any_history_leads_to_what_the_twin_decides(
-    there: list[Site], asked: list[Request], happens: list[tuple[object, ...]], policy: Policy, most: int
+    there: list[Site],
+    asked: list[MachineRequest],
+    happens: list[tuple[object, ...]],
+    policy: SchedulerPolicy,
+    most: int,
 ) -> None:
     pair = Pair(policy, most)
     for site in there:

@@ -9,31 +9,38 @@ from typing import Any
 
 import pytest
 
-from farflung.scheduling.claims import Combination, claim_of, need_of
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.plugins import Asked, kilometres, least_allocated, most_allocated, stack_affinity, volume
-from farflung.scheduling.policy import Policy, default_policy, read_policy
-from farflung.scheduling.sites import Standing, Usage
+from farflung.scheduling.claims import FlavorCombination, compute_claim, compute_need
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.plugins import (
+    Criteria,
+    kilometres,
+    score_least_allocated,
+    score_most_allocated,
+    score_stack_affinity,
+    score_volume,
+)
+from farflung.scheduling.policy import SchedulerPolicy, default_policy, read_policy
+from farflung.scheduling.sites import SiteState, SiteUsage
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
     Capacity,
-    Claim,
-    Decision,
     Flavor,
-    FlavorWish,
+    FlavorChoice,
     Geo,
     Health,
     Item,
+    LabelRule,
     LocalStrategy,
+    MachineRequest,
     Point,
     Preference,
-    RegionWish,
-    Request,
-    Requirement,
+    RegionChoice,
     Reservation,
-    Selector,
+    ResourceClaim,
+    SchedulingDecision,
     Site,
     SiteKey,
+    SiteSelector,
     Spot,
     Taint,
     Toleration,
@@ -66,27 +73,27 @@ def site(
 
 
 def vm(*flavors: str, number: int = 1, storage: Iterable[tuple[str, int]] = (), eip: bool = False) -> Item:
-    return Item("vm", tuple(FlavorWish(flavor) for flavor in flavors or (LARGE,)), number, tuple(storage), eip)
+    return Item("vm", tuple(FlavorChoice(flavor) for flavor in flavors or (LARGE,)), number, tuple(storage), eip)
 
 
-def ask(*items: Item, replicas: int = 1, uid: str = "demovm", tenant: str = "us", **selector: Any) -> Request:
-    return Request(uid, items or (vm(),), Selector(**selector), replicas, tenant)
+def ask(*items: Item, replicas: int = 1, uid: str = "demovm", tenant: str = "us", **selector: Any) -> MachineRequest:
+    return MachineRequest(uid, items or (vm(),), SiteSelector(**selector), replicas, tenant)
 
 
-def engine(*sites: Site, policy: Policy | None = None) -> Engine:
-    engine = Engine(policy or default_policy(), CATALOGUE)
+def engine(*sites: Site, policy: SchedulerPolicy | None = None) -> SchedulingEngine:
+    engine = SchedulingEngine(policy or default_policy(), CATALOGUE)
     for one in sites:
         engine.put_site(one)
     return engine
 
 
-def take(engine: Engine, request: Request) -> Decision:
+def take(engine: SchedulingEngine, request: MachineRequest) -> SchedulingDecision:
     decision = engine.decide(request)
     engine.reserve(engine.reservations_of(request, decision))
     return decision
 
 
-def where(decision: Decision) -> list[str]:
+def where(decision: SchedulingDecision) -> list[str]:
     return [chosen.site.name for chosen in decision.chosen]
 
 
@@ -98,35 +105,35 @@ ZONES = [site("az1"), site("az2"), site("az3"), site("other", "region2", "az1")]
 @pytest.mark.parametrize(
     ("regions", "expected"),
     [
-        ([RegionWish("region1")], {"az1", "az2", "az3"}),
-        ([RegionWish("region1", ("az2",))], {"az2"}),
-        ([RegionWish("region1", ("az2", "az3"))], {"az2", "az3"}),
-        ([RegionWish("region1", ("az2",)), RegionWish("region2")], {"az2", "other"}),
+        ([RegionChoice("region1")], {"az1", "az2", "az3"}),
+        ([RegionChoice("region1", ("az2",))], {"az2"}),
+        ([RegionChoice("region1", ("az2", "az3"))], {"az2", "az3"}),
+        ([RegionChoice("region1", ("az2",)), RegionChoice("region2")], {"az2", "other"}),
         (
-            [RegionWish("region2"), RegionWish("region1", ("az2",)), RegionWish("region1", ("az3",))],
+            [RegionChoice("region2"), RegionChoice("region1", ("az2",)), RegionChoice("region1", ("az3",))],
             {"az2", "az3", "other"},
         ),
-        ([RegionWish("", ("az1",))], {"az1", "other"}),
-        ([RegionWish("region1", ("az9",))], set()),
-        ([RegionWish("region9")], set()),
+        ([RegionChoice("", ("az1",))], {"az1", "other"}),
+        ([RegionChoice("region1", ("az9",))], set()),
+        ([RegionChoice("region9")], set()),
         ([], {"az1", "az2", "az3", "other"}),
     ],
 )
-def test_any_of_the_regions_and_any_of_their_zones_will_do(regions: list[RegionWish], expected: set[str]) -> None:
+def test_any_of_the_regions_and_any_of_their_zones_will_do(regions: list[RegionChoice], expected: set[str]) -> None:
     request = ask(regions=tuple(regions))
     verdicts = engine(*ZONES).explain(request).verdicts
     assert {verdict.site.name for verdict in verdicts if not verdict.refusal} == expected
 
 
 def test_an_unknown_zone_is_refused_with_the_reason() -> None:
-    decision = engine(*ZONES).decide(ask(regions=(RegionWish("region1", ("az9",)),)))
+    decision = engine(*ZONES).decide(ask(regions=(RegionChoice("region1", ("az9",)),)))
     assert decision.message == "0/4 clusters fit: 3 wrong zone, 1 wrong region"
     assert decision.sites == 4
 
 
 def test_of_two_regions_the_second_is_used_when_the_first_is_full() -> None:
     one = engine(site("a", "r1", flavors={LARGE: 1}), site("b", "r2", flavors={LARGE: 1}))
-    wish = (RegionWish("r1"), RegionWish("r2"))
+    wish = (RegionChoice("r1"), RegionChoice("r2"))
     assert where(take(one, ask(uid="1", regions=wish))) == ["a"]
     assert where(take(one, ask(uid="2", regions=wish))) == ["b"]
     assert one.decide(ask(regions=wish)).message == f"0/2 clusters fit: 2 out of {LARGE}"
@@ -156,7 +163,7 @@ def test_each_part_of_a_place_must_be_equal_that_is_asked_for(wish: Geo, reason:
 
 def test_a_place_and_a_region_that_contradict_each_other_leave_nothing() -> None:
     one = engine(site("a", "r1", geo=HOME), site("b", "r2", geo=Geo(city="austin")))
-    decision = one.decide(ask(geo=Geo(city="austin"), regions=(RegionWish("r1"),)))
+    decision = one.decide(ask(geo=Geo(city="austin"), regions=(RegionChoice("r1"),)))
     assert decision.message == "0/2 clusters fit: 1 wrong city, 1 wrong region"
 
 
@@ -187,12 +194,12 @@ def test_the_flavor_that_is_liked_better_wins() -> None:
 def test_the_next_flavor_is_taken_and_recorded_when_there_is_nothing_else() -> None:
     decision = engine(site("a", flavors={"A": 0, "B": 5})).decide(ask(vm("A", "B")))
     assert decision.chosen[0].flavors == ("B",)
-    assert decision.chosen[0].claim == Claim((("B", 1),))
+    assert decision.chosen[0].claim == ResourceClaim((("B", 1),))
 
 
 def test_combinations_of_flavors_are_tried_by_how_they_are_liked() -> None:
-    need = need_of([vm("A", "B"), vm("A")], CATALOGUE)
-    assert [(one.flavors, one.liking) for one in need.combinations] == [(("A", "A"), 100.0), (("B", "A"), 75.0)]
+    need = compute_need([vm("A", "B"), vm("A")], CATALOGUE)
+    assert [(one.flavors, one.preference) for one in need.combinations] == [(("A", "A"), 100.0), (("B", "A"), 75.0)]
     assert need.combinations[0].claim.flavors == (("A", 2),)
     one = engine(site("a", flavors={"A": 1}))
     assert one.decide(ask(vm("A", "B"), vm("A"))).message == "0/1 clusters fit: 1 out of A"
@@ -202,10 +209,10 @@ def test_combinations_of_flavors_are_tried_by_how_they_are_liked() -> None:
 
 def test_only_the_best_combinations_are_tried_of_very_many() -> None:
     many = vm(*(f"f{number}" for number in range(9)))
-    need = need_of([many] * 8, {})
-    likings = [one.liking for one in need.combinations]
+    need = compute_need([many] * 8, {})
+    likings = [one.preference for one in need.combinations]
     assert len(likings) == len({one.flavors for one in need.combinations}) == 256
-    assert len(need_of([many] * 64, {}).combinations) == 32
+    assert len(compute_need([many] * 64, {}).combinations) == 32
     assert likings == sorted(likings, reverse=True)
 
 
@@ -276,28 +283,30 @@ def test_public_addresses_are_used_up_and_come_back() -> None:
 # --- scores -------------------------------------------------------------------------------------------
 
 
-def standing(capacity: Capacity, used: Claim) -> Standing:
-    usage = Usage()
+def standing(capacity: Capacity, used: ResourceClaim) -> SiteState:
+    usage = SiteUsage()
     usage.add(used)
-    return Standing(Site(key("a"), capacity=capacity), usage)
+    return SiteState(Site(key("a"), capacity=capacity), usage)
 
 
 def test_least_allocated_weighs_memory_vcpus_storage_and_addresses() -> None:
     capacity = Capacity({LARGE: 100}, vcpus=100, memory=100, storage={"ssd": 2000}, eips=10)
-    used = standing(capacity, Claim((), 48, 21, (), 9))
-    asks = Combination((LARGE,), Claim(((LARGE, 1),), 2, 4, (("ssd", 40),)), 100.0)
-    assert least_allocated(used, asks) == pytest.approx((10 * 75 + 10 * 50 + 5 * 98) / 25)
+    used = standing(capacity, ResourceClaim((), 48, 21, (), 9))
+    asks = FlavorCombination((LARGE,), ResourceClaim(((LARGE, 1),), 2, 4, (("ssd", 40),)), 100.0)
+    assert score_least_allocated(used, asks) == pytest.approx((10 * 75 + 10 * 50 + 5 * 98) / 25)
     with_address = asks._replace(claim=asks.claim._replace(eips=1))
-    assert math.floor(least_allocated(used, with_address)) == 66  # as the original worked it out
-    assert most_allocated(used, with_address) == pytest.approx(100 - least_allocated(used, with_address))
-    assert volume(used, asks) == pytest.approx(98)
+    assert math.floor(score_least_allocated(used, with_address)) == 66  # as the original worked it out
+    assert score_most_allocated(used, with_address) == pytest.approx(100 - score_least_allocated(used, with_address))
+    assert score_volume(used, asks) == pytest.approx(98)
 
 
 def test_where_nobody_counts_vcpus_the_share_of_the_flavor_stands_in() -> None:
-    asks = Combination((LARGE,), Claim(((LARGE, 1),), 2, 4), 100.0)
-    assert least_allocated(standing(Capacity({LARGE: 4}), Claim(())), asks) == pytest.approx(75)
-    assert least_allocated(standing(Capacity({LARGE: 4}, vcpus=4), Claim(())), asks) == pytest.approx(62.5)
-    assert least_allocated(standing(Capacity(), Claim(())), asks) == 0
+    asks = FlavorCombination((LARGE,), ResourceClaim(((LARGE, 1),), 2, 4), 100.0)
+    assert score_least_allocated(standing(Capacity({LARGE: 4}), ResourceClaim(())), asks) == pytest.approx(75)
+    assert score_least_allocated(standing(Capacity({LARGE: 4}, vcpus=4), ResourceClaim(())), asks) == pytest.approx(
+        62.5
+    )
+    assert score_least_allocated(standing(Capacity(), ResourceClaim(())), asks) == 0
 
 
 def test_machines_spread_over_sites_that_are_alike() -> None:
@@ -349,33 +358,33 @@ def test_the_cheapest_site_may_come_and_go() -> None:
     ("affinity", "antiaffinity", "expected"),
     [
         ((), (), 50),
-        ((Requirement("app", "in", ("web",)),), (), 100),
-        ((Requirement("app", "=", ("db",)),), (), 50),
-        ((), (Requirement("app", "==", ("web",)),), 0),
-        ((), (Requirement("app", "!=", ("web",)),), 50),
-        ((Requirement("app", "exists"),), (Requirement("app", "!"),), 100),
-        ((Requirement("app", "exists"),), (Requirement("size", "gt", ("3",)),), 50),
-        ((Requirement("size", "lt", ("5",)),), (Requirement("size", "gt", ("4",)),), 100),
-        ((Requirement("zone", "notin", ("x",)),), (), 100),
-        ((Requirement("size", "gt", ("much",)),), (), 50),
-        ((Requirement("app", "resembles", ("web",)),), (), 50),
+        ((LabelRule("app", "in", ("web",)),), (), 100),
+        ((LabelRule("app", "=", ("db",)),), (), 50),
+        ((), (LabelRule("app", "==", ("web",)),), 0),
+        ((), (LabelRule("app", "!=", ("web",)),), 50),
+        ((LabelRule("app", "exists"),), (LabelRule("app", "!"),), 100),
+        ((LabelRule("app", "exists"),), (LabelRule("size", "gt", ("3",)),), 50),
+        ((LabelRule("size", "lt", ("5",)),), (LabelRule("size", "gt", ("4",)),), 100),
+        ((LabelRule("zone", "notin", ("x",)),), (), 100),
+        ((LabelRule("size", "gt", ("much",)),), (), 50),
+        ((LabelRule("app", "resembles", ("web",)),), (), 50),
     ],
 )
 def test_stacks_attract_and_repel(
-    affinity: tuple[Requirement, ...], antiaffinity: tuple[Requirement, ...], expected: float
+    affinity: tuple[LabelRule, ...], antiaffinity: tuple[LabelRule, ...], expected: float
 ) -> None:
-    usage = Usage()
-    usage.enter(Reservation("1", key("a"), Claim(()), "us", (("app", "web"), ("size", "4"))))
-    usage.enter(Reservation("2", key("a"), Claim(()), "them", (("app", "db"), ("size", "5"))))
-    asked = Asked(Selector(affinity=affinity, antiaffinity=antiaffinity), "us")
-    score = stack_affinity(asked)
+    usage = SiteUsage()
+    usage.enter(Reservation("1", key("a"), ResourceClaim(()), "us", (("app", "web"), ("size", "4"))))
+    usage.enter(Reservation("2", key("a"), ResourceClaim(()), "them", (("app", "db"), ("size", "5"))))
+    asked = Criteria(SiteSelector(affinity=affinity, antiaffinity=antiaffinity), "us")
+    score = score_stack_affinity(asked)
     assert (score if isinstance(score, float) else score(usage)) == expected
 
 
 def test_a_stack_goes_to_its_kin_until_that_has_left() -> None:
     one = engine(site("a"), site("b"))
-    one.reserve([Reservation("1", key("b"), Claim(((LARGE, 1),)), "us", (("app", "web"),))])
-    request = ask(affinity=(Requirement("app", "in", ("web",)),))
+    one.reserve([Reservation("1", key("b"), ResourceClaim(((LARGE, 1),)), "us", (("app", "web"),))])
+    request = ask(affinity=(LabelRule("app", "in", ("web",)),))
     assert where(one.decide(request)) == ["b"]
     assert where(one.decide(replace(request, tenant="them"))) == ["a"]
     one.release("1")
@@ -392,14 +401,14 @@ def test_the_nearest_site_wins_if_a_place_is_asked_for() -> None:
 
 def test_preferred_labels_and_steadiness_have_a_say() -> None:
     one = engine(site("a"), site("b", labels={"tier": "gold"}), site("c"))
-    assert where(one.decide(ask(preferred=(Preference(1, (Requirement("tier", "=", ("gold",)),)),)))) == ["b"]
+    assert where(one.decide(ask(preferred=(Preference(1, (LabelRule("tier", "=", ("gold",)),)),)))) == ["b"]
     assert where(one.decide(replace(ask(), current=(key("c"),)))) == ["c"]
 
 
 # --- strategies -------------------------------------------------------------------------------------
 
 
-def rooms(**numbers: int) -> Engine:
+def rooms(**numbers: int) -> SchedulingEngine:
     return engine(*(site(name, name[0], flavors={LARGE: number}) for name, number in numbers.items()))
 
 
@@ -457,7 +466,7 @@ def test_absurd_numbers_of_replicas_are_refused() -> None:
 def test_a_site_is_refused_for_a_reason(what: dict[str, Any], reason: str) -> None:
     more = {"labels": {"tier": "gold"}} | what
     request = ask(
-        required=(Requirement("tier", "in", ("gold",)),),
+        required=(LabelRule("tier", "in", ("gold",)),),
         tolerations=(Toleration("spare", "Equal", "yes", "NoSchedule"), Toleration("full", "Equal", "no")),
     )
     decision = engine(replace(site("a"), **more)).decide(request)
@@ -472,15 +481,15 @@ def test_who_tolerates_everything_gets_everywhere() -> None:
 def test_a_policy_without_predicates_still_gives_nothing_that_is_not_there() -> None:
     offline = site("a", "r9", flavors={LARGE: 1}, health=Health.OFFLINE)
     one = engine(offline, policy=read_policy("predicates: []"))
-    assert take(one, ask(uid="1", regions=(RegionWish("r1"),))).is_placed
+    assert take(one, ask(uid="1", regions=(RegionChoice("r1"),))).is_placed
     assert not one.decide(ask(uid="2")).is_placed
 
 
 # --- spot machines ----------------------------------------------------------------------------------
 
 
-def spot(**spot: Any) -> Request:
-    return ask(Item("vm", (FlavorWish(LARGE, Spot(**spot)),)))
+def spot(**spot: Any) -> MachineRequest:
+    return ask(Item("vm", (FlavorChoice(LARGE, Spot(**spot)),)))
 
 
 @pytest.mark.parametrize(
@@ -517,11 +526,11 @@ def test_all_spot_requests_can_be_taken_as_satisfiable() -> None:
 
 def test_a_claim_is_computed_from_the_flavors_that_were_chosen() -> None:
     items = (
-        Item("a", (FlavorWish(LARGE, Spot(hours=2)), FlavorWish(SMALL)), 2),
+        Item("a", (FlavorChoice(LARGE, Spot(hours=2)), FlavorChoice(SMALL)), 2),
         vm(SMALL, eip=True, storage=[("ssd", 4)]),
     )
-    assert claim_of(items, (SMALL, SMALL), CATALOGUE) == Claim(((SMALL, 3),), 3, 3072, (("ssd", 4),), 1)
-    spots = claim_of(items, (LARGE, SMALL), CATALOGUE)
+    assert compute_claim(items, (SMALL, SMALL), CATALOGUE) == ResourceClaim(((SMALL, 3),), 3, 3072, (("ssd", 4),), 1)
+    spots = compute_claim(items, (LARGE, SMALL), CATALOGUE)
     assert [(pool.flavor, pool.hours, number) for pool, number in spots.spot] == [(LARGE, 2, 2)]
     assert spots.flavors == ((SMALL, 1),)
 
@@ -556,7 +565,7 @@ def test_what_is_held_survives_updates_and_absence_of_its_site() -> None:
 
 def test_a_uid_holds_one_place_at_a_time() -> None:
     one = engine(site("a"), site("b"))
-    claim = Claim(((LARGE, 2),))
+    claim = ResourceClaim(((LARGE, 2),))
     one.reserve([Reservation("1", key("a"), claim), Reservation("1", key("a"), claim)])
     assert len(one.reserved_at(key("a"))) == 1
     one.reserve([Reservation("1", key("b"), claim)])
@@ -587,9 +596,9 @@ def test_another_catalogue_counts_from_now_on() -> None:
 
 def test_another_policy_counts_from_now_on() -> None:
     one = engine(site("a", "r2"), site("b", health=Health.DOWN))
-    request = ask(regions=(RegionWish("region1"),))
+    request = ask(regions=(RegionChoice("region1"),))
     assert one.decide(request).message == "0/2 clusters fit: 1 not ready, 1 wrong region"
-    one.configure(Policy(("regionandaz",)), {})
+    one.configure(SchedulerPolicy(("regionandaz",)), {})
     assert [chosen.site for chosen in one.decide(request).chosen] == [key("b")]
 
 
@@ -600,7 +609,7 @@ def test_reasons_are_counted_the_most_frequent_first() -> None:
     sites = [site(f"w{number}", "r2") for number in range(7)] + [
         site(f"o{number}", flavors={LARGE: 0}) for number in range(5)
     ]
-    decision = engine(*sites).decide(ask(regions=(RegionWish("region1"),)))
+    decision = engine(*sites).decide(ask(regions=(RegionChoice("region1"),)))
     assert decision.message == f"0/12 clusters fit: 7 wrong region, 5 out of {LARGE}"
 
 

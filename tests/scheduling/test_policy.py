@@ -7,7 +7,7 @@ import re
 import pytest
 
 from farflung.scheduling.policy import PolicyError, default_policy, read_policy
-from farflung.scheduling.values import RegionWish, Requirement, Selector
+from farflung.scheduling.values import LabelRule, RegionChoice, SiteSelector
 
 SHIPPED = """
 predicates:
@@ -46,10 +46,10 @@ def test_the_policy_of_the_first_version_says_the_same_in_other_words() -> None:
 
 
 def test_a_policy_knows_which_wishes_it_overlooks() -> None:
-    wishes = Selector(regions=(RegionWish("region1"),), affinity=(Requirement("app", "exists"),), site="az1")
+    wishes = SiteSelector(regions=(RegionChoice("region1"),), affinity=(LabelRule("app", "exists"),), site="az1")
     assert read_policy("{}").overlooked(wishes) == {"regions": "regionandaz", "affinity": "StackAffinity"}
     assert not default_policy().overlooked(wishes)
-    assert not read_policy("{}").overlooked(Selector())
+    assert not read_policy("{}").overlooked(SiteSelector())
 
 
 def test_a_policy_may_have_nothing_to_say() -> None:

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from farflung.scheduling.queue import Counts, Queue, shape_of
-from farflung.scheduling.values import FlavorWish, Item, RegionWish, Request, Selector
+from farflung.scheduling.queue import QueueCounts, SchedulingQueue, shape_of
+from farflung.scheduling.values import FlavorChoice, Item, MachineRequest, RegionChoice, SiteSelector
 
 
-def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: Any) -> Request:
+def wish(uid: str, *, flavor: str = "c6.large.2", priority: int = 0, **more: Any) -> MachineRequest:
     """Of a virtual machine that is called like its uid."""
-    return Request(uid, (Item(uid, (FlavorWish(flavor),)),), priority=priority, **more)
+    return MachineRequest(uid, (Item(uid, (FlavorChoice(flavor),)),), priority=priority, **more)
 
 
-def queue_of(*requests: Request) -> Queue:
-    queue = Queue()
+def queue_of(*requests: MachineRequest) -> SchedulingQueue:
+    queue = SchedulingQueue()
     for now, request in enumerate(requests):
         queue.add(request, float(now))
     return queue
 
 
-def popped(queue: Queue, now: float) -> list[str]:
+def popped(queue: SchedulingQueue, now: float) -> list[str]:
     """The uids of all that it hands out now."""
     found = []
     while request := queue.pop(now):
@@ -30,15 +30,15 @@ def popped(queue: Queue, now: float) -> list[str]:
     return found
 
 
-def anything(request: Request) -> bool:
+def anything(request: MachineRequest) -> bool:
     return True
 
 
-def nothing(request: Request) -> bool:
+def nothing(request: MachineRequest) -> bool:
     return False
 
 
-def of_flavor(flavor: str) -> Callable[[Request], bool]:
+def of_flavor(flavor: str) -> Callable[[MachineRequest], bool]:
     return lambda request: request.items[0].flavors[0].id == flavor
 
 
@@ -120,7 +120,7 @@ def test_what_helps_during_the_pause_counts_after_it() -> None:
     popped(queue, 5)
     queue.refuse("a", 5)
     queue.wake(5.2, anything)
-    assert queue.counts() == Counts(ready=0, pausing=1, waiting=0, held=0)
+    assert queue.counts() == QueueCounts(ready=0, pausing=1, waiting=0, held=0)
     assert popped(queue, 5.9) == []
     assert popped(queue, 6) == ["a"]
 
@@ -221,14 +221,14 @@ def test_one_can_be_removed_wherever_it_is(wakes: bool) -> None:
         queue.wake(0, anything)
     queue.remove("a")
     queue.remove("never known")
-    assert (len(queue), queue.counts(), queue.next_at()) == (0, Counts(0, 0, 0, 0), None)
+    assert (len(queue), queue.counts(), queue.next_at()) == (0, QueueCounts(0, 0, 0, 0), None)
     assert queue.pop(1000) is None
 
 
 # --- shapes -----------------------------------------------------------------------------------------
 
 
-def queue_with_many_who_wait() -> Queue:
+def queue_with_many_who_wait() -> SchedulingQueue:
     """A hundred of each of three flavors, whose pauses are over."""
     queue = queue_of(*(wish(f"vm-{number:03}", flavor=f"f{number % 3}") for number in range(300)))
     for uid in popped(queue, 0):
@@ -240,13 +240,13 @@ def test_those_who_ask_for_the_same_are_asked_about_once() -> None:
     queue = queue_with_many_who_wait()
     asked: list[str] = []
 
-    def could(request: Request) -> bool:
+    def could(request: MachineRequest) -> bool:
         asked.append(request.items[0].flavors[0].id)
         return False
 
     queue.wake(30, could)
     assert sorted(asked) == ["f0", "f1", "f2"]
-    assert queue.counts() == Counts(ready=0, pausing=0, waiting=300, held=0)
+    assert queue.counts() == QueueCounts(ready=0, pausing=0, waiting=300, held=0)
 
 
 def test_while_nobody_is_refused_the_next_one_like_it_follows() -> None:
@@ -297,10 +297,10 @@ def test_one_that_failed_for_another_reason_than_room_tries_again_after_its_paus
         wish("a", flavor="m1.nano"),
         wish("a", replicas=2),
         wish("a", tenant="t"),
-        wish("a", selector=Selector(regions=(RegionWish("region1"),))),
+        wish("a", selector=SiteSelector(regions=(RegionChoice("region1"),))),
     ],
 )
-def test_what_a_decision_depends_on_is_part_of_the_shape(other: Request) -> None:
+def test_what_a_decision_depends_on_is_part_of_the_shape(other: MachineRequest) -> None:
     assert shape_of(other) != shape_of(wish("a"))
 
 
@@ -310,7 +310,7 @@ def test_names_priorities_and_the_order_of_labels_are_not_part_of_the_shape() ->
 
 
 def test_who_tries_again_for_no_reason_keeps_nobody_waiting_who_is_new() -> None:
-    queue = Queue()
+    queue = SchedulingQueue()
     for number in range(3):
         queue.add(wish(f"old{number}", flavor=f"flavor{number}"), 0.0)
         queue.pop(0.0)
@@ -320,4 +320,6 @@ def test_who_tries_again_for_no_reason_keeps_nobody_waiting_who_is_new() -> None
 
 
 def test_labels_are_nothing_that_a_decision_depends_on() -> None:
-    assert shape_of(wish("a", labels={"app": "a"})) == shape_of(Request("b", wish("a").items, labels={"app": "b"}))
+    assert shape_of(wish("a", labels={"app": "a"})) == shape_of(
+        MachineRequest("b", wish("a").items, labels={"app": "b"})
+    )

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.scheduling.queue import Counts, Queue
-from farflung.scheduling.values import FlavorWish, Item, Request
+from farflung.scheduling.queue import QueueCounts, SchedulingQueue
+from farflung.scheduling.values import FlavorChoice, Item, MachineRequest
 
 
 @dataclass
 class Fact:
-    request: Request
+    request: MachineRequest
     added: int
     place: str = "ready"  #: or held, or waiting
     refusals: int = 0
@@ -45,7 +45,7 @@ class Twin:
         facts = [fact for fact in self.facts.values() if fact.place == place and shape in (None, fact.shape)]
         return sorted(facts, key=lambda fact: (-fact.request.priority, fact.place == "ready" and fact.last, fact.added))
 
-    def update(self, request: Request) -> None:
+    def update(self, request: MachineRequest) -> None:
         fact = self.facts.get(request.uid)
         if fact is None:
             self.added += 1
@@ -63,7 +63,7 @@ class Twin:
         if fact.place == "ready" and fact.refusals:
             self.hopeful.add(fact.shape)
 
-    def pop(self, now: float) -> Request | None:
+    def pop(self, now: float) -> MachineRequest | None:
         self.follow()
         self.settle(now)
         for fact in self.found("ready"):
@@ -119,18 +119,18 @@ class Twin:
         moments += [self.found("waiting", shape)[0].pauses_until for shape in self.hopes()]
         return min(moments, default=None)
 
-    def waiting(self) -> list[Request]:
+    def waiting(self) -> list[MachineRequest]:
         return [fact.request for fact in sorted(self.found("waiting"), key=lambda fact: fact.added)]
 
-    def counts(self) -> Counts:
+    def counts(self) -> QueueCounts:
         pausing, waiting = len(self.hopes()), len(self.found("waiting"))
-        return Counts(len(self.found("ready")), pausing, waiting - pausing, len(self.found("held")))
+        return QueueCounts(len(self.found("ready")), pausing, waiting - pausing, len(self.found("held")))
 
 
 UIDS = st.sampled_from("abcde")
 FLAVORS = st.sampled_from(["small", "large"])
 REQUESTS = st.builds(
-    lambda uid, flavor, priority: Request(uid, (Item(uid, (FlavorWish(flavor),)),), priority=priority),
+    lambda uid, flavor, priority: MachineRequest(uid, (Item(uid, (FlavorChoice(flavor),)),), priority=priority),
     UIDS,
     FLAVORS,
     st.integers(0, 1),
@@ -146,7 +146,7 @@ STEPS = st.one_of(
 )
 
 
-def do(queue: Queue, twin: Twin, now: float, what: str, argument: Any) -> None:
+def do(queue: SchedulingQueue, twin: Twin, now: float, what: str, argument: Any) -> None:
     match what:
         case "add" | "update":
             getattr(queue, what)(argument, now)
@@ -171,7 +171,7 @@ def do(queue: Queue, twin: Twin, now: float, what: str, argument: Any) -> None:
 
 @given(st.lists(STEPS, max_size=60))
 def test_any_history_is_as_the_facts_say(steps: list[tuple[str, Any]]) -> None:
-    queue, twin, now = Queue(), Twin(), 1000.0
+    queue, twin, now = SchedulingQueue(), Twin(), 1000.0
     for what, argument in steps:
         if what == "time":
             now += argument
@@ -183,7 +183,7 @@ def test_any_history_is_as_the_facts_say(steps: list[tuple[str, Any]]) -> None:
 
 @given(st.lists(STEPS, max_size=40))
 def test_everybody_is_handed_out_in_the_end(steps: list[tuple[str, Any]]) -> None:
-    queue, twin, now = Queue(), Twin(), 1000.0
+    queue, twin, now = SchedulingQueue(), Twin(), 1000.0
     for what, argument in steps:
         do(queue, twin, now, what, argument)
     everybody = set(twin.facts)
@@ -197,7 +197,7 @@ def test_everybody_is_handed_out_in_the_end(steps: list[tuple[str, Any]]) -> Non
 def test_nobody_waits_who_would_fit(arrivals: list[tuple[bool, int]], released: int) -> None:
     """Machines of two sizes in one place: after something was released nobody waits for whom there is room."""
     sizes = {"small": 1, "large": 3}
-    queue, room = Queue(), 5
+    queue, room = SchedulingQueue(), 5
 
     def decide(now: float) -> None:
         nonlocal room
@@ -210,8 +210,8 @@ def test_nobody_waits_who_would_fit(arrivals: list[tuple[bool, int]], released: 
                 queue.refuse(request.uid, now)
 
     for number, (large, priority) in enumerate(arrivals):
-        wish = FlavorWish("large" if large else "small")
-        queue.add(Request(str(number), (Item(str(number), (wish,)),), priority=priority), 0.0)
+        wish = FlavorChoice("large" if large else "small")
+        queue.add(MachineRequest(str(number), (Item(str(number), (wish,)),), priority=priority), 0.0)
         decide(0.0)
     room += released
     queue.wake(5.0, lambda request: sizes[request.items[0].flavors[0].id] <= room)

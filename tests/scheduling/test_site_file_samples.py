@@ -8,25 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from farflung.scheduling.engine import Engine
+from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import read_policy
-from farflung.scheduling.site_files import FILES, Base, read_base
-from farflung.scheduling.values import Flavor, FlavorWish, Health, Item, RegionWish, Request, Selector, Site
+from farflung.scheduling.site_files import FILES, SiteFiles, read_site_files
+from farflung.scheduling.values import (
+    Flavor,
+    FlavorChoice,
+    Health,
+    Item,
+    MachineRequest,
+    RegionChoice,
+    Site,
+    SiteSelector,
+)
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
-    return read_base({file: (CONF / file).read_text() for file in FILES})
+def base() -> SiteFiles:
+    return read_site_files({file: (CONF / file).read_text() for file in FILES})
 
 
 def test_every_file_of_the_original_has_a_sample() -> None:
     assert {file.name for file in CONF.iterdir()} == {*FILES, "region.yaml", "edgecloud_policy.yaml"}
 
 
-def test_the_flavors_are_those_that_the_original_ships_and_those_of_regions(base: Base) -> None:
+def test_the_flavors_are_those_that_the_original_ships_and_those_of_regions(base: SiteFiles) -> None:
     shipped = [
         Flavor("42", 1, 128, 0, "m1.nano"),
         Flavor("1", 1, 512, 1, "m1.tiny"),
@@ -43,7 +52,7 @@ def test_the_flavors_are_those_that_the_original_ships_and_those_of_regions(base
     }
 
 
-def test_the_policy_is_the_one_that_the_original_ships(base: Base) -> None:
+def test_the_policy_is_the_one_that_the_original_ships(base: SiteFiles) -> None:
     policy = read_policy((CONF / base.settings.policy_file).read_text())
     assert policy.filters == (
         *("SiteAvailability", "LocationAndOperator", "regionandaz", "Flavor", "Volume", "EipAvailability"),
@@ -52,11 +61,11 @@ def test_the_policy_is_the_one_that_the_original_ships(base: Base) -> None:
     assert policy.scorers == (("StackAffinity", 1), ("Flavor", 1), ("SiteResourcesLeastAllocated", 1))
 
 
-def test_nobody_is_told_to_talk_to_a_server_that_is_not_theirs(base: Base) -> None:
+def test_nobody_is_told_to_talk_to_a_server_that_is_not_theirs(base: SiteFiles) -> None:
     assert (base.settings.master, base.settings.kubeconfig) == ("", "")
 
 
-def test_only_az1_has_what_the_first_example_asks_for(base: Base) -> None:
+def test_only_az1_has_what_the_first_example_asks_for(base: SiteFiles) -> None:
     """A c6.large.2 with a public address in region1."""
 
     def fits(site: Site) -> bool:
@@ -67,12 +76,15 @@ def test_only_az1_has_what_the_first_example_asks_for(base: Base) -> None:
     assert [site.key.name for site in base.sites if fits(site)] == ["az1"]
 
 
-def test_az1_takes_as_many_of_them_as_it_has_addresses(base: Base) -> None:
-    engine = Engine(read_policy((CONF / base.settings.policy_file).read_text()), base.flavors)
+def test_az1_takes_as_many_of_them_as_it_has_addresses(base: SiteFiles) -> None:
+    engine = SchedulingEngine(read_policy((CONF / base.settings.policy_file).read_text()), base.flavors)
     for site in base.sites:
         engine.put_site(site)
-    item = Item("vm001", (FlavorWish("c6.large.2"),), eip=True)
-    requests = [Request(f"vm-{number}", (item,), Selector(regions=(RegionWish("region1"),))) for number in range(18)]
+    item = Item("vm001", (FlavorChoice("c6.large.2"),), eip=True)
+    requests = [
+        MachineRequest(f"vm-{number}", (item,), SiteSelector(regions=(RegionChoice("region1"),)))
+        for number in range(18)
+    ]
     for request in requests[:17]:
         decision = engine.decide(request)
         assert [chosen.site.name for chosen in decision.chosen] == ["az1"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.scheduling.catalogue import CatalogueError
-from farflung.scheduling.site_files import FILES, Base, Settings, read_base, read_settings
+from farflung.scheduling.site_files import FILES, SiteFiles, SiteFileSettings, read_settings, read_site_files
 from farflung.scheduling.values import Geo, Health, Site, SiteKey
 
 POLICY = "scheduler_policy_file: policy.yaml\n"
@@ -45,9 +45,11 @@ def volumes(kind: str, total: Any, provisioned: Any = 0, ratio: Any = None, zone
     return {"availability_zone": zone, "capabilities": capabilities}
 
 
-def base(**lists: Any) -> Base:
+def base(**lists: Any) -> SiteFiles:
     """From lists by the names of their files, without `.json`."""
-    return read_base({"conf.yaml": POLICY, **{f"{name}.json": json.dumps({name: one}) for name, one in lists.items()}})
+    return read_site_files(
+        {"conf.yaml": POLICY, **{f"{name}.json": json.dumps({name: one}) for name, one in lists.items()}}
+    )
 
 
 def only_site(**lists: Any) -> Site:
@@ -63,7 +65,7 @@ def names(*places: dict[str, Any]) -> list[str]:
 
 
 def test_settings_have_the_defaults_of_the_original() -> None:
-    assert read_settings(POLICY) == Settings("policy.yaml", spot_fake=False, qos_weight=0.5)
+    assert read_settings(POLICY) == SiteFileSettings("policy.yaml", spot_fake=False, qos_weight=0.5)
 
 
 def test_settings_are_read_and_others_ignored() -> None:
@@ -78,7 +80,7 @@ def test_settings_are_read_and_others_ignored() -> None:
         port: 13443
         something_else: [1, 2]
     """
-    assert read_settings(text) == Settings(
+    assert read_settings(text) == SiteFileSettings(
         "/etc/policy.yaml",
         master="https://127.0.0.1:6443",
         kubeconfig="/var/run/kubernetes/admin.kubeconfig",
@@ -105,14 +107,14 @@ def test_what_is_wrong_with_settings_is_told_in_a_sentence(text: str, sentence: 
 
 def test_without_settings_there_is_nothing() -> None:
     with pytest.raises(CatalogueError, match=r"conf\.yaml is missing\."):
-        read_base({"site_infos.json": "{}"})
+        read_site_files({"site_infos.json": "{}"})
 
 
 # --- sites ------------------------------------------------------------------------------------------
 
 
 def test_settings_alone_have_no_sites() -> None:
-    assert base() == Base(read_settings(POLICY))
+    assert base() == SiteFiles(read_settings(POLICY))
 
 
 def test_a_site_is_where_its_entry_says() -> None:
@@ -370,7 +372,7 @@ def test_any_content_is_a_base_or_wrong(file: str, one: Any, other: Any) -> None
     text = json.dumps(content) if suffix == "json" else yaml.safe_dump(content)
     files = {"conf.yaml": POLICY, "site_infos.json": json.dumps({"site_infos": [place()]})}
     try:
-        assert isinstance(read_base({**files, file: text}), Base)
+        assert isinstance(read_site_files({**files, file: text}), SiteFiles)
     except CatalogueError as error:
         assert str(error).startswith(file)
 
@@ -378,6 +380,6 @@ def test_any_content_is_a_base_or_wrong(file: str, one: Any, other: Any) -> None
 @given(st.sampled_from(FILES), st.text())
 def test_any_text_is_a_base_or_wrong(file: str, text: str) -> None:
     try:
-        assert isinstance(read_base({"conf.yaml": POLICY, file: text}), Base)
+        assert isinstance(read_site_files({"conf.yaml": POLICY, file: text}), SiteFiles)
     except CatalogueError as error:
         assert str(error).startswith(file)

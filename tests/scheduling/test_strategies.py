@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling_twin import divide as divide_plainly
 
-from farflung.scheduling.strategies import Bounds, by_region, divide, possible
-from farflung.scheduling.values import LocalStrategy, Request, Selector
+from farflung.scheduling.strategies import ClusterBounds, divide, group_by_region, placeable
+from farflung.scheduling.values import LocalStrategy, MachineRequest, SiteSelector
 
 CENTRALIZE, DISCRETE, SPREAD = LocalStrategy
 
 
 def shares(strategy: LocalStrategy, replicas: int, rooms: list[int], least: int = 0, most: int = 0) -> list[int]:
     """For each site, the best one first."""
-    given = dict(divide(strategy, list(enumerate(rooms)), replicas, Bounds(least, most)))
+    given = dict(divide(strategy, list(enumerate(rooms)), replicas, ClusterBounds(least, most)))
     return [given.get(place, 0) for place in range(len(rooms))] if given else []
 
 
@@ -69,7 +69,7 @@ def test_the_number_of_clusters_has_bounds(strategy: LocalStrategy, least: int, 
 
 def test_the_region_that_can_take_most_comes_first_and_of_those_alike_the_one_with_the_best_site() -> None:
     sites = [("a", "east", 2), ("b", "west", 4), ("c", "east", 2), ("d", "north", 1), ("e", "south", 4)]
-    assert by_region(sites) == [[("a", 2), ("c", 2)], [("b", 4)], [("e", 4)], [("d", 1)]]
+    assert group_by_region(sites) == [[("a", 2), ("c", 2)], [("b", 4)], [("e", 4)], [("d", 1)]]
 
 
 rooms = st.lists(st.integers(1, 9), max_size=6)
@@ -79,12 +79,12 @@ rooms = st.lists(st.integers(1, 9), max_size=6)
 def test_all_replicas_are_placed_or_none_as_when_everything_is_tried(
     strategy: LocalStrategy, replicas: int, rooms: list[int], least: int, most: int
 ) -> None:
-    selector = Selector(strategy=strategy, min_clusters=least, max_clusters=most)
+    selector = SiteSelector(strategy=strategy, min_clusters=least, max_clusters=most)
     given = shares(strategy, replicas, rooms, least, most)
-    assert given == divide_plainly(Request("", (), selector, replicas), rooms)
+    assert given == divide_plainly(MachineRequest("", (), selector, replicas), rooms)
     if given:
         assert sum(given) == replicas
         assert all(share <= room for share, room in zip(given, rooms, strict=True))
         assert max(1, least) <= sum(share > 0 for share in given) <= (most or len(rooms))
     else:
-        assert possible(list(enumerate(rooms)), replicas, Bounds(least, most)) < replicas
+        assert placeable(list(enumerate(rooms)), replicas, ClusterBounds(least, most)) < replicas

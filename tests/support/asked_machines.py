@@ -19,7 +19,7 @@ from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Su
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.leader import LEASES
-from farflung.scheduling.values import Chosen, Claim, Decision, Request, SiteKey
+from farflung.scheduling.values import MachineRequest, PlacedReplica, ResourceClaim, SchedulingDecision, SiteKey
 
 FLAVOR = "c6.large.2"
 NOW = "2024-05-01T12:00:00Z"
@@ -82,8 +82,8 @@ class MachineHub:
         collection = PODS if obj["kind"] == POD else ALLOCATIONS
         return await self.client.create(collection, obj, "default")
 
-    def chosen(self, name: str) -> Chosen:
-        return Chosen(SiteKey(self.cluster, "default", name), (FLAVOR,), 80.0, Claim(((FLAVOR, 1),)))
+    def chosen(self, name: str) -> PlacedReplica:
+        return PlacedReplica(SiteKey(self.cluster, "default", name), (FLAVOR,), 80.0, ResourceClaim(((FLAVOR, 1),)))
 
     async def bind(self, pod: Obj, name: str) -> None:
         """As the scheduler would."""
@@ -96,8 +96,8 @@ class MachineHub:
     async def bind_allocation(self, obj: Obj, *names: str) -> None:
         metadata = obj["metadata"]
         seen = Seen(metadata["uid"], metadata["resourceVersion"], metadata["generation"])
-        request = Request(metadata["uid"], ())
-        decision = Decision(tuple(self.chosen(name) for name in names))
+        request = MachineRequest(metadata["uid"], ())
+        decision = SchedulingDecision(tuple(self.chosen(name) for name in names))
         subject = Subject(ALLOCATIONS.kind, Key(self.cluster, "default", metadata["name"]))
         status = bound_allocation(Placed(subject, seen, request, decision), NOW)
         await self.client.patch(ALLOCATIONS, metadata["name"], {"status": status}, "default", "status")

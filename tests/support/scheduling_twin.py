@@ -15,7 +15,7 @@ from farflung.scheduling.values import (
     Flavor,
     Health,
     LocalStrategy,
-    Request,
+    MachineRequest,
     Reservation,
     Site,
     SiteKey,
@@ -55,7 +55,7 @@ class Twin:
                 totals[name] = total - site.used_elsewhere.get(name, 0)
         return totals
 
-    def taken(self, request: Request, flavors: Flavors) -> Counter[str]:
+    def taken(self, request: MachineRequest, flavors: Flavors) -> Counter[str]:
         """By one replica."""
         taken: Counter[str] = Counter()
         for item, flavor in zip(request.items, flavors, strict=True):
@@ -69,7 +69,7 @@ class Twin:
 
     # --- one site ---------------------------------------------------------------------------------
 
-    def refusal(self, request: Request, site: Site) -> str:
+    def refusal(self, request: MachineRequest, site: Site) -> str:
         selector = request.selector
         if site.leaving:
             return "being deleted"
@@ -112,7 +112,7 @@ class Twin:
                     return f"out of {'public addresses' if word == 'eips' else word}"
         return ""
 
-    def liked(self, request: Request) -> list[tuple[int, Flavors]]:
+    def liked(self, request: MachineRequest) -> list[tuple[int, Flavors]]:
         """All choices of flavors with their weights, the best first."""
         choices = []
         for indexes in product(*(range(len(item.flavors)) for item in request.items)):
@@ -120,7 +120,7 @@ class Twin:
             choices.append((sum(10 // (index + 1) for index in indexes), flavors))
         return sorted(choices, key=lambda choice: -choice[0])
 
-    def replicas(self, request: Request, site: Site) -> tuple[list[Flavors], str]:
+    def replicas(self, request: MachineRequest, site: Site) -> tuple[list[Flavors], str]:
         """What each replica gets that there is room for, or what there is too little of for the first."""
         left = Counter(self.totals(site))
         left.subtract({name: number for name, number in self.usage(site.key).items() if name in left})
@@ -142,7 +142,7 @@ class Twin:
             return [], self.shortage(BESIDE_FLAVORS, left, taken)
         return [], next((one for one in without_flavors if not one.startswith("no ")), without_flavors[0])
 
-    def score(self, request: Request, site: Site, flavors: Flavors) -> int:
+    def score(self, request: MachineRequest, site: Site, flavors: Flavors) -> int:
         """In millionths, weighted, not divided."""
         weight = next(weight for weight, choice in self.liked(request) if choice == flavors)
         kin = [dict(one.labels) for one in self.held.values() if one.site == site.key and one.tenant == request.tenant]
@@ -197,7 +197,7 @@ class Twin:
 
     # --- all sites --------------------------------------------------------------------------------
 
-    def rank(self, request: Request, excluded: Iterable[SiteKey] = ()) -> tuple[Ranked, Counter[str]]:
+    def rank(self, request: MachineRequest, excluded: Iterable[SiteKey] = ()) -> tuple[Ranked, Counter[str]]:
         """Those that fit, and why the others do not."""
         reasons: Counter[str] = Counter()
         fitting = []
@@ -216,7 +216,7 @@ class Twin:
         ranked: Ranked = [(site, replicas) for *_, site, replicas in sorted(fitting, key=lambda one: one[:3])]
         return ranked, reasons
 
-    def decide(self, request: Request, excluded: Iterable[SiteKey] = ()) -> list[tuple[SiteKey, Flavors]]:
+    def decide(self, request: MachineRequest, excluded: Iterable[SiteKey] = ()) -> list[tuple[SiteKey, Flavors]]:
         """Where each replica goes and what it gets; nothing: it cannot be done."""
         ranked, _ = self.rank(request, excluded)
         for group in groups(request, ranked):
@@ -230,7 +230,7 @@ class Twin:
         return []
 
 
-def groups(request: Request, ranked: Ranked) -> list[Ranked]:
+def groups(request: MachineRequest, ranked: Ranked) -> list[Ranked]:
     if not request.selector.region_alone or request.replicas == 1:
         return [ranked]
     regions: dict[str, Ranked] = {}
@@ -239,7 +239,7 @@ def groups(request: Request, ranked: Ranked) -> list[Ranked]:
     return sorted(regions.values(), key=lambda group: -sum(len(replicas) for _, replicas in group))
 
 
-def divide(request: Request, rooms: Sequence[int]) -> list[int]:
+def divide(request: MachineRequest, rooms: Sequence[int]) -> list[int]:
     """How many replicas each gets; nothing: it cannot be done."""
     number, selector = request.replicas, request.selector
     least, most = max(1, selector.min_clusters), min(selector.max_clusters or number, number, len(rooms))

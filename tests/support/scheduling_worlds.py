@@ -11,18 +11,18 @@ from farflung.scheduling.policy import default_policy
 from farflung.scheduling.values import (
     Capacity,
     Flavor,
-    FlavorWish,
+    FlavorChoice,
     Geo,
     Health,
     Item,
+    LabelRule,
     LocalStrategy,
+    MachineRequest,
     Preference,
-    RegionWish,
-    Request,
-    Requirement,
-    Selector,
+    RegionChoice,
     Site,
     SiteKey,
+    SiteSelector,
     Taint,
     Toleration,
 )
@@ -78,17 +78,17 @@ wishes = st.lists(st.sampled_from(["small", "large", "odd"]), min_size=1, max_si
 items = st.builds(
     Item,
     name=st.just("vm"),
-    flavors=wishes.map(lambda ids: tuple(FlavorWish(id) for id in ids)),
+    flavors=wishes.map(lambda ids: tuple(FlavorChoice(id) for id in ids)),
     number=mostly(1, 2),
     storage=mostly((), (("ssd", 3),), (("sas", 2), ("ssd", 5))),
     eip=mostly(False, True),
 )
-gold = Requirement("tier", "in", ("gold",))
-stacks = st.sampled_from([(Requirement("app", "in", ("web",)),), (Requirement("app", "notin", ("web",)),)])
+gold = LabelRule("tier", "in", ("gold",))
+stacks = st.sampled_from([(LabelRule("app", "in", ("web",)),), (LabelRule("app", "notin", ("web",)),)])
 wishes_of_places = some_fields(
     geo=st.sampled_from([Geo(country="no"), Geo("fi", "", "", "turku")]),
     regions=st.sampled_from(
-        [(RegionWish("north"),), (RegionWish("north", ("a",)), RegionWish("south")), (RegionWish("", ("b",)),)]
+        [(RegionChoice("north"),), (RegionChoice("north", ("a",)), RegionChoice("south")), (RegionChoice("", ("b",)),)]
     ),
     operator=st.just("elisa"),
     site=st.sampled_from(["site-1", "north--a"]),
@@ -96,21 +96,21 @@ wishes_of_places = some_fields(
     max_clusters=st.integers(1, 3),
     region_alone=st.just(True),
     required=st.just((gold,)),
-    preferred=st.just((Preference(3, (gold,)), Preference(1, (Requirement("tier", "notin", ("tin",)),)))),
+    preferred=st.just((Preference(3, (gold,)), Preference(1, (LabelRule("tier", "notin", ("tin",)),)))),
     affinity=stacks,
     antiaffinity=stacks,
     tolerations=st.just((Toleration("full", "Exists"), Toleration("dear", "Exists"))),
 )
 selectors = st.builds(
-    lambda fields, strategy: Selector(**fields, strategy=strategy), wishes_of_places, st.sampled_from(LocalStrategy)
+    lambda fields, strategy: SiteSelector(**fields, strategy=strategy), wishes_of_places, st.sampled_from(LocalStrategy)
 )
 requests = st.builds(
-    Request,
+    MachineRequest,
     uid=st.just(""),
     priority=st.just(0),
     numbered=st.booleans(),
     items=st.lists(items, min_size=1, max_size=2).map(tuple),
-    selector=st.just(Selector()) | selectors,
+    selector=st.just(SiteSelector()) | selectors,
     replicas=st.sampled_from([1, 1, 2, 3, 5, 8]),
     tenant=st.sampled_from(["us", "them", "nobody", ""]),
     labels=st.sampled_from([{}, {"app": "web"}, {"app": "db"}]),

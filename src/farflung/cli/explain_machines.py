@@ -26,8 +26,8 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
-from farflung.scheduling.evaluation import Explanation, Verdict
-from farflung.scheduling.values import Decision, Request, Reservation
+from farflung.scheduling.evaluation import SchedulingExplanation, SiteVerdict
+from farflung.scheduling.values import MachineRequest, Reservation, SchedulingDecision
 
 BINDINGS: Final = {POD: f"{COMPUTE}:kubernetes", ALLOCATION: f"{COMPUTE}:globalscheduler.com"}
 
@@ -84,7 +84,7 @@ async def _object(hub: Hub, kind: str, name: str, namespace: str) -> Obj:
     raise click.ClickException(f"there is no {kind} {namespace}/{name} in the workspace {workspace_name(hub)}")
 
 
-def _request(document: Obj, kind: str, known: Known) -> tuple[Request | None, str]:
+def _request(document: Obj, kind: str, known: Known) -> tuple[MachineRequest | None, str]:
     """What it would ask for if it had no place, had not ended, and were the scheduler's: and if nobody can understand
     that, why."""
     left_out = ("nodeName", "clusterName", "schedulerName", "schedulingGates")
@@ -96,7 +96,9 @@ def _request(document: Obj, kind: str, known: Known) -> tuple[Request | None, st
     return anew.request, anew.problem
 
 
-def _unknown_sizes(known: Known, explanation: Explanation, request: Request, configured: Configuration) -> Obj:
+def _unknown_sizes(
+    known: Known, explanation: SchedulingExplanation, request: MachineRequest, configured: Configuration
+) -> Obj:
     """The flavors that take neither processors nor memory because nobody knows their size, if a Cluster that fits
     counts these."""
     fitting = [known.world.engine.site(verdict.site) for verdict in explanation.verdicts if not verdict.refusal]
@@ -107,7 +109,7 @@ def _unknown_sizes(known: Known, explanation: Explanation, request: Request, con
     return {"unknownSizes": unknown} if unknown else {}
 
 
-def _cluster(known: Known, explanation: Explanation, verdict: Verdict) -> Obj:
+def _cluster(known: Known, explanation: SchedulingExplanation, verdict: SiteVerdict) -> Obj:
     site = known.world.engine.site(verdict.site)
     assert site is not None
     head = {
@@ -134,7 +136,7 @@ def _cluster(known: Known, explanation: Explanation, verdict: Verdict) -> Obj:
 # --- what it says now -----------------------------------------------------------------------------
 
 
-def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], decision: Decision | None) -> Obj:
+def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], decision: SchedulingDecision | None) -> Obj:
     """What the API says, and whether that is what the scheduler would say: `agrees`, or None if it has no say."""
     status = document.get("status")
     condition = condition_of(status if isinstance(status, dict) else {}, SCHEDULED if kind == POD else PLACED)

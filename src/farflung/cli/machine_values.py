@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.machinery.errors import Obj
-from farflung.scheduling.policy import Policy
-from farflung.scheduling.values import Claim, Decision, Item, Request, Requirement, SiteKey
+from farflung.scheduling.policy import SchedulerPolicy
+from farflung.scheduling.values import Item, LabelRule, MachineRequest, ResourceClaim, SchedulingDecision, SiteKey
 
 #: what is printed of wishes that have other names in a Selector
 PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}
 
 
-def asked(request: Request, policy: Policy) -> Obj:
+def asked(request: MachineRequest, policy: SchedulerPolicy) -> Obj:
     """With the wishes that the policy does not look at."""
     selector = request.selector
     where = {
@@ -55,11 +55,11 @@ def _item(item: Item) -> Obj:
     }
 
 
-def _requirement(one: Requirement) -> str:
+def _requirement(one: LabelRule) -> str:
     return f"{one.key} {one.operator} {','.join(one.values)}".rstrip()
 
 
-def found_of(decision: Decision) -> Obj:
+def found_of(decision: SchedulingDecision) -> Obj:
     """What was decided."""
     if not decision.is_placed:
         return {"placed": False, "message": decision.message, "reasons": dict(decision.reasons)}
@@ -72,7 +72,7 @@ def found_of(decision: Decision) -> Obj:
     }
 
 
-def placement_of(replica: int, site: SiteKey, claim: Claim) -> Obj:
+def placement_of(replica: int, site: SiteKey, claim: ResourceClaim) -> Obj:
     """What is held by one replica."""
     flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
     return {"replica": replica, **site_of(site), "flavors": flavors}

@@ -36,7 +36,7 @@ from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
-from farflung.scheduling.engine import Engine
+from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.values import SiteKey
 
 T = TypeVar("T")
@@ -94,7 +94,9 @@ async def read(
     compute = hub.root.workspace(COMPUTE)
     now = await time_at(hub)
     known = Known(
-        World(Engine(configured.policy, configured.flavors), PATIENCE), Seeing(configured.flavors), Departures(now)
+        World(SchedulingEngine(configured.policy, configured.flavors), PATIENCE),
+        Seeing(configured.flavors),
+        Departures(now),
     )
     there = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
     imagined = {one.site.key: one for one in there if one is not None} | dict(otherwise or {})

@@ -9,8 +9,8 @@ from pathlib import Path
 from farflung.cli.scheduler_files import ConfigurationError, Texts
 from farflung.client.kubeconfig import KubeconfigError, server_url
 from farflung.scheduling.catalogue import CatalogueError
-from farflung.scheduling.policy import Policy, PolicyError, default_policy, read_policy
-from farflung.scheduling.site_files import CONF, FILES, Base, read_base
+from farflung.scheduling.policy import PolicyError, SchedulerPolicy, default_policy, read_policy
+from farflung.scheduling.site_files import CONF, FILES, SiteFiles, read_site_files
 from farflung.scheduling.values import Flavor, Site
 
 
@@ -18,7 +18,7 @@ from farflung.scheduling.values import Flavor, Site
 class Configuration:
     """Every field has a default: no file is required."""
 
-    policy: Policy = field(default_factory=default_policy)
+    policy: SchedulerPolicy = field(default_factory=default_policy)
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()  #: beside the Clusters of the API
     kubeconfig: str = ""
@@ -42,17 +42,17 @@ def read_configuration(named_directory: str, policy_file: str, text_of: Texts) -
     return replace(found, policy=replace(policy, spot_fake=spot_fake))
 
 
-def _base(directory: Path, text_of: Texts) -> Base:
+def _base(directory: Path, text_of: Texts) -> SiteFiles:
     texts = {name: text for name in FILES if (text := text_of(directory / name)) is not None}
     if CONF not in texts:
         raise ConfigurationError(f"there is no {directory / CONF}")
     try:
-        return read_base(texts)
+        return read_site_files(texts)
     except CatalogueError as error:
         raise ConfigurationError(f"{directory}: {str(error).rstrip('.')}") from None
 
 
-def _policy(path: Path, text_of: Texts) -> Policy:
+def _policy(path: Path, text_of: Texts) -> SchedulerPolicy:
     text = text_of(path)
     if text is None:
         raise ConfigurationError(f"there is no {path}")

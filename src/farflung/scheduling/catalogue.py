@@ -1,6 +1,6 @@
-"""Flavors, from the files that the original has: `flavor_config.yaml` for all regions, `flavors.json` for each.
+"""Flavors from `flavor_config.yaml` (all regions) and `flavors.json` (per region), and a reader of such files.
 
-Files are given as texts.  Whatever is wrong with one is a CatalogueError that names the file and the entry.
+Files are given as texts.  Every error is a CatalogueError that names the file and the entry.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from farflung.scheduling.values import Flavor
 FLAVOR_CONFIG: Final = "flavor_config.yaml"
 FLAVORS: Final = "flavors.json"
 
-MOST: Final = 10**12  #: of anything that is counted
-LONGEST_TEXT: Final = 4096
-LONGEST_REASON: Final = 300
+MAX_NUMBER: Final = 10**12  #: largest number in a file
+MAX_TEXT: Final = 4096
+MAX_REASON: Final = 300
 
-DEFAULT_KIND: Final = "vm"  #: the type of resources, where nobody says another
-WITHDRAWN: Final = frozenset({"sellout", "abandon"})  #: states of a flavor that is not to be had
+DEFAULT_KIND: Final = "vm"  #: default resource type
+WITHDRAWN: Final = frozenset({"sellout", "abandon"})  #: states of an unavailable flavor
 
 WHOLE: Final = re.compile(r"[0-9]{1,15}")
 DECIMAL: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 class CatalogueError(Exception):
-    """A file cannot be used.  The text is a sentence for who wrote it."""
+    """A file is invalid; the text is a sentence for its author."""
 
 
 class RegionFlavor(NamedTuple):
-    """What a region sells."""
+    """A flavor that a region offers."""
 
     region: str
     flavor: Flavor
-    status: str  #: where `zones` has none
-    zones: Mapping[str, str]  #: availability zone → state; empty: nothing is said against it
+    status: str  #: of zones that `zones` does not list
+    zones: Mapping[str, str]  #: availability zone → state
 
     def is_sold_in(self, zone: str) -> bool:
         return self.zones.get(zone, self.status) not in WITHDRAWN
 
 
 def read_flavor_config(text: str) -> dict[str, Flavor]:
-    """By id.  `flavor_number` says how many entries count, from `flavor_0` on; without it all do."""
+    """Flavors by id.  `flavor_number` limits the entries, counted from `flavor_0`."""
     document = read_document(FLAVOR_CONFIG, text)
     table = document.entry("flavors")
     number = document.count("flavor_number", default=len(table.fields))
@@ -59,7 +59,7 @@ def read_flavor_config(text: str) -> dict[str, Flavor]:
         entry = table.entry(name)
         flavor = _flavor(entry, entry.text("id", required=True))
         if flavor.id in flavors:
-            raise entry.twice(f"the flavor {shown(flavor.id)}")
+            raise entry.twice(f"the flavor {quote_value(flavor.id)}")
         flavors[flavor.id] = flavor
     return flavors
 
@@ -71,16 +71,15 @@ def read_flavors(text: str) -> list[RegionFlavor]:
         one = _region_flavor(entry)
         key = one.region, one.flavor.id
         if key in found:
-            raise entry.twice(f"the flavor {shown(one.flavor.id)} of the region {shown(one.region)}")
+            raise entry.twice(f"the flavor {quote_value(one.flavor.id)} of the region {quote_value(one.region)}")
         found[key] = one
     return list(found.values())
 
 
-def catalogue_of(everywhere: Mapping[str, Flavor], regional: Iterable[RegionFlavor]) -> dict[str, Flavor]:
-    """All flavors by id, and by name as well where that is no id and no other flavor's name.
+def merge_flavors(everywhere: Mapping[str, Flavor], regional: Iterable[RegionFlavor]) -> dict[str, Flavor]:
+    """All flavors by id, and by name where that is unique.
 
-    Where regions have different ideas of one it is as large as the largest, because what is reserved for it has to
-    suffice anywhere.
+    If regions differ, the largest size counts, so that a reservation suffices everywhere.
     """
     sold = [one.flavor for one in regional]
     largest: dict[str, Flavor] = {}
@@ -99,7 +98,7 @@ def catalogue_of(everywhere: Mapping[str, Flavor], regional: Iterable[RegionFlav
     return {**names, **catalogue}
 
 
-def _region_flavor(entry: Entry) -> RegionFlavor:
+def _region_flavor(entry: FileEntry) -> RegionFlavor:
     region, _, id_ = entry.text("region_flavor_id").partition("|")
     region = entry.text("region") or region
     if not region:
@@ -113,7 +112,7 @@ def _region_flavor(entry: Entry) -> RegionFlavor:
     )
 
 
-def _flavor(entry: Entry, id_: str, kind: str = "") -> Flavor:
+def _flavor(entry: FileEntry, id_: str, kind: str = "") -> Flavor:
     return Flavor(
         id_,
         vcpus=entry.count("vcpus", least=1),
@@ -137,57 +136,56 @@ def _zones(listed: str) -> dict[str, str]:
 # --- entries of files -------------------------------------------------------------------------------
 
 
-def read_document(file: str, text: str) -> Entry:
-    """JSON if that is how the name of the file ends, otherwise YAML; nothing at all is an empty object."""
+def read_document(file: str, text: str) -> FileEntry:
+    """JSON for `.json`, otherwise YAML; an empty file is an empty object."""
     body = text.encode(errors="replace")
     try:
         parsed = json.parse(body, typed=False) if file.endswith(".json") else yaml.parse(body)
     except Malformed as error:
-        raise CatalogueError(f"{file} cannot be read: {error.why[:LONGEST_REASON]}.") from None
+        raise CatalogueError(f"{file} cannot be read: {error.why[:MAX_REASON]}.") from None
     if parsed.problems:
-        raise CatalogueError(f"{file}: {parsed.problems[0][:LONGEST_REASON]}.")
+        raise CatalogueError(f"{file}: {parsed.problems[0][:MAX_REASON]}.")
     if parsed.value is not None and type(parsed.value) is not dict:
-        raise CatalogueError(f"{file} must have an object, not {shown(parsed.value)}.")
-    return Entry(file, "", parsed.value or {})
+        raise CatalogueError(f"{file} must have an object, not {quote_value(parsed.value)}.")
+    return FileEntry(file, "", parsed.value or {})
 
 
-def shown(value: Any) -> str:
-    """So that it fits in a sentence."""
+def quote_value(value: Any) -> str:
     return "nothing" if value is None else reprlib.repr(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An object in a file, whose fields may have any type.  All methods raise CatalogueError."""
+class FileEntry:
+    """An object in a file.  All methods raise CatalogueError."""
 
     file: str
     path: str  #: `flavors[3]`; empty: the whole file
     fields: Mapping[str, Any]
 
     def text(self, key: str, *, required: bool = False) -> str:
-        """Empty if there is none.  A number is a text too, as YAML needs no quotes."""
+        """Empty if missing.  Integers are accepted, because YAML needs no quotes."""
         value = self.fields.get(key)
         if type(value) is int:
             value = str(value)
         if value is None and not required:
             return ""
-        if not isinstance(value, str) or not value.isprintable() or not required <= len(value) <= LONGEST_TEXT:
-            raise self.wrong(key, f"a printable text of at most {LONGEST_TEXT} characters", value)
+        if not isinstance(value, str) or not value.isprintable() or not required <= len(value) <= MAX_TEXT:
+            raise self.wrong(key, f"a printable text of at most {MAX_TEXT} characters", value)
         return value
 
     def count(self, key: str, *, least: int = 0, default: int | None = None) -> int:
-        """A whole number, or a text that has one.  Without a default it must be there."""
+        """An integer, or a text with one.  Required without a default."""
         value = self.fields.get(key)
         if value is None and default is not None:
             return default
         if isinstance(value, str) and WHOLE.fullmatch(value):
             value = int(value)
-        if type(value) is not int or not least <= value <= MOST:
-            raise self.wrong(key, f"a whole number from {least} to {MOST}", value)
+        if type(value) is not int or not least <= value <= MAX_NUMBER:
+            raise self.wrong(key, f"a whole number from {least} to {MAX_NUMBER}", value)
         return value
 
-    def number(self, key: str, *, default: float, most: float = MOST) -> float:
-        """Any number, or a text that has one; an empty text is none."""
+    def number(self, key: str, *, default: float, most: float = MAX_NUMBER) -> float:
+        """A number, or a text with one; an empty text is missing."""
         value = self.fields.get(key)
         if value is None or value == "":
             return default
@@ -203,12 +201,12 @@ class Entry:
             raise self.wrong(key, "true or false", value)
         return value
 
-    def entry(self, key: str) -> Entry:
-        """Empty if there is none."""
+    def entry(self, key: str) -> FileEntry:
+        """An empty entry if missing."""
         value = self.fields.get(key)
         return self._inner(key, {} if value is None else value)
 
-    def entries(self, key: str) -> list[Entry]:
+    def entries(self, key: str) -> list[FileEntry]:
         values = self.fields.get(key)
         if values is None:
             return []
@@ -217,15 +215,15 @@ class Entry:
         return [self._inner(f"{key}[{index}]", value) for index, value in enumerate(values)]
 
     def wrong(self, key: str, expected: str, value: Any) -> CatalogueError:
-        return CatalogueError(f"{self.file}: {self._path(key)} must be {expected}, not {shown(value)}.")
+        return CatalogueError(f"{self.file}: {self._path(key)} must be {expected}, not {quote_value(value)}.")
 
     def twice(self, what: str) -> CatalogueError:
         return CatalogueError(f"{self.file}: {what} is there twice, {self.path} is the second one.")
 
-    def _inner(self, key: str, value: Any) -> Entry:
+    def _inner(self, key: str, value: Any) -> FileEntry:
         if type(value) is not dict:
             raise self.wrong(key, "an object", value)
-        return Entry(self.file, self._path(key), value)
+        return FileEntry(self.file, self._path(key), value)
 
     def _path(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

@@ -1,4 +1,4 @@
-"""What a stack takes of the site that it lands in, depending on the flavor that each of its items gets."""
+"""The resources that a stack uses, depending on the flavors of its items."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, NamedTuple
 
-from farflung.scheduling.values import Claim, Flavor, FlavorWish, Item, Spot, SpotPool
+from farflung.scheduling.values import Flavor, FlavorChoice, Item, ResourceClaim, Spot, SpotPool
 
-MOST_COMBINATIONS: Final = 256  #: of flavors that are tried, the best liked ones
-MOST_ITEMS: Final = 2048  #: in all combinations, of which each site is asked for each: fewer are tried of large stacks
-LIKED_MOST: Final = 10  #: the weight of the first flavor of an item; the next ones have 5, 3, 2, 2, 1, …
+MAX_COMBINATIONS: Final = 256  #: combinations of flavors that are tried
+MAX_ITEMS: Final = 2048  #: over all combinations: large stacks try fewer
+FIRST_CHOICE_WEIGHT: Final = 10  #: weight of an item's first flavor; the next ones have 5, 3, 2, 2, 1, …
 
 
-class Combination(NamedTuple):
+class FlavorCombination(NamedTuple):
     """One flavor for each item of a stack."""
 
     flavors: tuple[str, ...]
-    claim: Claim
-    liking: float  #: 0 to 100, which is the first choice for each item
+    claim: ResourceClaim
+    preference: float  #: 0 to 100; 100 is the first choice for each item
     max_price: float = 0.0  #: of spot machines; 0: any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """What the items of a request take, whichever the request is."""
+class ResourceNeed:
+    """What the items of a request use."""
 
-    combinations: tuple[Combination, ...]  #: the best liked first
+    combinations: tuple[FlavorCombination, ...]  #: the preferred first
     storage: tuple[tuple[str, int], ...]
     eips: int
 
@@ -37,43 +37,42 @@ class Need:
         return bool(self.storage or self.eips)
 
 
-def need_of(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> Need:
-    return Need(tuple(_combinations(items, catalogue)), _storage(items), _eips(items))
+def compute_need(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> ResourceNeed:
+    return ResourceNeed(tuple(_combinations(items, catalogue)), _storage(items), _eips(items))
 
 
-def claim_of(items: Sequence[Item], flavors: Sequence[str], catalogue: Mapping[str, Flavor]) -> Claim:
-    """What a stack takes that got these flavors, one for each item.
+def compute_claim(items: Sequence[Item], flavors: Sequence[str], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
+    """The resources of a stack with these flavors, one per item.
 
-    A flavor that its item does not wish for (any longer) is taken as it is, not as a spot machine.  What the catalogue
-    does not know takes neither vcpus nor memory.
+    A flavor that its item does not list is not a spot machine.  Unknown flavors use neither vcpus nor memory.
     """
     wishes = []
     for item, flavor in zip(items, flavors, strict=False):
-        wishes.append(next((wish for wish in item.flavors if wish.id == flavor), FlavorWish(flavor)))
+        wishes.append(next((wish for wish in item.flavors if wish.id == flavor), FlavorChoice(flavor)))
     return _claim(items, wishes, catalogue)
 
 
-def recounted(claim: Claim, catalogue: Mapping[str, Flavor]) -> Claim:
-    """The same, as it would be counted with this catalogue."""
+def recount(claim: ResourceClaim, catalogue: Mapping[str, Flavor]) -> ResourceClaim:
+    """The claim with the sizes of this catalogue."""
     vcpus, memory = _size(claim.flavors, catalogue)
     return claim if (vcpus, memory) == (claim.vcpus, claim.memory) else claim._replace(vcpus=vcpus, memory=memory)
 
 
-def pool_of(flavor: str, spot: Spot) -> SpotPool:
+def spot_pool(flavor: str, spot: Spot) -> SpotPool:
     return SpotPool(flavor, spot.policy == "delay", spot.hours * max(1, spot.periods) if spot.hours > 0 else 0)
 
 
-def _claim(items: Sequence[Item], wishes: Sequence[FlavorWish], catalogue: Mapping[str, Flavor]) -> Claim:
+def _claim(items: Sequence[Item], wishes: Sequence[FlavorChoice], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
     flavors: Counter[str] = Counter()
     pools: Counter[SpotPool] = Counter()
     for item, wish in zip(items, wishes, strict=False):
         number = _number(item)
         if wish.spot is not None:
-            pools[pool_of(wish.id, wish.spot)] += number
+            pools[spot_pool(wish.id, wish.spot)] += number
         else:
             flavors[wish.id] += number
     named = tuple(sorted(flavors.items()))
-    return Claim(named, *_size(named, catalogue), _storage(items), _eips(items), tuple(sorted(pools.items())))
+    return ResourceClaim(named, *_size(named, catalogue), _storage(items), _eips(items), tuple(sorted(pools.items())))
 
 
 def _size(flavors: Iterable[tuple[str, int]], catalogue: Mapping[str, Flavor]) -> tuple[int, int]:
@@ -102,28 +101,28 @@ def _eips(items: Sequence[Item]) -> int:
     return sum(_number(item) for item in items if item.eip)
 
 
-def _combinations(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> Iterator[Combination]:
-    """By how they are liked, then the first items keep their first choice longest."""
+def _combinations(items: Sequence[Item], catalogue: Mapping[str, Flavor]) -> Iterator[FlavorCombination]:
+    """By preference; earlier items keep their first choice longer."""
     if not items or not all(item.flavors for item in items):
         return
     for weight, indexes in _best_first([len(item.flavors) for item in items]):
         wishes = [item.flavors[index] for item, index in zip(items, indexes, strict=True)]
         claim = _claim(items, wishes, catalogue)
-        liking = 100.0 * weight / (LIKED_MOST * len(items))
-        yield Combination(tuple(wish.id for wish in wishes), claim, liking, _max_price(wishes))
+        liking = 100.0 * weight / (FIRST_CHOICE_WEIGHT * len(items))
+        yield FlavorCombination(tuple(wish.id for wish in wishes), claim, liking, _max_price(wishes))
 
 
-def _max_price(wishes: Sequence[FlavorWish]) -> float:
+def _max_price(wishes: Sequence[FlavorChoice]) -> float:
     return min((wish.spot.max_price for wish in wishes if wish.spot and wish.spot.max_price > 0), default=0.0)
 
 
 def _best_first(lengths: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The best ones of all products of indexes with their weights, without looking at most of the others.
+    """The best index combinations with their weights, found without enumerating all.
 
-    Each but the first comes from one that is better: the last index that is not 0 is one less there.
+    Each combination but the first derives from a better one, whose last nonzero index is one less.
     """
-    heap: list[tuple[int, tuple[int, ...], int]] = [(-LIKED_MOST * len(lengths), (0,) * len(lengths), 0)]
-    for _ in range(min(MOST_COMBINATIONS, MOST_ITEMS // len(lengths))):
+    heap: list[tuple[int, tuple[int, ...], int]] = [(-FIRST_CHOICE_WEIGHT * len(lengths), (0,) * len(lengths), 0)]
+    for _ in range(min(MAX_COMBINATIONS, MAX_ITEMS // len(lengths))):
         if not heap:
             return
         minus_weight, indexes, last = heappop(heap)
@@ -131,9 +130,9 @@ def _best_first(lengths: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]
         for place in range(last, len(lengths)):
             index = indexes[place]
             if index + 1 < lengths[place]:
-                loss = LIKED_MOST // (index + 1) - LIKED_MOST // (index + 2)
+                loss = FIRST_CHOICE_WEIGHT // (index + 1) - FIRST_CHOICE_WEIGHT // (index + 2)
                 more = (*indexes[:place], index + 1, *indexes[place + 1 :])
                 heappush(heap, (minus_weight + loss, more, place))
-        if len(heap) > 4 * MOST_COMBINATIONS:
-            heap = nsmallest(MOST_COMBINATIONS, heap)
+        if len(heap) > 4 * MAX_COMBINATIONS:
+            heap = nsmallest(MAX_COMBINATIONS, heap)
             heapify(heap)

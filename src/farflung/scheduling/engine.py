@@ -1,8 +1,7 @@
-"""Decides where replicas of stacks go, and keeps count of what they take.
+"""The scheduling engine: places replicas of stacks on sites, and keeps the ledger of their reservations.
 
-Requests that are alike share a *shape*: what they ask for and what they take.  For each shape there is a ranking of
-sites, in which only those are judged again that changed since: a reservation changes one site.  So a decision costs as
-much as what happened since the last one like it, not as much as there are sites.
+Requests with equal criteria and equal needs share a *shape*.  The engine caches a ranking of sites per shape and
+evaluates only the sites that changed since, so the cost of a decision does not grow with the number of sites.
 """
 
 from __future__ import annotations
@@ -11,109 +10,114 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Final, Protocol, TypeVar
 
-from farflung.scheduling.claims import need_of, recounted
-from farflung.scheduling.evaluation import Explanation, Judge, Measure, Verdict, refusal_text
-from farflung.scheduling.plugins import Asked
-from farflung.scheduling.policy import Policy
-from farflung.scheduling.ranking import Candidate, Ranking
-from farflung.scheduling.sites import Ledger, Places, Standing
-from farflung.scheduling.strategies import Bounds, by_region, divide, possible
+from farflung.scheduling.claims import compute_need, recount
+from farflung.scheduling.evaluation import (
+    FitEvaluator,
+    SchedulingExplanation,
+    SiteEvaluator,
+    SiteVerdict,
+    format_refusal,
+)
+from farflung.scheduling.plugins import Criteria
+from farflung.scheduling.policy import SchedulerPolicy
+from farflung.scheduling.ranking import RankedSite, Ranking
+from farflung.scheduling.sites import ReservationLedger, SiteIndex, SiteState
+from farflung.scheduling.strategies import ClusterBounds, divide, group_by_region, placeable
 from farflung.scheduling.values import (
     Capacity,
-    Chosen,
-    Decision,
     Flavor,
     LocalStrategy,
-    Request,
+    MachineRequest,
+    PlacedReplica,
     Reservation,
+    SchedulingDecision,
     Site,
     SiteKey,
 )
 
-MOST_REPLICAS: Final = 10_000  #: of one request
-MOST_JUDGEMENTS: Final = 600_000  #: that are remembered, of sites for shapes
-SHAPES: Final = (4, 512)  #: that are remembered, at least and at most
-OTHERS: Final = "\0"  #: a tenant that no site names
-NOBODY: Final[Mapping[SiteKey, str]] = {}
+MAX_REPLICAS: Final = 10_000  #: per request
+MAX_EVALUATIONS: Final = 600_000  #: most cached evaluations of a site for a shape
+CACHED_SHAPES: Final = (4, 512)  #: fewest and most cached shapes
+ANY_TENANT: Final = "\0"  #: stands for every tenant that no site names
+NO_EXCLUSIONS: Final[Mapping[SiteKey, str]] = {}
 
 
-class Remembered(Sized, Protocol):
-    used: int  #: when it was of use last
+class CacheEntry(Sized, Protocol):
+    used: int  #: logical time of the last use
 
 
-T = TypeVar("T", bound=Remembered)
+T = TypeVar("T", bound=CacheEntry)
 
 
-class Engine:
-    """Not for several threads.  The order in which sites are put does not matter."""
+class SchedulingEngine:
+    """Not thread-safe.  Decisions do not depend on the order in which sites are added."""
 
     def __init__(
-        self, policy: Policy, catalogue: Mapping[str, Flavor], *, most_judgements: int = MOST_JUDGEMENTS
+        self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], *, most_judgements: int = MAX_EVALUATIONS
     ) -> None:
-        self._most_judgements = most_judgements
+        self._max_evaluations = most_judgements
         self._policy = policy
         self._catalogue = catalogue
-        self._ledger = Ledger()
-        self._standings: dict[SiteKey, Standing] = {}
+        self._ledger = ReservationLedger()
+        self._states: dict[SiteKey, SiteState] = {}
         self._version = 0
-        self._places = Places()
-        self._tenants: Counter[str] = Counter()  #: that sites name → how many do
+        self._index = SiteIndex()
+        self._tenants: Counter[str] = Counter()  #: tenant → number of sites that name it
         self._rankings: dict[Hashable, Ranking] = {}  #: by shape
-        self._judges: dict[Hashable, Judge] = {}
-        self._measures: dict[Hashable, Measure] = {}
-        self._moment = 0
+        self._evaluators: dict[Hashable, SiteEvaluator] = {}
+        self._fit_evaluators: dict[Hashable, FitEvaluator] = {}
+        self._clock = 0
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- sites ------------------------------------------------------------------------------------
 
     def put_site(self, site: Site) -> None:
-        """What is held there stays, also if the site was not known until now."""
-        before = self._standings.get(site.key)
+        """Reservations of the site are kept, even if the site is new."""
+        before = self._states.get(site.key)
         if before is not None and before.site == site:
             return
-        self._describe(before.site if before else None, site)
-        self._stand(site)
+        self._update_index(before.site if before else None, site)
+        self._put_state(site)
         for ranking in self._rankings.values():
-            ranking.note(site.key)
+            ranking.mark_changed(site.key)
 
     def remove_site(self, key: SiteKey) -> None:
-        """What is held there is held until it is released: the site may come back."""
-        if standing := self._standings.pop(key, None):
-            self._describe(standing.site, None)
+        """Reservations are kept until they are released: the site may be added again."""
+        if state := self._states.pop(key, None):
+            self._update_index(state.site, None)
             for ranking in self._rankings.values():
-                ranking.note(key)
+                ranking.mark_changed(key)
 
     def site(self, key: SiteKey) -> Site | None:
-        standing = self._standings.get(key)
-        return standing.site if standing else None
+        state = self._states.get(key)
+        return state.site if state else None
 
     def sites(self) -> Iterator[Site]:
-        return (standing.site for standing in self._standings.values())
+        return (state.site for state in self._states.values())
 
-    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor]) -> bool:
-        """From now on, as if it had always been so: what is held stays, and is counted by the new catalogue.  False if
-        nothing is new."""
+    def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor]) -> bool:
+        """Replace policy and catalogue, and recount all reservations.  False if nothing changed."""
         if (policy, catalogue) == (self._policy, self._catalogue):
             return False
         self._policy, self._catalogue = policy, catalogue
         self._rankings.clear()
-        self._judges.clear()
-        self._measures.clear()
+        self._evaluators.clear()
+        self._fit_evaluators.clear()
         self.reserve(self.counted(self._ledger.reservations()))
         return True
 
     def counted(self, reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
-        """As the catalogue has it."""
+        """Reservations with the sizes of the catalogue."""
         return tuple([self._counted(one) for one in reservations])
 
     def free(self, key: SiteKey) -> Capacity | None:
-        """What is left there, never less than nothing."""
-        standing = self._standings.get(key)
-        return standing.free() if standing else None
+        """Free capacity, never negative."""
+        state = self._states.get(key)
+        return state.free() if state else None
 
-    # --- what is held -----------------------------------------------------------------------------
+    # --- reservations -----------------------------------------------------------------------------
 
     def reserve(self, reservations: Iterable[Reservation]) -> None:
-        """Whatever there is room for: `decide` sees to that.  What a uid has held until now is released."""
+        """Replace the reservation of each uid, without a capacity check: `decide` checks capacity."""
         touched = set()
         for reservation in reservations:
             before = self._ledger.reserve(reservation)
@@ -122,12 +126,12 @@ class Engine:
                 if before is not None:
                     touched.add(before.site)
         for key in touched:
-            self._use(key)
+            self._on_usage(key)
 
     def release(self, uid: str) -> Reservation | None:
         reservation = self._ledger.release(uid)
         if reservation is not None:
-            self._use(reservation.site)
+            self._on_usage(reservation.site)
         return reservation
 
     def reservation(self, uid: str) -> Reservation | None:
@@ -138,19 +142,20 @@ class Engine:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def decide(self, request: Request, *, excluded: Mapping[SiteKey, str] = NOBODY) -> Decision:
-        """Where all replicas go, or why they do not.  Nothing is reserved.  `excluded`: sites that will not do, and
-        why."""
-        if not 0 < request.replicas <= MOST_REPLICAS:
-            return Decision(sites=len(self._standings), message=f"there may be 1 to {MOST_REPLICAS} replicas")
+    def decide(self, request: MachineRequest, *, excluded: Mapping[SiteKey, str] = NO_EXCLUSIONS) -> SchedulingDecision:
+        """Place all replicas, or explain why not.  Reserves nothing.  `excluded`: site → reason."""
+        if not 0 < request.replicas <= MAX_REPLICAS:
+            return SchedulingDecision(sites=len(self._states), message=f"there may be 1 to {MAX_REPLICAS} replicas")
         ranking = self._ranking(request)
         if shares := _shares(request, ranking, excluded):
-            chosen = (one for candidate, number in shares for one in _chosen(ranking.judge, candidate, number))
-            return Decision(tuple(chosen), sites=len(self._standings))
+            chosen = (
+                one for candidate, number in shares for one in _placed_replicas(ranking.evaluator, candidate, number)
+            )
+            return SchedulingDecision(tuple(chosen), sites=len(self._states))
         return self._refusal(request, ranking, excluded)
 
-    def reservations_of(self, request: Request, decision: Decision) -> list[Reservation]:
-        """What is to be reserved for it.  Replicas are numbered from 0."""
+    def reservations_of(self, request: MachineRequest, decision: SchedulingDecision) -> list[Reservation]:
+        """The reservations for a decision.  Replicas are numbered from 0."""
         labels = tuple(sorted(request.labels.items()))
         numbered = request.numbered or request.replicas > 1
         return [
@@ -164,140 +169,145 @@ class Engine:
             for number, chosen in enumerate(decision.chosen)
         ]
 
-    def could_help(self, request: Request, before: Site | None, after: Site | None) -> bool:
-        """Whether a request that was refused may fit, now that a site is another one, or something was released there.
+    def could_help(self, request: MachineRequest, before: Site | None, after: Site | None) -> bool:
+        """Whether a refused request may fit after a site changed or a reservation was released.
 
-        To be asked after the change was made here: then a site that has no room for one replica helps nobody.
+        Call it after the change: a site without capacity for one replica helps no request.
         """
-        if after is None or after.key not in self._standings:
+        if after is None or after.key not in self._states:
             return False
         ranking = self._rankings.get(self._shape(request))
         if ranking is not None:
             return ranking.candidate(after.key) is not None
-        standing = self._standings[after.key]
-        refusal = self._judge(request).describe(standing.site).refusal
-        return not refusal and self._measure(request).of(standing).number > 0
+        state = self._states[after.key]
+        refusal = self._evaluator(request).describe(state.site).refusal
+        return not refusal and self._fit_evaluator(request).of(state).number > 0
 
-    def explain(self, request: Request, *, excluded: Mapping[SiteKey, str] = NOBODY) -> Explanation:
-        """The decision, and what there is to say of each site."""
-        judge, measure = self._judge(request), self._measure(request)
-        verdicts = [_verdict(judge, measure, standing, excluded) for standing in self._in_order()]
+    def explain(
+        self, request: MachineRequest, *, excluded: Mapping[SiteKey, str] = NO_EXCLUSIONS
+    ) -> SchedulingExplanation:
+        """The decision, and a verdict per site."""
+        evaluator, fit_evaluator = self._evaluator(request), self._fit_evaluator(request)
+        verdicts = [_verdict(evaluator, fit_evaluator, state, excluded) for state in self._ordered_states()]
         fitting = [one for one in verdicts if not one.refusal]
         ranked = {candidate.site.key: place for place, candidate in enumerate(self._ranking(request).candidates())}
         fitting.sort(key=lambda verdict: ranked[verdict.site])
         refused = (one for one in verdicts if one.refusal)
         decision = self.decide(request, excluded=excluded)
-        return Explanation(decision, judge.weighed, judge.indifferent, (*fitting, *refused))
+        return SchedulingExplanation(decision, evaluator.weights, evaluator.indifferent, (*fitting, *refused))
 
-    # --- how it remembers -------------------------------------------------------------------------
+    # --- caches -----------------------------------------------------------------------------------
 
-    def _stand(self, site: Site) -> None:
+    def _put_state(self, site: Site) -> None:
         self._version += 1
-        self._standings[site.key] = Standing(site, self._ledger.usage(site.key), self._version)
+        self._states[site.key] = SiteState(site, self._ledger.usage(site.key), self._version)
 
     def _counted(self, reservation: Reservation) -> Reservation:
-        claim = recounted(reservation.claim, self._catalogue)
+        claim = recount(reservation.claim, self._catalogue)
         return reservation if claim is reservation.claim else reservation._replace(claim=claim)
 
-    def _use(self, key: SiteKey) -> None:
-        """Something was reserved or released there."""
-        if standing := self._standings.get(key):
-            self._stand(standing.site)
+    def _on_usage(self, key: SiteKey) -> None:
+        """The reservations of the site changed."""
+        if state := self._states.get(key):
+            self._put_state(state.site)
             for ranking in self._rankings.values():
-                ranking.note_use(key)
+                ranking.mark_usage_changed(key)
 
-    def _describe(self, before: Site | None, after: Site | None) -> None:
+    def _update_index(self, before: Site | None, after: Site | None) -> None:
         cheapest = self._cheapest()
         if before is not None:
-            self._places.remove(before)
+            self._index.remove(before)
             for tenant in before.tenants:
                 self._tenants[tenant] -= 1
                 if not self._tenants[tenant]:
                     del self._tenants[tenant]
         if after is not None:
-            self._places.add(after)
+            self._index.add(after)
             self._tenants.update(after.tenants)
         if cheapest != self._cheapest():
             self._rankings.clear()
-            self._judges.clear()
+            self._evaluators.clear()
 
     def _cheapest(self) -> float | None:
-        return self._places.cheapest if self._policy.weighs("Price") else None
+        return self._index.cheapest if self._policy.weighs("Price") else None
 
-    def _in_order(self) -> list[Standing]:
-        return sorted(self._standings.values(), key=lambda standing: standing.order)
+    def _ordered_states(self) -> list[SiteState]:
+        return sorted(self._states.values(), key=lambda state: state.order)
 
-    def _ranking(self, request: Request) -> Ranking:
-        return self._remembered(self._rankings, self._shape(request), lambda: self._rank(request))
+    def _ranking(self, request: MachineRequest) -> Ranking:
+        return self._cached(self._rankings, self._shape(request), lambda: self._rank(request))
 
-    def _rank(self, request: Request) -> Ranking:
-        ranking = Ranking(self._judge(request), self._measure(request), self._standings)
-        keys = self._places.possible(request.selector, self._policy.filters)
-        ranking.note_all(self._standings if keys is None else keys)
+    def _rank(self, request: MachineRequest) -> Ranking:
+        ranking = Ranking(self._evaluator(request), self._fit_evaluator(request), self._states)
+        keys = self._index.possible(request.selector, self._policy.filters)
+        ranking.mark_all_changed(self._states if keys is None else keys)
         return ranking
 
-    def _judge(self, request: Request) -> Judge:
-        asked = self._asked(request)
-        return self._remembered(self._judges, asked, lambda: Judge(self._policy, asked, self._cheapest()))
+    def _evaluator(self, request: MachineRequest) -> SiteEvaluator:
+        asked = self._criteria(request)
+        return self._cached(self._evaluators, asked, lambda: SiteEvaluator(self._policy, asked, self._cheapest()))
 
-    def _measure(self, request: Request) -> Measure:
+    def _fit_evaluator(self, request: MachineRequest) -> FitEvaluator:
         several = request.replicas > 1
-        return self._remembered(
-            self._measures,
+        return self._cached(
+            self._fit_evaluators,
             (request.items, several),
-            lambda: Measure(need_of(request.items, self._catalogue), self._policy, several=several),
+            lambda: FitEvaluator(compute_need(request.items, self._catalogue), self._policy, several=several),
         )
 
-    def _remembered(self, known: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
-        """What was not used for longest is forgotten."""
-        self._moment += 1
+    def _cached(self, known: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+        """Get or create an entry; evict the least recently used ones."""
+        self._clock += 1
         found = known.get(key)
         if found is None:
             known[key] = found = make()
-            found.used = self._moment
-            self._forget(known)
-        found.used = self._moment
+            found.used = self._clock
+            self._evict(known)
+        found.used = self._clock
         return found
 
-    def _forget(self, known: dict[Hashable, T]) -> None:
-        fewest, most = SHAPES
-        may_be_many = len(known) * len(self._standings) > self._most_judgements
+    def _evict(self, known: dict[Hashable, T]) -> None:
+        fewest, most = CACHED_SHAPES
+        may_be_many = len(known) * len(self._states) > self._max_evaluations
         judgements = sum(map(len, known.values())) if may_be_many else 0
-        while len(known) > most or (len(known) > fewest and judgements > self._most_judgements):
+        while len(known) > most or (len(known) > fewest and judgements > self._max_evaluations):
             key, oldest = min(known.items(), key=lambda item: item[1].used)
             judgements -= len(oldest)
             del known[key]
 
-    def _shape(self, request: Request) -> Hashable:
+    def _shape(self, request: MachineRequest) -> Hashable:
         return request.items, request.selector, self._tenant(request), self._current(request), request.replicas > 1
 
-    def _asked(self, request: Request) -> Asked:
-        return Asked(request.selector, self._tenant(request), self._current(request))
+    def _criteria(self, request: MachineRequest) -> Criteria:
+        return Criteria(request.selector, self._tenant(request), self._current(request))
 
-    def _tenant(self, request: Request) -> str:
-        """All tenants are alike that no site names, unless it matters whose stacks are there."""
+    def _tenant(self, request: MachineRequest) -> str:
+        """Tenants that no site names are equal, unless the request has stack affinity."""
         matters = request.selector.affinity or request.selector.antiaffinity or request.tenant in self._tenants
-        return request.tenant if matters else OTHERS
+        return request.tenant if matters else ANY_TENANT
 
-    def _current(self, request: Request) -> frozenset[SiteKey]:
+    def _current(self, request: MachineRequest) -> frozenset[SiteKey]:
         return frozenset(request.current) if request.current and self._policy.weighs("Steady") else frozenset()
 
-    def _refusal(self, request: Request, ranking: Ranking, excluded: Mapping[SiteKey, str]) -> Decision:
+    def _refusal(
+        self, request: MachineRequest, ranking: Ranking, excluded: Mapping[SiteKey, str]
+    ) -> SchedulingDecision:
         candidates = ranking.candidates()
         fitting = _without(candidates, excluded)
         reasons = Counter(ranking.reasons())
         reasons.update(excluded[one.site.key] for one in candidates if one.site.key in excluded)
         number = max(
-            (possible(sites, request.replicas, _bounds(request)) for sites in _choices(request, fitting)), default=0
+            (placeable(sites, request.replicas, _bounds(request)) for sites in _candidate_groups(request, fitting)),
+            default=0,
         )
-        message = refusal_text(request, number, len(fitting), len(self._standings), reasons)
-        return Decision(reasons=reasons, sites=len(self._standings), message=message)
+        message = format_refusal(request, number, len(fitting), len(self._states), reasons)
+        return SchedulingDecision(reasons=reasons, sites=len(self._states), message=message)
 
 
-def _shares(request: Request, ranking: Ranking, excluded: Mapping[SiteKey, str]) -> list[tuple[Candidate, int]]:
-    """Nothing if not all replicas can be placed."""
+def _shares(request: MachineRequest, ranking: Ranking, excluded: Mapping[SiteKey, str]) -> list[tuple[RankedSite, int]]:
+    """Empty if not all replicas can be placed."""
     candidates = ranking.candidates()
-    if _one_will_do(request):
+    if _prefers_one_site(request):
         for candidate in candidates:
             if candidate.number >= request.replicas and candidate.site.key not in excluded:
                 return [(candidate, request.replicas)]
@@ -305,25 +315,25 @@ def _shares(request: Request, ranking: Ranking, excluded: Mapping[SiteKey, str])
         return []
     fitting = _without(candidates, excluded)
     if request.selector.strategy is LocalStrategy.SPREAD and not request.selector.region_alone:
-        fitting = _enough(fitting, request)
-    for sites in _choices(request, fitting):
+        fitting = _best_sufficient(fitting, request)
+    for sites in _candidate_groups(request, fitting):
         if shares := divide(request.selector.strategy, sites, request.replicas, _bounds(request)):
             return [(fitting[place], number) for place, number in shares]
     return []
 
 
-def _without(candidates: Sequence[Candidate], excluded: Mapping[SiteKey, str]) -> Sequence[Candidate]:
+def _without(candidates: Sequence[RankedSite], excluded: Mapping[SiteKey, str]) -> Sequence[RankedSite]:
     return [one for one in candidates if one.site.key not in excluded] if excluded else candidates
 
 
-def _enough(candidates: Sequence[Candidate], request: Request) -> Sequence[Candidate]:
-    """The best ones, if these can take all replicas and as many clusters are to be used as can be."""
+def _best_sufficient(candidates: Sequence[RankedSite], request: MachineRequest) -> Sequence[RankedSite]:
+    """The best sites if they fit all replicas, else all candidates."""
     best = candidates[: min(request.replicas, request.selector.max_clusters or request.replicas)]
     return best if sum(one.number for one in best) >= request.replicas else candidates
 
 
-def _one_will_do(request: Request) -> bool:
-    """One site that takes all is the best."""
+def _prefers_one_site(request: MachineRequest) -> bool:
+    """Whether one site for all replicas is the best result."""
     selector = request.selector
     if selector.min_clusters > 1:
         return False
@@ -331,34 +341,36 @@ def _one_will_do(request: Request) -> bool:
     return request.replicas == 1 or centralized
 
 
-def _choices(request: Request, candidates: Sequence[Candidate]) -> list[list[tuple[int, int]]]:
-    """Sites that may be taken together, by their places in the list; the best choice first."""
+def _candidate_groups(request: MachineRequest, candidates: Sequence[RankedSite]) -> list[list[tuple[int, int]]]:
+    """Groups of sites that may be used together, by list index; the best group first."""
     if request.selector.region_alone:
-        return by_region((place, one.site.region, one.number) for place, one in enumerate(candidates))
+        return group_by_region((place, one.site.region, one.number) for place, one in enumerate(candidates))
     return [[(place, one.number) for place, one in enumerate(candidates)]]
 
 
-def _bounds(request: Request) -> Bounds:
-    return Bounds(request.selector.min_clusters, request.selector.max_clusters)
+def _bounds(request: MachineRequest) -> ClusterBounds:
+    return ClusterBounds(request.selector.min_clusters, request.selector.max_clusters)
 
 
-def _chosen(judge: Judge, candidate: Candidate, number: int) -> Iterator[Chosen]:
-    score = round(judge.total(candidate.points), 3)
-    for portion in candidate.room.portions:
-        combination = portion.combination
-        for _ in range(min(number, portion.number)):
-            yield Chosen(candidate.site.key, combination.flavors, score, combination.claim)
-        number -= min(number, portion.number)
+def _placed_replicas(evaluator: SiteEvaluator, candidate: RankedSite, number: int) -> Iterator[PlacedReplica]:
+    score = round(evaluator.total(candidate.points), 3)
+    for one in candidate.fit.fitted:
+        combination = one.combination
+        for _ in range(min(number, one.number)):
+            yield PlacedReplica(candidate.site.key, combination.flavors, score, combination.claim)
+        number -= min(number, one.number)
 
 
-def _verdict(judge: Judge, measure: Measure, standing: Standing, excluded: Mapping[SiteKey, str]) -> Verdict:
-    key = standing.site.key
-    described = judge.describe(standing.site)
+def _verdict(
+    evaluator: SiteEvaluator, fit_evaluator: FitEvaluator, state: SiteState, excluded: Mapping[SiteKey, str]
+) -> SiteVerdict:
+    key = state.site.key
+    described = evaluator.describe(state.site)
     if described.refusal:
-        return Verdict(key, described.refusal)
-    room = measure.of(standing)
-    if not room.number or key in excluded:
-        return Verdict(key, room.refusal or excluded[key], shortage=measure.shortage(standing))
-    points = judge.points(described, room, standing)
-    flavors = room.portions[0].combination.flavors
-    return Verdict(key, "", room.number, flavors, judge.scores(standing, room), round(judge.total(points), 3))
+        return SiteVerdict(key, described.refusal)
+    fit = fit_evaluator.of(state)
+    if not fit.number or key in excluded:
+        return SiteVerdict(key, fit.refusal or excluded[key], shortage=fit_evaluator.shortage(state))
+    points = evaluator.points(described, fit, state)
+    flavors = fit.fitted[0].combination.flavors
+    return SiteVerdict(key, "", fit.number, flavors, evaluator.scores(state, fit), round(evaluator.total(points), 3))

@@ -1,4 +1,4 @@
-"""What a policy says of one site and one request: why it does not fit, or how good it is."""
+"""Evaluates one site for one request: refusal or score, and explanations of decisions."""
 
 from __future__ import annotations
 
@@ -6,62 +6,70 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from farflung.scheduling.claims import Need
-from farflung.scheduling.fit import Portion, Shortage, room_for, shortage
-from farflung.scheduling.plugins import OF_ROOM, OF_SITES, OF_STACKS, Asked, OfSite, OfStacks, checks_for
-from farflung.scheduling.policy import Policy
-from farflung.scheduling.sites import Standing
-from farflung.scheduling.values import Decision, Request, Site, SiteKey
+from farflung.scheduling.claims import ResourceNeed
+from farflung.scheduling.fit import FittedReplicas, Shortage, find_shortage, fit_replicas
+from farflung.scheduling.plugins import (
+    FIT_SCORERS,
+    SITE_SCORERS,
+    STACK_SCORERS,
+    Criteria,
+    SiteScorer,
+    StackScorer,
+    checks_for,
+)
+from farflung.scheduling.policy import SchedulerPolicy
+from farflung.scheduling.sites import SiteState
+from farflung.scheduling.values import MachineRequest, SchedulingDecision, Site, SiteKey
 
-#: scores are counted in millionths, because sums of whole numbers do not depend on their order
+#: scores are integers in millionths, so that sums do not depend on the order
 MILLION: Final = 1_000_000
-MOST_REASONS: Final = 10  #: in one message
+MAX_REASONS: Final = 10  #: in one message
 
 
-class Described(NamedTuple):
-    """What can be said of a site as long as its description stays the same."""
+class SiteEvaluation(NamedTuple):
+    """The result of filters and site scorers, valid until the site changes."""
 
     site: Site
     refusal: str
-    points: int  #: of scorers of sites, weighted
+    points: int  #: weighted, of site scorers
 
 
 class Fit(NamedTuple):
-    """What can be said of what a site has left for some items, until something is reserved or released there."""
+    """How many replicas fit, valid until the reservations of the site change."""
 
-    version: int  #: of the standing
-    portions: tuple[Portion, ...]  #: the best liked first
-    number: int  #: of replicas in all portions together
-    refusal: str  #: why there is no room, if there is none
-    points: int  #: of scorers of room, weighted
+    version: int  #: of the SiteState
+    fitted: tuple[FittedReplicas, ...]  #: the preferred flavors first
+    number: int  #: of replicas
+    refusal: str  #: why no replica fits
+    points: int  #: weighted, of fit scorers
 
 
-class Judge:
-    """For requests that ask for the same.  It remembers what it said of descriptions."""
+class SiteEvaluator:
+    """Filters and scores sites for equal criteria, and caches the results."""
 
-    def __init__(self, policy: Policy, asked: Asked, cheapest: float | None) -> None:
+    def __init__(self, policy: SchedulerPolicy, criteria: Criteria, cheapest: float | None) -> None:
         self.used = 0
-        self.weighed: dict[str, int] = {}  #: the scorers that have a say, with their weights
-        self._known: dict[SiteKey, Described] = {}
-        self._checks = checks_for(asked, policy.filters)
-        self._of_sites: list[tuple[str, int, OfSite]] = []
-        self._of_stacks: list[tuple[str, int, OfStacks]] = []
-        self._same: dict[str, float] = {}  #: scores that all sites get
+        self.weights: dict[str, int] = {}  #: active scorer → weight
+        self._known: dict[SiteKey, SiteEvaluation] = {}
+        self._checks = checks_for(criteria, policy.filters)
+        self._of_sites: list[tuple[str, int, SiteScorer]] = []
+        self._of_stacks: list[tuple[str, int, StackScorer]] = []
+        self._same: dict[str, float] = {}  #: constant scores
         for name, weight in policy.scorers:
-            if self._admit(name, weight, asked, cheapest):
-                self.weighed[name] = weight
-        self._same_points = sum(self.weighed[name] * millionths(score) for name, score in self._same.items())
-        self._weights = sum(self.weighed.values())
+            if self._admit(name, weight, criteria, cheapest):
+                self.weights[name] = weight
+        self._same_points = sum(self.weights[name] * to_millionths(score) for name, score in self._same.items())
+        self._weights = sum(self.weights.values())
 
-    def _admit(self, name: str, weight: int, asked: Asked, cheapest: float | None) -> bool:
-        """Whether it has a say."""
-        if name in OF_SITES:
-            of_site = OF_SITES[name](asked, cheapest)
+    def _admit(self, name: str, weight: int, criteria: Criteria, cheapest: float | None) -> bool:
+        """Whether the scorer is active for these criteria."""
+        if name in SITE_SCORERS:
+            of_site = SITE_SCORERS[name](criteria, cheapest)
             if of_site is not None:
                 self._of_sites.append((name, weight, of_site))
             return of_site is not None
-        if name in OF_STACKS:
-            of_stacks = OF_STACKS[name](asked)
+        if name in STACK_SCORERS:
+            of_stacks = STACK_SCORERS[name](criteria)
             if isinstance(of_stacks, float):
                 self._same[name] = of_stacks
             else:
@@ -70,7 +78,7 @@ class Judge:
 
     @property
     def indifferent(self) -> Mapping[str, float]:
-        """Scorers that give all sites the same, because nothing is asked for that they look at."""
+        """Scorers that give every site the same score, because the request has no input for them."""
         return self._same
 
     def __len__(self) -> int:
@@ -80,116 +88,116 @@ class Judge:
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)
 
-    def describe(self, site: Site) -> Described:
+    def describe(self, site: Site) -> SiteEvaluation:
         known = self._known.get(site.key)
         if known is None or known.site is not site:
-            known = self._known[site.key] = self._describe(site)
+            known = self._known[site.key] = self._update_index(site)
         return known
 
-    def _describe(self, site: Site) -> Described:
+    def _update_index(self, site: Site) -> SiteEvaluation:
         for check in self._checks:
             if reason := check(site):
-                return Described(site, reason, 0)
+                return SiteEvaluation(site, reason, 0)
         points = self._same_points
         for _, weight, score in self._of_sites:
-            points += weight * millionths(score(site))
-        return Described(site, "", points)
+            points += weight * to_millionths(score(site))
+        return SiteEvaluation(site, "", points)
 
-    def points(self, described: Described, room: Fit, standing: Standing) -> int:
-        """Of all scorers together."""
-        points = described.points + room.points
+    def points(self, described: SiteEvaluation, fit: Fit, state: SiteState) -> int:
+        """The weighted sum of all scorers."""
+        points = described.points + fit.points
         for _, weight, score in self._of_stacks:
-            points += weight * millionths(score(standing.usage))
+            points += weight * to_millionths(score(state.usage))
         return points
 
-    def scores(self, standing: Standing, room: Fit) -> Mapping[str, float]:
-        """By each scorer that has a say, for people."""
-        best = room.portions[0].combination
-        scores = self._same | {name: score(standing.site) for name, _, score in self._of_sites}
-        scores |= {name: score(standing.usage) for name, _, score in self._of_stacks}
-        return scores | {name: score(standing, best) for name, score in OF_ROOM.items() if name in self.weighed}
+    def scores(self, state: SiteState, fit: Fit) -> Mapping[str, float]:
+        """Score by active scorer, for explanations."""
+        best = fit.fitted[0].combination
+        scores = self._same | {name: score(state.site) for name, _, score in self._of_sites}
+        scores |= {name: score(state.usage) for name, _, score in self._of_stacks}
+        return scores | {name: score(state, best) for name, score in FIT_SCORERS.items() if name in self.weights}
 
     def total(self, points: int) -> float:
-        """0 to 100: the weighted mean."""
+        """The weighted mean, 0 to 100."""
         return points / (self._weights * MILLION) if self._weights else 0.0
 
 
-def millionths(score: float) -> int:
+def to_millionths(score: float) -> int:
     return round(score * MILLION)
 
 
-class Measure:
-    """For requests that take the same.  It remembers what it measured, as long as that holds."""
+class FitEvaluator:
+    """Fits replicas for equal needs, and caches the results."""
 
-    def __init__(self, need: Need, policy: Policy, *, several: bool) -> None:
+    def __init__(self, need: ResourceNeed, policy: SchedulerPolicy, *, several: bool) -> None:
         self.used = 0
         self._need = need
         self._several = several
         self._fake_spot = policy.spot_fake
-        self._scorers = [(weight, OF_ROOM[name]) for name, weight in policy.scorers if name in OF_ROOM]
+        self._scorers = [(weight, FIT_SCORERS[name]) for name, weight in policy.scorers if name in FIT_SCORERS]
         self._known: dict[SiteKey, Fit] = {}
 
     def __len__(self) -> int:
         """Of how many sites it remembers something."""
         return len(self._known)
 
-    def of(self, standing: Standing) -> Fit:
-        key = standing.site.key
+    def of(self, state: SiteState) -> Fit:
+        key = state.site.key
         known = self._known.get(key)
-        if known is None or known.version != standing.version:
-            known = self._known[key] = self._measure(standing)
+        if known is None or known.version != state.version:
+            known = self._known[key] = self._fit_evaluator(state)
         return known
 
-    def shortage(self, standing: Standing) -> Shortage | None:
-        """How much is missing, if there is no room because something is short."""
-        return shortage(self._need, standing, self.of(standing).refusal, fake_spot=self._fake_spot)
+    def shortage(self, state: SiteState) -> Shortage | None:
+        """The missing amount, if a resource is insufficient."""
+        return find_shortage(self._need, state, self.of(state).refusal, fake_spot=self._fake_spot)
 
     def forget(self, key: SiteKey) -> None:
         self._known.pop(key, None)
 
-    def _measure(self, standing: Standing) -> Fit:
-        portions, refusal = room_for(self._need, standing, several=self._several, fake_spot=self._fake_spot)
+    def _fit_evaluator(self, state: SiteState) -> Fit:
+        fitted, refusal = fit_replicas(self._need, state, several=self._several, fake_spot=self._fake_spot)
         number = points = 0
-        for portion in portions:
-            number += portion.number
-        if portions:
-            best = portions[0].combination
+        for one in fitted:
+            number += one.number
+        if fitted:
+            best = fitted[0].combination
             for weight, score in self._scorers:
-                points += weight * millionths(score(standing, best))
-        return Fit(standing.version, portions, number, refusal, points)
+                points += weight * to_millionths(score(state, best))
+        return Fit(state.version, fitted, number, refusal, points)
 
 
-class Verdict(NamedTuple):
-    """What is to be said of one site."""
+class SiteVerdict(NamedTuple):
+    """The evaluation of one site in an explanation."""
 
     site: SiteKey
-    refusal: str = ""  #: why it does not fit; empty: it does
-    number: int = 0  #: of replicas that it has room for
-    flavors: tuple[str, ...] = ()  #: that the first one would get, for each item
+    refusal: str = ""  #: empty: the site fits
+    number: int = 0  #: of replicas that fit
+    flavors: tuple[str, ...] = ()  #: of the first replica, for each item
     scores: Mapping[str, float] = {}  #: by scorer, 0 to 100
     total: float = 0.0
-    shortage: Shortage | None = None  #: how much is missing, if it does not fit because something is short
+    shortage: Shortage | None = None  #: if a resource is insufficient
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    decision: Decision
-    weights: Mapping[str, int]  #: of the scorers that have a say
-    indifferent: Mapping[str, float]  #: what some of them give to every site, whatever it is
-    verdicts: tuple[Verdict, ...]  #: the best site first, then by name those that do not fit
+class SchedulingExplanation:
+    decision: SchedulingDecision
+    weights: Mapping[str, int]  #: of the active scorers
+    indifferent: Mapping[str, float]  #: constant scores
+    verdicts: tuple[SiteVerdict, ...]  #: the best site first, then refused sites by name
 
 
-def refusal_text(request: Request, possible: int, fitting: int, sites: int, reasons: Mapping[str, int]) -> str:
-    """Why a request is not placed: how many replicas could be, and the reasons of sites, the most frequent first."""
+def format_refusal(request: MachineRequest, possible: int, fitting: int, sites: int, reasons: Mapping[str, int]) -> str:
+    """Why a request is not placed: the number of placeable replicas, and the most frequent refusals."""
     if not sites:
         return "there are no clusters"
     text = f"{fitting}/{sites} clusters fit"
     if request.replicas > 1 or fitting:
-        text = f"{possible} of {request.replicas} replicas can be placed{_within(request)}; {text}"
-    return f"{text}: {_counted(reasons)}" if reasons else text
+        text = f"{possible} of {request.replicas} replicas can be placed{_format_bounds(request)}; {text}"
+    return f"{text}: {_format_reasons(reasons)}" if reasons else text
 
 
-def _within(request: Request) -> str:
+def _format_bounds(request: MachineRequest) -> str:
     selector = request.selector
     bounds = [f"at least {selector.min_clusters}"] if selector.min_clusters > 1 else []
     bounds += [f"at most {selector.max_clusters}"] if selector.max_clusters else []
@@ -197,9 +205,9 @@ def _within(request: Request) -> str:
     return f"{clusters} in one region" if selector.region_alone else clusters
 
 
-def _counted(reasons: Mapping[str, int]) -> str:
+def _format_reasons(reasons: Mapping[str, int]) -> str:
     ranked = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
-    texts = [f"{number} {reason}" for reason, number in ranked[:MOST_REASONS]]
-    if others := sum(number for _, number in ranked[MOST_REASONS:]):
+    texts = [f"{number} {reason}" for reason, number in ranked[:MAX_REASONS]]
+    if others := sum(number for _, number in ranked[MAX_REASONS:]):
         texts.append(f"{others} for other reasons")
     return ", ".join(texts)

@@ -1,6 +1,8 @@
-"""How many replicas of a stack a site has room for, and with which flavors.
+"""How many replicas of a stack fit on a site, and with which flavors.  No policy disables these checks.
 
-What a stack takes must be there: no policy turns this off.
+Spot machines: a site has pools of vcpus and memory per flavor, counted in machines.  Blocks of hours are `finite`,
+open-ended pools are `infinite`.  The name of a pool contains cpu or mem, block for blocks, and delay or immediate, in
+any spelling: `cpu_block_delay`, `MemoryImmediate`.
 """
 
 from __future__ import annotations
@@ -9,118 +11,118 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from farflung.scheduling.claims import Combination, Need
-from farflung.scheduling.sites import Standing
-from farflung.scheduling.values import Claim, SpotPool
+from farflung.scheduling.claims import FlavorCombination, ResourceNeed
+from farflung.scheduling.sites import SiteState
+from farflung.scheduling.values import ResourceClaim, SpotPool
 
-LONGEST_NAME: Final = 63
+MAX_NAME: Final = 63
 UNLIMITED: Final = 2**63 - 1
-FAKE: Final = 1000  #: machines in each pool, if all spot requests are taken as satisfiable
+FAKE_MACHINES: Final = 1000  #: machines in each pool if `spot_fake` is set
 
 
-class Portion(NamedTuple):
-    """Replicas that get the same flavors."""
+class FittedReplicas(NamedTuple):
+    """Replicas with the same flavors."""
 
-    combination: Combination
+    combination: FlavorCombination
     number: int
 
 
-def room_for(
-    need: Need, standing: Standing, *, several: bool, fake_spot: bool = False
-) -> tuple[tuple[Portion, ...], str]:
-    """The portions, the best liked first, or why there is no room for one replica.
+def fit_replicas(
+    need: ResourceNeed, state: SiteState, *, several: bool, fake_spot: bool = False
+) -> tuple[tuple[FittedReplicas, ...], str]:
+    """Fitted replicas, the preferred flavors first, or the reason why none fits.
 
-    Several: replicas for which the best liked flavors do not suffice may get others.  Otherwise all get the same.
+    `several`: replicas may have different flavors.
     """
     if not need.combinations:
         return (), "no flavor is asked for"
-    most, refusal = _apart_from_flavors(need, standing) if need.beside_flavors else (UNLIMITED, "")
+    most, refusal = _limit_by_storage_and_eips(need, state) if need.beside_flavors else (UNLIMITED, "")
     if refusal:
-        return (), _flavors_first(need, standing, fake_spot) or refusal
-    portions: list[Portion] = []
+        return (), _flavor_refusal(need, state, fake_spot) or refusal
+    fitted: list[FittedReplicas] = []
     refusals: list[str] = []
     for combination in need.combinations:
-        number, refusal = _times(combination, standing, fake_spot)
+        number, refusal = _replicas_of(combination, state, fake_spot)
         if refusal:
             refusals.append(refusal)
             continue
         number = min(number, most)
-        portions.append(Portion(combination, number))
+        fitted.append(FittedReplicas(combination, number))
         most -= number
         if not several or not most:
             break
-        standing = Standing(standing.site, standing.usage.plus(combination.claim, number))
-    return tuple(portions), "" if portions else _most_hopeful(refusals)
+        state = SiteState(state.site, state.usage.plus(combination.claim, number))
+    return tuple(fitted), "" if fitted else _best_refusal(refusals)
 
 
-def _apart_from_flavors(need: Need, standing: Standing) -> tuple[int, str]:
-    """How many replicas can be had of storage and public addresses, or why not one."""
+def _limit_by_storage_and_eips(need: ResourceNeed, state: SiteState) -> tuple[int, str]:
+    """How many replicas fit by storage and public addresses, or why none."""
     most = UNLIMITED
     for kind, size in need.storage:
-        if kind not in standing.site.capacity.storage:
+        if kind not in state.site.capacity.storage:
             return 0, f"no storage type {shortened(kind)}"
-        most = min(most, standing.storage(kind) // size)
+        most = min(most, state.storage(kind) // size)
         if not most:
             return 0, out_of(shortened(kind))
-    if need.eips and standing.eips is not None:
-        most = min(most, standing.eips // need.eips)
+    if need.eips and state.eips is not None:
+        most = min(most, state.eips // need.eips)
         if not most:
             return 0, out_of("public addresses")
     return most, ""
 
 
-def _flavors_first(need: Need, standing: Standing, fake_spot: bool) -> str:
-    """Why it has no room for flavors, if it has none."""
+def _flavor_refusal(need: ResourceNeed, state: SiteState, fake_spot: bool) -> str:
+    """Why no flavor combination fits; empty if one does."""
     refusals = []
     for combination in need.combinations:
-        _, refusal = _times(combination, standing, fake_spot)
+        _, refusal = _replicas_of(combination, state, fake_spot)
         if not refusal:
             return ""
         refusals.append(refusal)
-    return _most_hopeful(refusals)
+    return _best_refusal(refusals)
 
 
-def _most_hopeful(refusals: list[str]) -> str:
-    """What can be had another time says more than what is never offered."""
+def _best_refusal(refusals: list[str]) -> str:
+    """Exhausted resources say more than resources that the site never offers."""
     return next((one for one in refusals if not one.startswith("no ")), refusals[0])
 
 
-def _times(combination: Combination, standing: Standing, fake_spot: bool) -> tuple[int, str]:
-    """How many replicas can have these flavors, or why not one."""
+def _replicas_of(combination: FlavorCombination, state: SiteState, fake_spot: bool) -> tuple[int, str]:
+    """How many replicas fit with these flavors, or why none."""
     claim = combination.claim
-    site = standing.site
+    site = state.site
     most = UNLIMITED
     for flavor, number in claim.flavors:
         total = site.capacity.flavors.get(flavor)
         if total is None:
             return 0, f"no flavor {shortened(flavor)}"
-        most = min(most, (total - standing.usage.flavors.get(flavor, 0)) // number)
+        most = min(most, (total - state.usage.flavors.get(flavor, 0)) // number)
         if most < 1:
             return 0, out_of(shortened(flavor))
     for pool, number in claim.spot:
-        most = min(most, spot_left(pool, standing, fake_spot) // number)
+        most = min(most, free_spot_machines(pool, state, fake_spot) // number)
         if not most:
             return 0, out_of(f"spot {shortened(pool.flavor)}")
     if claim.spot and combination.max_price and site.price is not None and site.price > combination.max_price:
         return 0, f"dearer than {combination.max_price:g}"
-    return _within_totals(claim, standing, most)
+    return _limit_by_totals(claim, state, most)
 
 
-def _within_totals(claim: Claim, standing: Standing, most: int) -> tuple[int, str]:
-    if claim.vcpus and standing.vcpus is not None:
-        most = min(most, standing.vcpus // claim.vcpus)
+def _limit_by_totals(claim: ResourceClaim, state: SiteState, most: int) -> tuple[int, str]:
+    if claim.vcpus and state.vcpus is not None:
+        most = min(most, state.vcpus // claim.vcpus)
         if not most:
             return 0, out_of("vcpus")
-    if claim.memory and standing.memory is not None:
-        most = min(most, standing.memory // claim.memory)
+    if claim.memory and state.memory is not None:
+        most = min(most, state.memory // claim.memory)
         if not most:
             return 0, out_of("memory")
     return most, ""
 
 
-def spot_left(pool: SpotPool, standing: Standing, fake_spot: bool) -> int:
-    offered = FAKE if fake_spot else offered_machines(standing.site.capacity.spot, pool)
-    return max(0, offered - standing.usage.spot.get(pool, 0))
+def free_spot_machines(pool: SpotPool, state: SiteState, fake_spot: bool) -> int:
+    offered = FAKE_MACHINES if fake_spot else offered_machines(state.site.capacity.spot, pool)
+    return max(0, offered - state.usage.spot.get(pool, 0))
 
 
 def out_of(what: str) -> str:
@@ -128,7 +130,7 @@ def out_of(what: str) -> str:
 
 
 def shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
 
 
 class Shortage(NamedTuple):
@@ -136,34 +138,34 @@ class Shortage(NamedTuple):
     left: int
 
 
-def shortage(need: Need, standing: Standing, refusal: str, *, fake_spot: bool) -> Shortage | None:
-    """Of what a refusal says that there is not enough; None: it says something else."""
-    for what, needed, left in _amounts(need, standing, fake_spot):
+def find_shortage(need: ResourceNeed, state: SiteState, refusal: str, *, fake_spot: bool) -> Shortage | None:
+    """The amounts behind an `out of …` refusal; None for other refusals."""
+    for what, needed, left in _amounts(need, state, fake_spot):
         if needed > left and out_of(what) == refusal:
             return Shortage(needed, left)
     return None
 
 
-def _amounts(need: Need, standing: Standing, fake_spot: bool) -> Iterator[tuple[str, int, int]]:
-    """What is counted, how much one replica takes of it, and how much is left."""
+def _amounts(need: ResourceNeed, state: SiteState, fake_spot: bool) -> Iterator[tuple[str, int, int]]:
+    """Resource, need of one replica, free amount."""
     for combination in need.combinations:
         claim = combination.claim
         for flavor, number in claim.flavors:
-            yield shortened(flavor), number, standing.flavor(flavor)
+            yield shortened(flavor), number, state.flavor(flavor)
         for pool, number in claim.spot:
-            yield f"spot {shortened(pool.flavor)}", number, spot_left(pool, standing, fake_spot)
-        if standing.vcpus is not None:
-            yield "vcpus", claim.vcpus, standing.vcpus
-        if standing.memory is not None:
-            yield "memory", claim.memory, standing.memory
+            yield f"spot {shortened(pool.flavor)}", number, free_spot_machines(pool, state, fake_spot)
+        if state.vcpus is not None:
+            yield "vcpus", claim.vcpus, state.vcpus
+        if state.memory is not None:
+            yield "memory", claim.memory, state.memory
     for kind, size in need.storage:
-        yield shortened(kind), size, standing.storage(kind)
-    if standing.eips is not None:
-        yield "public addresses", need.eips, standing.eips
+        yield shortened(kind), size, state.storage(kind)
+    if state.eips is not None:
+        yield "public addresses", need.eips, state.eips
 
 
 def offered_machines(spot: Mapping[str, Any], pool: SpotPool) -> int:
-    """As many as both vcpus and memory allow; none if a pool is not there or makes no sense."""
+    """The smaller of the vcpu and memory pools; 0 if a pool is missing or malformed."""
     pools = spot.get(pool.flavor)
     if not isinstance(pools, Mapping):
         return 0

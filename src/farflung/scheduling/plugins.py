@@ -1,7 +1,8 @@
-"""Which sites will do for a request by what they are; what they have left is up to room.py.
+"""Filters and scorers of sites.
 
-Each filter looks at the request once, and gives a check for sites: a short reason why a site will not do, or nothing.
-No check at all: it has nothing against any site.
+A filter reads the criteria once and returns a check, which returns a short refusal or an empty text; None: no check is
+needed.  A scorer gives 0 to 100.  Site scorers use the site, fit scorers its free capacity after placing the stack, and
+StackAffinity the stacks on the site.  A scorer without input is inactive.  Capacity itself is checked in fit.py.
 """
 
 from __future__ import annotations
@@ -11,46 +12,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from farflung.scheduling.claims import Combination
+from farflung.scheduling.claims import FlavorCombination
 from farflung.scheduling.fit import shortened
-from farflung.scheduling.sites import Standing, Usage
+from farflung.scheduling.sites import SiteState, SiteUsage
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
-    Claim,
     Health,
     Point,
-    RegionWish,
-    Selector,
+    RegionChoice,
+    ResourceClaim,
     Site,
     SiteKey,
-    selector_of,
-    untolerated,
+    SiteSelector,
+    find_untolerated,
+    label_selector,
 )
 
 Check: TypeAlias = Callable[[Site], str]
 REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
 EARTH_RADIUS: Final = 6371.0  #: km
-HALFWAY: Final = 500.0  #: km at which a site is worth half of one that is there
-MEMORY, VCPUS, STORAGE, EIPS = 10, 10, 5, 1  #: weights of what is left
+HALFWAY: Final = 500.0  #: km at which the score is 50
+MEMORY, VCPUS, STORAGE, EIPS = 10, 10, 5, 1  #: weights of free shares
 
-OfSite: TypeAlias = Callable[[Site], float]
-OfStacks: TypeAlias = Callable[[Usage], float]
-OfRoom: TypeAlias = Callable[[Standing, Combination], float]
+SiteScorer: TypeAlias = Callable[[Site], float]
+StackScorer: TypeAlias = Callable[[SiteUsage], float]
+FitScorer: TypeAlias = Callable[[SiteState, FlavorCombination], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What matters of a request, when sites are looked at, apart from what it takes of them."""
+class Criteria:
+    """The parts of a request that filters and scorers use."""
 
-    selector: Selector = field(default_factory=Selector)
+    selector: SiteSelector = field(default_factory=SiteSelector)
     tenant: str = ""
     current: frozenset[SiteKey] = frozenset()
 
 
-Filter: TypeAlias = Callable[[Asked], Check | None]
+Filter: TypeAlias = Callable[[Criteria], Check | None]
 
 
-def availability(asked: Asked) -> Check | None:
+def filter_availability(criteria: Criteria) -> Check | None:
     reasons = {
         Health.SELLOUT: "sold out",
         Health.OFFLINE: "not ready",
@@ -60,12 +61,12 @@ def availability(asked: Asked) -> Check | None:
     return lambda site: reasons.get(site.health, "")
 
 
-def staying(asked: Asked) -> Check | None:
+def filter_terminating(criteria: Criteria) -> Check | None:
     return lambda site: "being deleted" if site.leaving else ""
 
 
-def named(asked: Asked) -> Check | None:
-    wish = asked.selector.site
+def filter_name(criteria: Criteria) -> Check | None:
+    wish = criteria.selector.site
     if not wish:
         return None
 
@@ -77,9 +78,9 @@ def named(asked: Asked) -> Check | None:
     return check
 
 
-def location_and_operator(asked: Asked) -> Check | None:
-    wishes = [(index, name) for index, name in enumerate(asked.selector.geo._fields) if asked.selector.geo[index]]
-    geo, operator = asked.selector.geo, asked.selector.operator
+def filter_location_and_operator(criteria: Criteria) -> Check | None:
+    wishes = [(index, name) for index, name in enumerate(criteria.selector.geo._fields) if criteria.selector.geo[index]]
+    geo, operator = criteria.selector.geo, criteria.selector.operator
     if not wishes and not operator:
         return None
 
@@ -92,12 +93,12 @@ def location_and_operator(asked: Asked) -> Check | None:
     return check
 
 
-def region_and_zone(asked: Asked) -> Check | None:
-    if not asked.selector.regions:
+def filter_region_and_zone(criteria: Criteria) -> Check | None:
+    if not criteria.selector.regions:
         return None
-    zones: dict[str, frozenset[str] | None] = {}  #: region → what will do there; None: all
-    for wish in asked.selector.regions:
-        zones[wish.region] = _either(zones.get(wish.region, frozenset()), wish)
+    zones: dict[str, frozenset[str] | None] = {}  #: region → zones; None: all
+    for wish in criteria.selector.regions:
+        zones[wish.region] = _add_zones(zones.get(wish.region, frozenset()), wish)
     anywhere = zones.get("", frozenset())
 
     def check(site: Site) -> str:
@@ -109,20 +110,20 @@ def region_and_zone(asked: Asked) -> Check | None:
     return check
 
 
-def _either(zones: frozenset[str] | None, wish: RegionWish) -> frozenset[str] | None:
+def _add_zones(zones: frozenset[str] | None, wish: RegionChoice) -> frozenset[str] | None:
     return None if zones is None or not wish.zones else zones.union(wish.zones)
 
 
-def exclusive_site(asked: Asked) -> Check | None:
-    tenant = asked.tenant
+def filter_tenant(criteria: Criteria) -> Check | None:
+    tenant = criteria.tenant
     return lambda site: "kept for other tenants" if site.tenants and tenant not in site.tenants else ""
 
 
-def filter_taints(asked: Asked) -> Check | None:
-    tolerations = asked.selector.tolerations
+def filter_taints(criteria: Criteria) -> Check | None:
+    tolerations = criteria.selector.tolerations
 
     def check(site: Site) -> str:
-        for taint in untolerated(site.taints, tolerations, REPELLING) if site.taints else ():
+        for taint in find_untolerated(site.taints, tolerations, REPELLING) if site.taints else ():
             is_closed = taint.key == UNSCHEDULABLE.key
             return "unschedulable" if is_closed else f"taint {shortened(taint.key)} not tolerated"
         return ""
@@ -130,42 +131,42 @@ def filter_taints(asked: Asked) -> Check | None:
     return check
 
 
-def cluster_affinity(asked: Asked) -> Check | None:
-    if not asked.selector.required:
+def filter_labels(criteria: Criteria) -> Check | None:
+    if not criteria.selector.required:
         return None
-    selector = selector_of(asked.selector.required)
+    selector = label_selector(criteria.selector.required)
     return lambda site: "" if selector.matches(site.labels) else "wrong labels"
 
 
-#: what policy files turn on by naming it
-CHOSEN: Final[Mapping[str, Filter]] = {
-    "SiteAvailability": availability,
-    "LocationAndOperator": location_and_operator,
-    "regionandaz": region_and_zone,
+#: active if the policy names them
+OPTIONAL_FILTERS: Final[Mapping[str, Filter]] = {
+    "SiteAvailability": filter_availability,
+    "LocationAndOperator": filter_location_and_operator,
+    "regionandaz": filter_region_and_zone,
 }
-#: what always holds: files may name these as well, but the original has no input for them that they could turn off
-ALWAYS: Final[Mapping[str, Filter]] = {
-    "ExclusiveSite": exclusive_site,
+#: always active; a policy may name them
+REQUIRED_FILTERS: Final[Mapping[str, Filter]] = {
+    "ExclusiveSite": filter_tenant,
     "TaintToleration": filter_taints,
-    "ClusterAffinity": cluster_affinity,
+    "ClusterAffinity": filter_labels,
 }
-#: room.py, which always holds too: what a stack takes must be there
-ABOUT_ROOM: Final = frozenset({"Flavor", "Volume", "EipAvailability", "SiteResourcesFit"})
+#: always active, in fit.py
+FIT_FILTERS: Final = frozenset({"Flavor", "Volume", "EipAvailability", "SiteResourcesFit"})
 
 
-def checks_for(asked: Asked, names: tuple[str, ...]) -> list[Check]:
-    """In the order in which the policy names them."""
-    filters: list[Filter] = [staying, named]
-    filters += [CHOSEN.get(name) or ALWAYS[name] for name in names if name not in ABOUT_ROOM]
-    filters += [one for name, one in ALWAYS.items() if name not in names]
-    return [check for one in filters if (check := one(asked)) is not None]
+def checks_for(criteria: Criteria, names: tuple[str, ...]) -> list[Check]:
+    """In the order of the policy."""
+    filters: list[Filter] = [filter_terminating, filter_name]
+    filters += [OPTIONAL_FILTERS.get(name) or REQUIRED_FILTERS[name] for name in names if name not in FIT_FILTERS]
+    filters += [one for name, one in REQUIRED_FILTERS.items() if name not in names]
+    return [check for one in filters if (check := one(criteria)) is not None]
 
 
-# --- what a site is -------------------------------------------------------------------------------
+# --- site scorers ---------------------------------------------------------------------------------
 
 
-def price(asked: Asked, cheapest: float | None) -> OfSite | None:
-    """100 for the cheapest of all, 50 for one that is twice as dear, 0 if nobody has said."""
+def score_price(criteria: Criteria, cheapest: float | None) -> SiteScorer | None:
+    """100 for the cheapest site, 50 at twice its price, 0 without a price."""
     if cheapest is None:
         return None
 
@@ -177,41 +178,41 @@ def price(asked: Asked, cheapest: float | None) -> OfSite | None:
     return score
 
 
-def steady(asked: Asked, cheapest: float | None) -> OfSite | None:
-    """100 where a replica is already."""
-    if not asked.current:
+def score_steady(criteria: Criteria, cheapest: float | None) -> SiteScorer | None:
+    """100 where a replica already is."""
+    if not criteria.current:
         return None
-    return lambda site: 100.0 if site.key in asked.current else 0.0
+    return lambda site: 100.0 if site.key in criteria.current else 0.0
 
 
-def distance(asked: Asked, cheapest: float | None) -> OfSite | None:
-    """100 at the place that is asked for, 50 at 500 km, 33 at 1000 km; 0 if nobody knows where a site is."""
-    near = asked.selector.near
-    if near is None or not _is_place(near):
+def score_distance(criteria: Criteria, cheapest: float | None) -> SiteScorer | None:
+    """100 at the wanted point, 50 at 500 km, 33 at 1000 km, 0 without coordinates."""
+    near = criteria.selector.near
+    if near is None or not _is_valid(near):
         return None
 
     def score(site: Site) -> float:
-        if site.point is None or not _is_place(site.point):
+        if site.point is None or not _is_valid(site.point):
             return 0.0
         return 100.0 / (1.0 + kilometres(near, site.point) / HALFWAY)
 
     return score
 
 
-def preferred_affinity(asked: Asked, cheapest: float | None) -> OfSite | None:
-    """The share of preferences that its labels meet, by weight."""
-    preferred = [(max(0, one.weight), selector_of(one.requirements)) for one in asked.selector.preferred]
+def score_preferences(criteria: Criteria, cheapest: float | None) -> SiteScorer | None:
+    """The weighted share of preferences that match its labels."""
+    preferred = [(max(0, one.weight), label_selector(one.requirements)) for one in criteria.selector.preferred]
     total = sum(weight for weight, _ in preferred)
     if not total:
         return None
     return lambda site: 100.0 * sum(weight for weight, one in preferred if one.matches(site.labels)) / total
 
 
-def score_taints(asked: Asked, cheapest: float | None) -> OfSite | None:
-    """100 without taints that say PreferNoSchedule and are not tolerated, 50 with one, 33 with two."""
-    tolerations = asked.selector.tolerations
+def score_taints(criteria: Criteria, cheapest: float | None) -> SiteScorer | None:
+    """100 without untolerated PreferNoSchedule taints, 50 with one, 33 with two."""
+    tolerations = criteria.selector.tolerations
     effects = frozenset({"PreferNoSchedule"})
-    return lambda site: 100.0 / (1 + len(untolerated(site.taints, tolerations, effects))) if site.taints else 100.0
+    return lambda site: 100.0 / (1 + len(find_untolerated(site.taints, tolerations, effects))) if site.taints else 100.0
 
 
 def kilometres(one: Point, other: Point) -> float:
@@ -226,24 +227,24 @@ def kilometres(one: Point, other: Point) -> float:
     return 2 * EARTH_RADIUS * math.asin(math.sqrt(min(1.0, half_chord)))
 
 
-def _is_place(point: Point) -> bool:
+def _is_valid(point: Point) -> bool:
     return abs(point.latitude) <= 90 and abs(point.longitude) <= 360
 
 
-# --- the stacks that are there --------------------------------------------------------------------
+# --- stack scorers --------------------------------------------------------------------------------
 
 
-def stack_affinity(asked: Asked) -> OfStacks | float:
-    """Half of it if a stack is there that meets the affinity, half of it if none is there that meets the antiaffinity.
+def score_stack_affinity(criteria: Criteria) -> StackScorer | float:
+    """50 if a stack matches the affinity, plus 50 if none matches the antiaffinity.
 
-    Stacks of other tenants do not count: nobody learns of them.  A number: it is the same for all sites.
+    Stacks of other tenants do not count.  A number: the score of every site.
     """
-    wanted, unwanted = selector_of(asked.selector.affinity), selector_of(asked.selector.antiaffinity)
+    wanted, unwanted = label_selector(criteria.selector.affinity), label_selector(criteria.selector.antiaffinity)
     if not wanted and not unwanted:
         return 50.0
 
-    def score(usage: Usage) -> float:
-        kin = [dict(labels) for tenant, labels in usage.kin if tenant == asked.tenant]
+    def score(usage: SiteUsage) -> float:
+        kin = [dict(labels) for tenant, labels in usage.stack_labels if tenant == criteria.tenant]
         attracted = bool(wanted) and any(wanted.matches(labels) for labels in kin)
         repelled = bool(unwanted) and any(unwanted.matches(labels) for labels in kin)
         return 50.0 * attracted + 50.0 * (not repelled)
@@ -251,76 +252,74 @@ def stack_affinity(asked: Asked) -> OfStacks | float:
     return score
 
 
-# --- what a site has left -------------------------------------------------------------------------
+# --- fit scorers ----------------------------------------------------------------------------------
 
 
-def flavor(standing: Standing, combination: Combination) -> float:
-    return combination.liking
+def score_flavor(state: SiteState, combination: FlavorCombination) -> float:
+    return combination.preference
 
 
-def least_allocated(standing: Standing, combination: Combination) -> float:
-    """How much is left of memory, vcpus, storage and public addresses, by the weights 10, 10, 5 and 1.
+def score_least_allocated(state: SiteState, combination: FlavorCombination) -> float:
+    """The free share of memory, vcpus, storage and public addresses, weighted 10, 10, 5 and 1.
 
-    What nobody has counted, or the stack does not take, is left out; for vcpus and memory the share of the flavor that
-    is left stands in.
+    Unlimited or unused resources are omitted; for vcpus and memory the free share of the flavor replaces them.
     """
-    claim, capacity, usage = combination.claim, standing.site.capacity, standing.usage
+    claim, capacity, usage = combination.claim, state.site.capacity, state.usage
     weights = by_flavor = 0
     total = 0.0
     if claim.memory and capacity.memory is not None:
         weights += MEMORY
-        total += MEMORY * _left_share(capacity.memory, standing.memory_used + claim.memory)
+        total += MEMORY * _free_share(capacity.memory, state.memory_used + claim.memory)
     else:
         by_flavor += MEMORY
     if claim.vcpus and capacity.vcpus is not None:
         weights += VCPUS
-        total += VCPUS * _left_share(capacity.vcpus, standing.vcpus_used + claim.vcpus)
+        total += VCPUS * _free_share(capacity.vcpus, state.vcpus_used + claim.vcpus)
     else:
         by_flavor += VCPUS
     if by_flavor and claim.flavors:
         weights += by_flavor
-        total += by_flavor * _left_of_flavors(standing, claim)
+        total += by_flavor * _free_share_of_flavors(state, claim)
     if claim.storage:
         weights += STORAGE
         offered = sum(capacity.storage.get(kind, 0) for kind, _ in claim.storage)
-        total += STORAGE * _left_share(offered, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
+        total += STORAGE * _free_share(offered, sum(usage.storage.get(kind, 0) + size for kind, size in claim.storage))
     if claim.eips and capacity.eips is not None:
         weights += EIPS
-        total += EIPS * _left_share(capacity.eips, usage.eips + claim.eips)
+        total += EIPS * _free_share(capacity.eips, usage.eips + claim.eips)
     return 100.0 * total / weights if weights else 0.0
 
 
-def most_allocated(standing: Standing, combination: Combination) -> float:
-    return 100.0 - least_allocated(standing, combination)
+def score_most_allocated(state: SiteState, combination: FlavorCombination) -> float:
+    return 100.0 - score_least_allocated(state, combination)
 
 
-def volume(standing: Standing, combination: Combination) -> float:
-    """How much is left of all storage."""
-    used = sum(standing.usage.storage.values()) + sum(size for _, size in combination.claim.storage)
-    return 100.0 * _left_share(sum(standing.site.capacity.storage.values()), used)
+def score_volume(state: SiteState, combination: FlavorCombination) -> float:
+    """The free share of all storage."""
+    used = sum(state.usage.storage.values()) + sum(size for _, size in combination.claim.storage)
+    return 100.0 * _free_share(sum(state.site.capacity.storage.values()), used)
 
 
-def _left_of_flavors(standing: Standing, claim: Claim) -> float:
-    offered, used = standing.site.capacity.flavors, standing.usage.flavors
-    return min(_left_share(offered.get(id, 0), used.get(id, 0) + number) for id, number in claim.flavors)
+def _free_share_of_flavors(state: SiteState, claim: ResourceClaim) -> float:
+    offered, used = state.site.capacity.flavors, state.usage.flavors
+    return min(_free_share(offered.get(id, 0), used.get(id, 0) + number) for id, number in claim.flavors)
 
 
-def _left_share(total: int, used: int) -> float:
-    """The share of it."""
+def _free_share(total: int, used: int) -> float:
     return (total - used) / total if 0 <= used < total else 0.0
 
 
-OF_SITES: Final[Mapping[str, Callable[[Asked, float | None], OfSite | None]]] = {
-    "Price": price,
-    "Steady": steady,
-    "Distance": distance,
-    "PreferredAffinity": preferred_affinity,
+SITE_SCORERS: Final[Mapping[str, Callable[[Criteria, float | None], SiteScorer | None]]] = {
+    "Price": score_price,
+    "Steady": score_steady,
+    "Distance": score_distance,
+    "PreferredAffinity": score_preferences,
     "TaintToleration": score_taints,
 }
-OF_STACKS: Final[Mapping[str, Callable[[Asked], OfStacks | float]]] = {"StackAffinity": stack_affinity}
-OF_ROOM: Final[Mapping[str, OfRoom]] = {
-    "Flavor": flavor,
-    "SiteResourcesLeastAllocated": least_allocated,
-    "SiteResourcesMostAllocated": most_allocated,
-    "Volume": volume,
+STACK_SCORERS: Final[Mapping[str, Callable[[Criteria], StackScorer | float]]] = {"StackAffinity": score_stack_affinity}
+FIT_SCORERS: Final[Mapping[str, FitScorer]] = {
+    "Flavor": score_flavor,
+    "SiteResourcesLeastAllocated": score_least_allocated,
+    "SiteResourcesMostAllocated": score_most_allocated,
+    "Volume": score_volume,
 }

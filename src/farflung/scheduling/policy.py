@@ -1,4 +1,4 @@
-"""What decides: filters in their order, scorers with their weights; read from files in the format of the original."""
+"""Scheduler policies: ordered filters and weighted scorers, read from policy files."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import Any, Final
 
 from farflung.machinery.codec import yaml
 from farflung.machinery.codec.malformed import Malformed
-from farflung.scheduling.plugins import ABOUT_ROOM, ALWAYS, CHOSEN, OF_ROOM, OF_SITES, OF_STACKS
-from farflung.scheduling.values import Selector
+from farflung.scheduling.plugins import (
+    FIT_FILTERS,
+    FIT_SCORERS,
+    OPTIONAL_FILTERS,
+    REQUIRED_FILTERS,
+    SITE_SCORERS,
+    STACK_SCORERS,
+)
+from farflung.scheduling.values import SiteSelector
 
 HIGHEST_WEIGHT: Final = 2**63 // 100 - 1  #: of all scorers together
-FILTERS: Final = frozenset({*CHOSEN, *ALWAYS, *ABOUT_ROOM})
-SCORERS: Final = frozenset({*OF_SITES, *OF_STACKS, *OF_ROOM})
-#: the filters and scorers that look at wishes of a Selector; others are looked at whatever a policy says
-FILTERED: Final = {"geo": "LocationAndOperator", "operator": "LocationAndOperator", "regions": "regionandaz"}
-SCORED: Final = {
+FILTERS: Final = frozenset({*OPTIONAL_FILTERS, *REQUIRED_FILTERS, *FIT_FILTERS})
+SCORERS: Final = frozenset({*SITE_SCORERS, *STACK_SCORERS, *FIT_SCORERS})
+#: fields of a SiteSelector → the filter or scorer that uses them; other fields are always used
+FILTER_FIELDS: Final = {"geo": "LocationAndOperator", "operator": "LocationAndOperator", "regions": "regionandaz"}
+SCORER_FIELDS: Final = {
     "affinity": "StackAffinity",
     "antiaffinity": "StackAffinity",
     "near": "Distance",
     "preferred": "PreferredAffinity",
 }
-NO_WISHES: Final = Selector()
-#: which keys there are; arguments are of the original, which ignores them
-WHOLE: Final = ("predicates", "priorities")
-OF_PREDICATES: Final = ("name", "argument")
-OF_PRIORITIES: Final = ("name", "weight", "argument")
-#: what the first version of the original called some of them, before its nodes were sites
-EARLIER: Final = {
+EMPTY_SELECTOR: Final = SiteSelector()
+#: allowed keys; `argument` is ignored
+POLICY_KEYS: Final = ("predicates", "priorities")
+PREDICATE_KEYS: Final = ("name", "argument")
+PRIORITY_KEYS: Final = ("name", "weight", "argument")
+#: names of the first file format
+FORMER_NAMES: Final = {
     "NodeAvailability": "SiteAvailability",
     "ExclusiveNode": "ExclusiveSite",
     "NodeResourcesFit": "SiteResourcesFit",
@@ -39,28 +46,30 @@ EARLIER: Final = {
 
 
 class PolicyError(ValueError):
-    """A policy that nobody can follow; the text says what is wrong with it."""
+    """An invalid policy; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SchedulerPolicy:
     filters: tuple[str, ...] = ()
     scorers: tuple[tuple[str, int], ...] = ()  #: (name, weight)
-    spot_fake: bool = False  #: every spot request is taken as satisfiable, 1000 times at each site
+    spot_fake: bool = False  #: every site has 1000 spot machines
 
     def weighs(self, scorer: str) -> bool:
         return any(name == scorer for name, _ in self.scorers)
 
-    def overlooked(self, selector: Selector) -> Mapping[str, str]:
-        """Wishes that nothing in it looks at, by their names in a Selector, with what would."""
-        missing = {wish: name for wish, name in FILTERED.items() if name not in self.filters}
-        missing |= {wish: name for wish, name in SCORED.items() if not self.weighs(name)}
-        return {wish: name for wish, name in missing.items() if getattr(selector, wish) != getattr(NO_WISHES, wish)}
+    def overlooked(self, selector: SiteSelector) -> Mapping[str, str]:
+        """Fields of the selector that the policy ignores → the plugin that would use them."""
+        missing = {wish: name for wish, name in FILTER_FIELDS.items() if name not in self.filters}
+        missing |= {wish: name for wish, name in SCORER_FIELDS.items() if not self.weighs(name)}
+        return {
+            wish: name for wish, name in missing.items() if getattr(selector, wish) != getattr(EMPTY_SELECTOR, wish)
+        }
 
 
-def default_policy() -> Policy:
-    """That of the original, and what people may ask for beside: it has no say where nobody asks."""
-    return Policy(
+def default_policy() -> SchedulerPolicy:
+    """Used without a policy file.  Scorers without input are inactive."""
+    return SchedulerPolicy(
         filters=(
             "SiteAvailability",
             "LocationAndOperator",
@@ -84,11 +93,10 @@ def default_policy() -> Policy:
     )
 
 
-def read_policy(text: str) -> Policy:
-    """`predicates` with a name each, `priorities` with a name and a weight each, as YAML or JSON.
+def read_policy(text: str) -> SchedulerPolicy:
+    """`predicates` with names, `priorities` with names and weights, as YAML or JSON.
 
-    Raises PolicyError for a plugin that is unknown or named twice, by whichever names, for weights that make no sense,
-    for a key that is there twice, and for any other key, as it may be one of these misspelt.
+    Raises PolicyError for unknown or duplicate plugins, invalid weights, duplicate keys and unknown keys.
     """
     try:
         parsed = yaml.parse(text.encode(errors="replace"))
@@ -99,14 +107,14 @@ def read_policy(text: str) -> Policy:
     content = parsed.value
     if not isinstance(content, Mapping):
         raise PolicyError("it has neither predicates nor priorities")
-    _refuse_unknown("the file", content, WHOLE)
-    chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates", OF_PREDICATES))
-    weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities", OF_PRIORITIES))
+    _refuse_unknown("the file", content, POLICY_KEYS)
+    chosen = tuple(_name(one, FILTERS) for one in _list(content, "predicates", PREDICATE_KEYS))
+    weighed = tuple((_name(one, SCORERS), _weight(one)) for one in _list(content, "priorities", PRIORITY_KEYS))
     _refuse_twice("predicates", chosen)
     _refuse_twice("priorities", tuple(name for name, _ in weighed))
     if sum(weight for _, weight in weighed) > HIGHEST_WEIGHT:
         raise PolicyError("the weights of the priorities are too large")
-    return Policy(chosen, weighed)
+    return SchedulerPolicy(chosen, weighed)
 
 
 def _list(content: Mapping[str, Any], field: str, keys: Collection[str]) -> list[Mapping[str, Any]]:
@@ -128,7 +136,7 @@ def _refuse_unknown(what: str, entry: Mapping[Any, Any], keys: Collection[str]) 
 
 def _name(plugin: Mapping[str, Any], known: Collection[str]) -> str:
     said = plugin.get("name")
-    name = EARLIER.get(said, said) if isinstance(said, str) else said
+    name = FORMER_NAMES.get(said, said) if isinstance(said, str) else said
     if not isinstance(name, str) or name not in known:
         raise PolicyError(f"there is no plugin {said!r} here, only {', '.join(sorted(known))}")
     return name

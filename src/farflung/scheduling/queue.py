@@ -1,6 +1,6 @@
-"""Who is next: requests that wait for a decision, for their time, or for something to happen.
+"""The scheduling queue: ready requests, requests in backoff, and unschedulable requests.
 
-Nothing here knows what time it is: `now` is an argument, in monotonic seconds.
+`now` is an argument, in monotonic seconds.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from farflung.scheduling.values import Request
+from farflung.scheduling.values import MachineRequest
 
-FIRST_PAUSE: Final = 1.0  #: seconds after the first refusal; twice as many after each further one
-LONGEST_PAUSE: Final = 10.0
-LEFTOVER: Final = 60.0  #: seconds after which one is tried again although nothing happened that could help it
+BACKOFF_BASE: Final = 1.0  #: seconds; doubles with each refusal
+BACKOFF_MAX: Final = 10.0
+FLUSH_AFTER: Final = 60.0  #: seconds after which an unschedulable request is retried without a change
 
 N = TypeVar("N", bound=Hashable)
 
 
-class Counts(NamedTuple):
-    ready: int  #: to be handed out now
-    pausing: int  #: until a moment that is near: those who try for others like them
-    waiting: int  #: for something to happen, or for others
-    held: int  #: handed out
+class QueueCounts(NamedTuple):
+    ready: int
+    pausing: int  #: woken shapes in backoff
+    waiting: int  #: unschedulable
+    held: int  #: popped
 
 
-def shape_of(request: Request) -> Hashable:
-    """What a decision depends on: equal for requests that differ in uid, priority, labels and names of items alone."""
+def shape_of(request: MachineRequest) -> Hashable:
+    """What a decision depends on: everything but uid, priority, labels and item names."""
     return (
         tuple(item._replace(name="") for item in request.items),
         request.selector,
@@ -39,117 +39,114 @@ def shape_of(request: Request) -> Hashable:
     )
 
 
-class Queue:
-    """The highest priority first, and of equals who was added first; but who tries again although nothing happened that
-    could help does so after all others of its priority.
+class SchedulingQueue:
+    """Orders requests by priority, then by age.  A periodic retry comes after all others of its priority.
 
-    A request is held from `pop` until it is refused or removed, and handed out again only after that.  One that is
-    refused waits until something happens that could help it, or a minute, and pauses in any case: longer each time,
-    until it changes.  Of those who wait and have the same shape the first one tries, and the next one follows if it is
-    not refused before the next `pop`: where it finds no room there is none for those behind it.
+    A request is held from `pop` until it is refused or removed.  A refused request waits for a change that may help it,
+    or a minute, and at least its backoff, which grows until the request changes.  Of waiting requests with the same
+    shape only the first is retried; the next one follows if that is not refused before the next `pop`.
 
-    So an operation takes O(log n), and `wake` as many questions as there are shapes, however many wait.
+    An operation takes O(log n), and `wake` asks one question per shape.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._ready: _Ordered[str] = _Ordered()  #: by priority and age
+        self._ready: _Heap[str] = _Heap()  #: uids by priority and age
         self._held: dict[str, None] = {}
-        self._groups: dict[Hashable, _Group] = {}  #: who waits, by shape
-        self._leftover: _Ordered[str] = _Ordered()  #: who waits, by when they have waited long enough
-        self._woken: _Ordered[_Group] = _Ordered()  #: whose first one tries again, by when its pause is over
-        self._last: Hashable = None  #: the shape of the last one that was handed out, unless it was refused
+        self._groups: dict[Hashable, _Group] = {}  #: waiting requests by shape
+        self._flush_times: _Heap[str] = _Heap()  #: waiting uids by the time of the periodic retry
+        self._woken: _Heap[_Group] = _Heap()  #: groups to retry, by the end of their backoff
+        self._last: Hashable = None  #: shape of the last popped request, unless it was refused
         self._number = 0
 
     def __len__(self) -> int:
-        """All that are known, and those that are held are."""
+        """Held requests are included."""
         return len(self._entries)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
     def asked(self, uid: str) -> float:
-        """When one that is known was added."""
+        """When the request was added."""
         return self._entries[uid].added
 
     @property
     def shapes(self) -> int:
-        """How many there are of those who wait."""
+        """Number of shapes of waiting requests."""
         return len(self._groups)
 
-    def counts(self) -> Counts:
+    def counts(self) -> QueueCounts:
         pausing = len(self._woken)
-        return Counts(len(self._ready), pausing, len(self._leftover) - pausing, len(self._held))
+        return QueueCounts(len(self._ready), pausing, len(self._flush_times) - pausing, len(self._held))
 
-    def waiting(self) -> list[Request]:
-        """Those that were refused and are not handed out yet, in the order in which they were added."""
-        entries = [self._entries[uid] for uid in self._leftover.names()]
+    def waiting(self) -> list[MachineRequest]:
+        """Refused requests in the order in which they were added."""
+        entries = [self._entries[uid] for uid in self._flush_times.names()]
         return [entry.request for entry in sorted(entries, key=lambda entry: entry.number)]
 
     def next_at(self) -> float | None:
-        """When `pop` has something to hand out if nothing else happens; long ago if it has it already; None: never."""
-        self._follow()
+        """When `pop` returns the next request if nothing changes: -inf for now, None for never."""
+        self._wake_next_of_shape()
         if len(self._ready):
             return -math.inf
-        moments = [first[0][0] for first in (self._leftover.first(), self._woken.first()) if first]
+        moments = [first[0][0] for first in (self._flush_times.first(), self._woken.first()) if first]
         return min(moments, default=None)
 
-    def add(self, request: Request, now: float) -> None:
-        """One that is known is updated."""
+    def add(self, request: MachineRequest, now: float) -> None:
+        """A known request is updated."""
         if request.uid in self._entries:
             self._change(self._entries[request.uid], request)
             return
         self._number += 1
         entry = self._entries[request.uid] = _Entry(request, added=now, number=self._number)
-        self._make_ready(entry)
+        self._add_ready(entry)
 
-    def update(self, request: Request, now: float) -> None:
-        """One that changed is ready at once, with its refusals forgotten; one that did not stays where it is, and one
-        that is not known is added."""
+    def update(self, request: MachineRequest, now: float) -> None:
+        """A changed request is ready at once and loses its backoff.  An unknown request is added."""
         self.add(request, now)
 
     def remove(self, uid: str) -> None:
-        """It may be held, and need not be known."""
+        """The request may be held or unknown."""
         entry = self._entries.pop(uid, None)
         if entry is not None:
-            self._leave(entry)
-            self._give_way(entry)
+            self._remove_from_state(entry)
+            self._wake_successor(entry)
 
-    def pop(self, now: float) -> Request | None:
-        self._follow()
-        self._ripen(now)
+    def pop(self, now: float) -> MachineRequest | None:
+        self._wake_next_of_shape()
+        self._move_due(now)
         first = self._ready.first()
         if first is None:
             return None
         entry = self._entries[first[1]]
-        self._leave(entry)
+        self._remove_from_state(entry)
         self._held[entry.request.uid] = None
-        entry.place = _Place.HELD
-        entry.news = _News.NONE
+        entry.place = _QueueState.HELD
+        entry.news = _HeldChange.NONE
         self._last = entry.shape()
         return entry.request
 
     def refuse(self, uid: str, now: float, *, retry: bool = False) -> None:
-        """It is not placed.  Means nothing for one that is not held, as it was removed in the meantime.
+        """The held request is not placed.  Ignored if it was removed meanwhile.
 
-        `retry`: not for lack of room, so it need not wait for anything but the end of its pause.
+        `retry`: capacity was not the reason, so it waits for its backoff only.
         """
         if uid not in self._held:
             return
         entry = self._entries[uid]
-        self._leave(entry)
-        if entry.news is _News.CHANGED:
-            self._make_ready(entry)
+        self._remove_from_state(entry)
+        if entry.news is _HeldChange.CHANGED:
+            self._add_ready(entry)
             return
         entry.refusals += 1
-        entry.pauses_until = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(entry.refusals - 1, 16))
-        self._make_wait(entry, now, hopeful=retry or entry.news is _News.HELPFUL)
+        entry.pauses_until = now + min(BACKOFF_MAX, BACKOFF_BASE * 2.0 ** min(entry.refusals - 1, 16))
+        self._add_waiting(entry, now, hopeful=retry or entry.news is _HeldChange.HELPFUL)
 
-    def wake(self, now: float, could: Callable[[Request], bool]) -> None:
-        """Something happened, and for `could(request)` it may have made room.
+    def wake(self, now: float, could: Callable[[MachineRequest], bool]) -> None:
+        """A change may help requests for which `could(request)` is true.
 
-        It must not depend on what `shape_of` leaves out.  Who pauses still goes on pausing; for those who are held it
-        counts when they are refused.
+        `could` must depend on the shape only.  The backoff continues.  For held requests it counts when they are
+        refused.
         """
         answers: dict[Hashable, bool] = {}
         for shape, group in self._groups.items():
@@ -161,21 +158,21 @@ class Queue:
             shape = entry.shape()
             if shape not in answers:
                 answers[shape] = could(entry.request)
-            if answers[shape] and entry.news is _News.NONE:
-                entry.news = _News.HELPFUL
-        self._ripen(now)
+            if answers[shape] and entry.news is _HeldChange.NONE:
+                entry.news = _HeldChange.HELPFUL
+        self._move_due(now)
 
-    # --- those who wait ---------------------------------------------------------------------------
+    # --- waiting requests -------------------------------------------------------------------------
 
-    def _make_wait(self, entry: _Entry, now: float, *, hopeful: bool) -> None:
-        entry.place = _Place.WAITING
+    def _add_waiting(self, entry: _Entry, now: float, *, hopeful: bool) -> None:
+        entry.place = _QueueState.WAITING
         shape = entry.shape()
         if (group := self._groups.get(shape)) is None:
             self._number += 1
             group = self._groups[shape] = _Group(shape, self._number)
         entry.group = group
         group.members.put(entry.request.uid, entry.order())
-        self._leftover.put(entry.request.uid, (now + LEFTOVER, entry.number))
+        self._flush_times.put(entry.request.uid, (now + FLUSH_AFTER, entry.number))
         if hopeful:
             self._wake(group)
             return
@@ -191,59 +188,58 @@ class Queue:
     def _wake(self, group: _Group) -> None:
         self._woken.put(group, (self._first(group).pauses_until, group.number))
 
-    def _follow(self) -> None:
-        """The last one was not refused, so there may be room for the next one like it."""
+    def _wake_next_of_shape(self) -> None:
+        """The last popped request was not refused, so the next one of its shape may fit."""
         shape, self._last = self._last, None
         if shape is not None and (group := self._groups.get(shape)):
             self._wake(group)
 
-    def _give_way(self, entry: _Entry) -> None:
-        """It was to find out whether there is room for those like it, and does not."""
-        if entry.place is _Place.READY and entry.refusals and (group := self._groups.get(entry.shape())):
+    def _wake_successor(self, entry: _Entry) -> None:
+        """A retried request was removed: the next one of its shape is retried instead."""
+        if entry.place is _QueueState.READY and entry.refusals and (group := self._groups.get(entry.shape())):
             self._wake(group)
 
-    def _ripen(self, now: float) -> None:
-        while (late := self._leftover.first()) and late[0][0] <= now:
+    def _move_due(self, now: float) -> None:
+        while (late := self._flush_times.first()) and late[0][0] <= now:
             entry = self._entries[late[1]]
-            self._leave(entry)
-            self._make_ready(entry, last=True)
+            self._remove_from_state(entry)
+            self._add_ready(entry, last=True)
         while (woken := self._woken.first()) and woken[0][0] <= now:
             self._woken.discard(woken[1])
             entry = self._first(woken[1])
-            self._leave(entry)
-            self._make_ready(entry)
+            self._remove_from_state(entry)
+            self._add_ready(entry)
 
-    # --- places -----------------------------------------------------------------------------------
+    # --- state changes ----------------------------------------------------------------------------
 
-    def _change(self, entry: _Entry, request: Request) -> None:
+    def _change(self, entry: _Entry, request: MachineRequest) -> None:
         if request == entry.request:
             return
-        if entry.place is not _Place.HELD:
-            self._leave(entry)
-            self._give_way(entry)
+        if entry.place is not _QueueState.HELD:
+            self._remove_from_state(entry)
+            self._wake_successor(entry)
         entry.request = request
         entry.known_shape = None
         entry.refusals = 0
-        if entry.place is _Place.HELD:
-            entry.news = _News.CHANGED
+        if entry.place is _QueueState.HELD:
+            entry.news = _HeldChange.CHANGED
         else:
-            self._make_ready(entry)
+            self._add_ready(entry)
 
-    def _make_ready(self, entry: _Entry, *, last: bool = False) -> None:
-        entry.place = _Place.READY
+    def _add_ready(self, entry: _Entry, *, last: bool = False) -> None:
+        entry.place = _QueueState.READY
         priority, *age = entry.order()
         self._ready.put(entry.request.uid, (priority, 1.0 if last else 0.0, *age))
 
-    def _leave(self, entry: _Entry) -> None:
-        """The place where it is, for another one or for good."""
+    def _remove_from_state(self, entry: _Entry) -> None:
         uid = entry.request.uid
         match entry.place:
-            case _Place.READY:
+            case _QueueState.READY:
                 self._ready.discard(uid)
-            case _Place.HELD:
+            case _QueueState.HELD:
                 del self._held[uid]
-            case _Place.WAITING:
-                self._leftover.discard(uid)
+            case _QueueState.WAITING:
+                self._flush_times.discard(uid)
                 assert entry.group is not None
                 self._leave_group(uid, entry.group)
 
@@ -253,33 +249,33 @@ class Queue:
             self._woken.discard(group)
             del self._groups[group.shape]
         elif group in self._woken:
-            self._wake(group)  # another one may be the first now
+            self._wake(group)  # its first member may have changed
 
 
-class _Place(Enum):
+class _QueueState(Enum):
     READY = 0
     HELD = 1
     WAITING = 2
 
 
-class _News(Enum):
-    """What happened to one while it is held."""
+class _HeldChange(Enum):
+    """What happened to a request while it was held."""
 
     NONE = 0
-    HELPFUL = 1  #: it may fit now
-    CHANGED = 2  #: it is another one
+    HELPFUL = 1  #: the request may fit now
+    CHANGED = 2  #: the request changed
 
 
 @dataclass(slots=True)
 class _Entry:
-    request: Request
+    request: MachineRequest
     added: float
     number: int
-    place: _Place = _Place.READY
-    news: _News = _News.NONE
+    place: _QueueState = _QueueState.READY
+    news: _HeldChange = _HeldChange.NONE
     refusals: int = 0
     pauses_until: float = -math.inf
-    group: _Group | None = None  #: where it waits, if it does
+    group: _Group | None = None  #: while waiting
     known_shape: Hashable = None
 
     def order(self) -> tuple[float, ...]:
@@ -292,19 +288,16 @@ class _Entry:
 
 
 class _Group:
-    """Those of one shape who wait; there is one at least."""
+    """Waiting requests of one shape; never empty."""
 
     def __init__(self, shape: Hashable, number: int) -> None:
         self.shape = shape
         self.number = number
-        self.members: _Ordered[str] = _Ordered()
+        self.members: _Heap[str] = _Heap()
 
 
-class _Ordered(Generic[N]):
-    """Names with keys that differ, the smallest first.
-
-    What is discarded stays in the heap until it comes up, or until most of the heap is like that.
-    """
+class _Heap(Generic[N]):
+    """Names with distinct keys, the smallest first.  Discarded entries are removed lazily."""
 
     def __init__(self) -> None:
         self._keys: dict[N, tuple[float, ...]] = {}
@@ -324,11 +317,11 @@ class _Ordered(Generic[N]):
             return
         self._keys[name] = key
         heapq.heappush(self._heap, (key, name))
-        self._tidy()
+        self._compact()
 
     def discard(self, name: N) -> None:
         if self._keys.pop(name, None) is not None:
-            self._tidy()
+            self._compact()
 
     def first(self) -> tuple[tuple[float, ...], N] | None:
         while self._heap:
@@ -338,7 +331,7 @@ class _Ordered(Generic[N]):
             heapq.heappop(self._heap)
         return None
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         if len(self._heap) > 2 * len(self._keys) + 64:
             self._heap = [(key, name) for name, key in self._keys.items()]
             heapq.heapify(self._heap)

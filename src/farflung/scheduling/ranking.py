@@ -1,7 +1,4 @@
-"""All sites in the order in which they are good for requests that are alike.
-
-Nothing is judged twice: what changed since the last look is, and nothing else.
-"""
+"""The order of sites for one shape of requests.  Only sites that changed are evaluated again."""
 
 from __future__ import annotations
 
@@ -10,21 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.scheduling.evaluation import Fit, Judge, Measure
-from farflung.scheduling.sites import Order, Standing
+from farflung.scheduling.evaluation import Fit, FitEvaluator, SiteEvaluator
+from farflung.scheduling.sites import Order, SiteState
 from farflung.scheduling.values import Site, SiteKey
 
-SORT_ANEW: Final = 8  #: when more than this part of all sites changed
+RESORT_SHARE: Final = 8  #: sort from scratch if more than 1/8 of the sites changed
 
 
-class Candidate(NamedTuple):
-    """A site that fits.  The best is the smallest: more points, then more room, then by name."""
+class RankedSite(NamedTuple):
+    """A site that fits.  The smallest is the best: more points, then more replicas, then by name."""
 
     minus_points: int
-    minus_number: int  #: of replicas that it can take
+    minus_number: int  #: of replicas that fit
     order: Order
     site: Site
-    room: Fit
+    fit: Fit
 
     @property
     def points(self) -> int:
@@ -36,62 +33,64 @@ class Candidate(NamedTuple):
 
 
 class Ranking:
-    def __init__(self, judge: Judge, measure: Measure, standings: Mapping[SiteKey, Standing]) -> None:
+    def __init__(
+        self, evaluator: SiteEvaluator, fit_evaluator: FitEvaluator, states: Mapping[SiteKey, SiteState]
+    ) -> None:
         self.used = 0
-        self.judge = judge
-        self._measure = measure
-        self._standings = standings
-        self._willing: set[SiteKey] = set()  #: those that are described as what will do
-        self._candidates: dict[SiteKey, Candidate] = {}
+        self.evaluator = evaluator
+        self._fit_evaluator = fit_evaluator
+        self._states = states
+        self._matching: set[SiteKey] = set()  #: sites that pass the filters
+        self._candidates: dict[SiteKey, RankedSite] = {}
         self._refused: dict[SiteKey, str] = {}
         self._reasons: Counter[str] = Counter()
-        self._order: list[Candidate] = []
+        self._order: list[RankedSite] = []
         self._changed: set[SiteKey] = set()
 
     def __len__(self) -> int:
-        """Of how many sites it remembers something."""
+        """Number of cached sites."""
         return max(len(self._candidates) + len(self._refused), len(self._changed))
 
-    def note(self, key: SiteKey) -> None:
-        """A site is described in another way, or gone."""
+    def mark_changed(self, key: SiteKey) -> None:
+        """The site changed or was removed."""
         self._changed.add(key)
 
-    def note_use(self, key: SiteKey) -> None:
-        """Something was reserved or released there."""
-        if key in self._willing:
+    def mark_usage_changed(self, key: SiteKey) -> None:
+        """The reservations of the site changed."""
+        if key in self._matching:
             self._changed.add(key)
 
-    def note_all(self, keys: Iterable[SiteKey]) -> None:
+    def mark_all_changed(self, keys: Iterable[SiteKey]) -> None:
         self._changed.update(keys)
 
-    def candidates(self) -> Sequence[Candidate]:
-        """All that fit, the best first."""
+    def candidates(self) -> Sequence[RankedSite]:
+        """Sites that fit, the best first."""
         if self._changed:
-            self._look_again()
+            self._update()
         return self._order
 
-    def candidate(self, key: SiteKey) -> Candidate | None:
+    def candidate(self, key: SiteKey) -> RankedSite | None:
         self.candidates()
         return self._candidates.get(key)
 
     def reasons(self) -> Mapping[str, int]:
-        """Why the others do not fit → how many.  This looks at every site."""
+        """Refusal → number of sites.  Evaluates every site."""
         self.candidates()
-        if len(self._candidates) + len(self._refused) < len(self._standings):
+        if len(self._candidates) + len(self._refused) < len(self._states):
             known = self._candidates.keys() | self._refused.keys()
-            self._changed.update(key for key in self._standings if key not in known)
+            self._changed.update(key for key in self._states if key not in known)
             self.candidates()
         return self._reasons
 
-    def _look_again(self) -> None:
-        anew = len(self._changed) * SORT_ANEW > len(self._order)
+    def _update(self) -> None:
+        anew = len(self._changed) * RESORT_SHARE > len(self._order)
         for key in self._changed:
             before = self._candidates.pop(key, None)
             if before is not None and not anew:
                 del self._order[bisect_left(self._order, before)]
             if key in self._refused:
                 self._forget_refusal(key)
-            after = self._judge(key)
+            after = self._evaluator(key)
             if after is not None:
                 self._candidates[key] = after
                 if not anew:
@@ -100,25 +99,25 @@ class Ranking:
             self._order = sorted(self._candidates.values())
         self._changed.clear()
 
-    def _judge(self, key: SiteKey) -> Candidate | None:
-        standing = self._standings.get(key)
-        if standing is None:
-            self._willing.discard(key)
-            self.judge.forget(key)
-            self._measure.forget(key)
+    def _evaluator(self, key: SiteKey) -> RankedSite | None:
+        state = self._states.get(key)
+        if state is None:
+            self._matching.discard(key)
+            self.evaluator.forget(key)
+            self._fit_evaluator.forget(key)
             return None
-        described = self.judge.describe(standing.site)
+        described = self.evaluator.describe(state.site)
         if described.refusal:
-            self._willing.discard(key)
+            self._matching.discard(key)
             self._refuse(key, described.refusal)
             return None
-        self._willing.add(key)
-        room = self._measure.of(standing)
-        if not room.number:
-            self._refuse(key, room.refusal)
+        self._matching.add(key)
+        fit = self._fit_evaluator.of(state)
+        if not fit.number:
+            self._refuse(key, fit.refusal)
             return None
-        points = self.judge.points(described, room, standing)
-        return Candidate(-points, -room.number, standing.order, standing.site, room)
+        points = self.evaluator.points(described, fit, state)
+        return RankedSite(-points, -fit.number, state.order, state.site, fit)
 
     def _refuse(self, key: SiteKey, reason: str) -> None:
         self._refused[key] = reason

@@ -1,4 +1,4 @@
-"""What is held of each site, and by whom."""
+"""Reservations, free capacity and an index of sites."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
-from farflung.scheduling.values import Capacity, Claim, Reservation, Selector, Site, SiteKey, SpotPool
+from farflung.scheduling.values import Capacity, Reservation, ResourceClaim, Site, SiteKey, SiteSelector, SpotPool
 
 K = TypeVar("K", bound=Hashable)
-Kin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  #: tenant and labels of a stack
+StackLabels: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  #: tenant and labels
 Order: TypeAlias = tuple[str, str, str]
-NOWHERE: Final[frozenset[SiteKey]] = frozenset()
+NO_SITES: Final[frozenset[SiteKey]] = frozenset()
 
 
-class Usage:
-    """What all stacks at one site take together."""
+class SiteUsage:
+    """The resources that all stacks on one site use."""
 
-    __slots__ = ("eips", "flavors", "kin", "memory", "spot", "stacks", "storage", "vcpus")
+    __slots__ = ("eips", "flavors", "memory", "spot", "stack_labels", "stacks", "storage", "vcpus")
 
     def __init__(self) -> None:
         self.flavors: dict[str, int] = {}
@@ -30,10 +30,10 @@ class Usage:
         self.eips = 0
         self.spot: dict[SpotPool, int] = {}
         self.stacks: dict[str, Reservation] = {}
-        self.kin: Counter[Kin] = Counter()  #: how many stacks are alike
+        self.stack_labels: Counter[StackLabels] = Counter()  #: number of stacks per tenant and labels
 
-    def add(self, claim: Claim, times: int = 1) -> None:
-        """`times` below 0: take it away."""
+    def add(self, claim: ResourceClaim, times: int = 1) -> None:
+        """A negative `times` subtracts."""
         self.vcpus += claim.vcpus * times
         self.memory += claim.memory * times
         self.eips += claim.eips * times
@@ -43,9 +43,9 @@ class Usage:
         if claim.spot:
             _add(self.spot, claim.spot, times)
 
-    def plus(self, claim: Claim, times: int) -> Usage:
-        """Another one, without the stacks."""
-        usage = Usage()
+    def plus(self, claim: ResourceClaim, times: int) -> SiteUsage:
+        """A copy with more usage, without the stacks."""
+        usage = SiteUsage()
         usage.flavors, usage.storage, usage.spot = dict(self.flavors), dict(self.storage), dict(self.spot)
         usage.vcpus, usage.memory, usage.eips = self.vcpus, self.memory, self.eips
         usage.add(claim, times)
@@ -53,16 +53,16 @@ class Usage:
 
     def enter(self, reservation: Reservation) -> None:
         self.stacks[reservation.uid] = reservation
-        self.kin[reservation.tenant, reservation.labels] += 1
+        self.stack_labels[reservation.tenant, reservation.labels] += 1
         self.add(reservation.claim)
 
     def leave(self, reservation: Reservation) -> None:
         del self.stacks[reservation.uid]
         self.add(reservation.claim, -1)
         kin = reservation.tenant, reservation.labels
-        self.kin[kin] -= 1
-        if not self.kin[kin]:
-            del self.kin[kin]
+        self.stack_labels[kin] -= 1
+        if not self.stack_labels[kin]:
+            del self.stack_labels[kin]
 
 
 def _add(totals: dict[K, int], amounts: tuple[tuple[K, int], ...], times: int) -> None:
@@ -74,12 +74,12 @@ def _add(totals: dict[K, int], amounts: tuple[tuple[K, int], ...], times: int) -
             totals.pop(key, None)
 
 
-class Ledger:
-    """Reservations by uid and by site.  It knows nothing of sites but their keys: they may come and go."""
+class ReservationLedger:
+    """Reservations by uid and by site key; the site need not exist."""
 
     def __init__(self) -> None:
         self._held: dict[str, Reservation] = {}
-        self._usage: dict[SiteKey, Usage] = {}
+        self._usage: dict[SiteKey, SiteUsage] = {}
 
     def get(self, uid: str) -> Reservation | None:
         return self._held.get(uid)
@@ -87,15 +87,15 @@ class Ledger:
     def reservations(self) -> list[Reservation]:
         return list(self._held.values())
 
-    def usage(self, key: SiteKey) -> Usage:
-        """To be looked at, and asked for again after each change."""
-        return self._usage.get(key) or Usage()
+    def usage(self, key: SiteKey) -> SiteUsage:
+        """Read-only; get it again after each change."""
+        return self._usage.get(key) or SiteUsage()
 
     def stacks(self, key: SiteKey) -> Mapping[str, Reservation]:
         return MappingProxyType(self.usage(key).stacks)
 
     def reserve(self, reservation: Reservation) -> Reservation | None:
-        """In place of what its uid has held until now, which is given back."""
+        """Replace and return the former reservation of its uid."""
         before = self._held.get(reservation.uid)
         if before == reservation:
             return before
@@ -103,7 +103,7 @@ class Ledger:
         self._held[reservation.uid] = reservation
         usage = self._usage.get(reservation.site)
         if usage is None:
-            usage = self._usage[reservation.site] = Usage()
+            usage = self._usage[reservation.site] = SiteUsage()
         usage.enter(reservation)
         return before
 
@@ -117,26 +117,26 @@ class Ledger:
         return reservation
 
 
-class Standing:
-    """As it is at one moment: after each change there is another one, with another version.
+class SiteState:
+    """An immutable snapshot of a site and its usage; each change makes a new version.
 
-    What is left is never below 0, although a site may have less than is held of it.  None: there is no limit.
+    Free amounts are never negative, even if a site is overcommitted.  None: no limit.
     """
 
     __slots__ = ("eips", "memory", "memory_used", "order", "site", "usage", "vcpus", "vcpus_used", "version")
 
-    def __init__(self, site: Site, usage: Usage, version: int = 0) -> None:
+    def __init__(self, site: Site, usage: SiteUsage, version: int = 0) -> None:
         capacity, elsewhere = site.capacity, site.used_elsewhere
         self.site = site
         self.usage = usage
         self.version = version
-        #: of two that are as good, the one that is first by name is taken
+        #: breaks ties by name
         self.order: Order = (site.key.name, site.key.namespace, site.key.cluster)
         self.vcpus_used = usage.vcpus + max(0, elsewhere.get("vcpus", 0))
         self.memory_used = usage.memory + max(0, elsewhere.get("memory", 0))
-        self.vcpus = _left(capacity.vcpus, self.vcpus_used)
-        self.memory = _left(capacity.memory, self.memory_used)
-        self.eips = _left(capacity.eips, usage.eips)
+        self.vcpus = _remaining(capacity.vcpus, self.vcpus_used)
+        self.memory = _remaining(capacity.memory, self.memory_used)
+        self.eips = _remaining(capacity.eips, usage.eips)
 
     def flavor(self, flavor: str) -> int:
         return max(0, self.site.capacity.flavors.get(flavor, 0) - self.usage.flavors.get(flavor, 0))
@@ -156,23 +156,23 @@ class Standing:
         )
 
 
-def _left(total: int | None, used: int) -> int | None:
+def _remaining(total: int | None, used: int) -> int | None:
     return None if total is None else max(0, total - used)
 
 
-class Places:
+class SiteIndex:
     def __init__(self) -> None:
-        self._sites: dict[tuple[str, str], set[SiteKey]] = {}  #: (what, value) → where it is so
+        self._sites: dict[tuple[str, str], set[SiteKey]] = {}  #: (attribute, value) → sites
         self._prices: list[float] = []  #: sorted
 
     def add(self, site: Site) -> None:
-        for place in _places(site):
+        for place in _index_keys(site):
             self._sites.setdefault(place, set()).add(site.key)
         if (price := price_of(site)) is not None:
             insort(self._prices, price)
 
     def remove(self, site: Site) -> None:
-        for place in _places(site):
+        for place in _index_keys(site):
             there = self._sites[place]
             there.discard(site.key)
             if not there:
@@ -184,25 +184,25 @@ class Places:
     def cheapest(self) -> float | None:
         return self._prices[0] if self._prices else None
 
-    def possible(self, selector: Selector, filters: Collection[str]) -> Collection[SiteKey] | None:
-        """At least all sites that will do for the filters; None: it may be any."""
+    def possible(self, selector: SiteSelector, filters: Collection[str]) -> Collection[SiteKey] | None:
+        """A superset of the sites that pass the filters; None: all sites."""
         found = [self._at("site", selector.site)] if selector.site else []
         if "regionandaz" in filters and selector.regions and all(wish.region for wish in selector.regions):
-            found.append(NOWHERE.union(*(self._at("region", wish.region) for wish in selector.regions)))
+            found.append(NO_SITES.union(*(self._at("region", wish.region) for wish in selector.regions)))
         if "LocationAndOperator" in filters:
             wishes = {**selector.geo._asdict(), "operator": selector.operator}
             found += [self._at(what, value) for what, value in wishes.items() if value]
         return min(found, key=len, default=None)
 
     def _at(self, what: str, value: str) -> Collection[SiteKey]:
-        return self._sites.get((what, value), NOWHERE)
+        return self._sites.get((what, value), NO_SITES)
 
 
 def price_of(site: Site) -> float | None:
     return site.price if site.price is not None and math.isfinite(site.price) else None
 
 
-def _places(site: Site) -> Iterator[tuple[str, str]]:
+def _index_keys(site: Site) -> Iterator[tuple[str, str]]:
     yield "region", site.region
     yield "operator", site.operator
     yield from site.geo._asdict().items()

@@ -1,7 +1,6 @@
-"""How many replicas go where.
+"""Strategies that distribute replicas over sites.
 
-All strategies are given how many replicas each site can take, the best site first, and place all replicas or none.
-They name no site that gets none.
+A strategy gets the capacity of each site in replicas, the best site first, and places all replicas or none.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from farflung.scheduling.values import LocalStrategy
 
 K = TypeVar("K", bound=Hashable)
-Capacities: TypeAlias = Sequence[tuple[K, int]]  #: the best site first; all of them can take one
+Capacities: TypeAlias = Sequence[tuple[K, int]]  #: (site, replicas), the best site first; all positive
 Shares: TypeAlias = list[tuple[K, int]]  #: the best site first
 
 
-class Bounds(NamedTuple):
-    """Of the number of sites."""
+class ClusterBounds(NamedTuple):
+    """Limits of the number of clusters."""
 
     least: int = 0
     most: int = 0  #: 0: any
@@ -28,18 +27,20 @@ class Bounds(NamedTuple):
         return min(sites, replicas, self.most or replicas)
 
 
-ANY_NUMBER: Final = Bounds()
+ANY_NUMBER: Final = ClusterBounds()
 
 
-def divide(strategy: LocalStrategy, sites: Capacities[K], replicas: int, bounds: Bounds = ANY_NUMBER) -> Shares[K]:
-    """Nothing if it cannot be done."""
+def divide(
+    strategy: LocalStrategy, sites: Capacities[K], replicas: int, bounds: ClusterBounds = ANY_NUMBER
+) -> Shares[K]:
+    """Empty if not all replicas can be placed."""
     most = bounds.most_of(len(sites), replicas)
-    if replicas < 1 or most < max(1, bounds.least) or possible(sites, replicas, bounds) < replicas:
+    if replicas < 1 or most < max(1, bounds.least) or placeable(sites, replicas, bounds) < replicas:
         return []
     return STRATEGIES[strategy](sites, replicas, max(1, bounds.least), most)
 
 
-def possible(sites: Capacities[K], replicas: int, bounds: Bounds = ANY_NUMBER) -> int:
+def placeable(sites: Capacities[K], replicas: int, bounds: ClusterBounds = ANY_NUMBER) -> int:
     """How many of the replicas can be placed."""
     most = bounds.most_of(len(sites), replicas)
     if most < bounds.least:
@@ -47,8 +48,8 @@ def possible(sites: Capacities[K], replicas: int, bounds: Bounds = ANY_NUMBER) -
     return min(replicas, sum(sorted((capacity for _, capacity in sites), reverse=True)[:most]))
 
 
-def by_region(sites: Iterable[tuple[K, str, int]]) -> list[list[tuple[K, int]]]:
-    """The sites of each region, the region that can take most first; of those alike, the one with the best site."""
+def group_by_region(sites: Iterable[tuple[K, str, int]]) -> list[list[tuple[K, int]]]:
+    """Sites by region; the region with the largest capacity first, then the one with the best site."""
     regions: dict[str, list[tuple[K, int]]] = {}
     for key, region, capacity in sites:
         regions.setdefault(region, []).append((key, capacity))
@@ -59,7 +60,7 @@ def by_region(sites: Iterable[tuple[K, str, int]]) -> list[list[tuple[K, int]]]:
 
 
 def _centralize(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
-    """As few sites as can be, and of these the best ones, which are filled one after the other."""
+    """Fill as few sites as possible, the best ones first."""
     largest = sorted((capacity for _, capacity in sites), reverse=True)
     fewest = next(number for number, total in enumerate(accumulate(largest), 1) if total >= replicas)
     shares = []
@@ -72,8 +73,7 @@ def _centralize(sites: Capacities[K], replicas: int, least: int, most: int) -> S
 
 
 def _discrete(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
-    """In proportion to what they can take: the best ones that together come to all replicas, then those are shared
-    out by largest remainders, so that they always come to all."""
+    """In proportion to capacity, over the best sites that cover all replicas; by largest remainders."""
     allowed = sites if most >= min(len(sites), replicas) else _best(sites, replicas, most)
     total = sum(capacity for _, capacity in allowed)
     chosen: list[tuple[K, int]] = []
@@ -87,7 +87,7 @@ def _discrete(sites: Capacities[K], replicas: int, least: int, most: int) -> Sha
 
 
 def _spread(sites: Capacities[K], replicas: int, least: int, most: int) -> Shares[K]:
-    """As evenly as can be over as many sites as can be; what is left over goes to the best ones."""
+    """As evenly as possible over as many sites as possible; the best sites get the rest."""
     chosen = _best(sites, replicas, most)
 
     def filled(level: int) -> int:
@@ -111,10 +111,9 @@ STRATEGIES: Final[Mapping[LocalStrategy, Callable[[Capacities[K], int, int, int]
 
 
 def _best(sites: Capacities[K], replicas: int, number: int) -> Shares[K]:
-    """So many sites that can take all replicas together: of all such sets, the one that has the best site; of these,
-    the one that has the best second one; and so on.
+    """`number` sites that fit all replicas: the lexicographically best set.
 
-    A site is passed over if even the largest of the others would not make up for it: then it never would.
+    A site is skipped if even the largest other sites would not suffice next to it.
     """
     first = list(sites[:number])
     if sum(capacity for _, capacity in first) >= replicas:
@@ -123,7 +122,7 @@ def _best(sites: Capacities[K], replicas: int, number: int) -> Shares[K]:
     chosen: list[tuple[K, int]] = []
     largest = sum(rest[:number])
     for key, capacity in sites:
-        # with this one: the largest ones, among which it is already, or takes the place of the smallest
+        # the largest total with this site: it is among the largest, or replaces the smallest of them
         smallest = rest[number - 1]
         if largest - smallest + min(capacity, smallest) >= replicas:
             chosen.append((key, capacity))
@@ -136,7 +135,7 @@ def _best(sites: Capacities[K], replicas: int, number: int) -> Shares[K]:
 
 
 def _in_proportion(sites: Capacities[K], replicas: int) -> Shares[K]:
-    """By largest remainders; who would get less than one gets one, and the others share what is left."""
+    """By largest remainders, at least one per site."""
     one_each: set[K] = set()
     while True:
         larger = [(key, capacity) for key, capacity in sites if key not in one_each]

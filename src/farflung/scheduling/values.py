@@ -1,7 +1,7 @@
-"""What is asked for, what there is, and what is decided.
+"""Requests, sites and decisions of the scheduling engine.
 
-A *stack* is the atomic unit: all its items land in one site.  A request is for some replicas of a stack, which may land
-in different sites.  A *site* is a cluster that virtual machines can be bound to.
+A *stack* is the atomic unit: all its items are placed on one site.  A request asks for replicas of a stack, which may
+be on different sites.  A *site* is a cluster that virtual machines can be bound to.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ OPERATORS = {"=": "in", "==": "in", "!=": "notin"}
 
 
 class SiteKey(NamedTuple):
-    """Where a Cluster is described."""
+    """The key of a Cluster object."""
 
-    cluster: str  #: the logical cluster of its workspace; empty: it is from a file
+    cluster: str  #: the logical cluster; empty: the site is from a file
     namespace: str
     name: str
 
@@ -29,7 +29,7 @@ class SiteKey(NamedTuple):
 
 
 class Geo(NamedTuple):
-    """In a request, what is empty means any."""
+    """In a request, an empty field means any."""
 
     country: str = ""
     area: str = ""
@@ -47,8 +47,8 @@ class Point(NamedTuple):
     longitude: float
 
 
-class Requirement(NamedTuple):
-    """About labels.  `operator`: in, notin, =, ==, !=, exists, !, gt, lt."""
+class LabelRule(NamedTuple):
+    """A label requirement.  `operator`: in, notin, =, ==, !=, exists, !, gt, lt."""
 
     key: str
     operator: str
@@ -57,17 +57,17 @@ class Requirement(NamedTuple):
 
 class Preference(NamedTuple):
     weight: int  #: 1 to 100
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[LabelRule, ...]
 
 
 class Toleration(NamedTuple):
-    """As Kubernetes has it: an empty key with the operator Exists tolerates everything."""
+    """As in Kubernetes: an empty key with the operator Exists tolerates everything."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    seconds: int | None = None  #: for how long NoExecute is tolerated; None: for ever
+    seconds: int | None = None  #: tolerationSeconds of NoExecute; None: forever
 
 
 class Taint(NamedTuple):
@@ -77,9 +77,9 @@ class Taint(NamedTuple):
     since: str = ""  #: RFC 3339, of NoExecute
 
 
-UNSCHEDULABLE: Final = Taint("globalscheduler.com/unschedulable")  #: of a site that is to take nothing new
+UNSCHEDULABLE: Final = Taint("globalscheduler.com/unschedulable")  #: of a cordoned site
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 class Spot(NamedTuple):
@@ -89,96 +89,96 @@ class Spot(NamedTuple):
     policy: str = ""  #: delay, or immediate
 
 
-class FlavorWish(NamedTuple):
+class FlavorChoice(NamedTuple):
     id: str
     spot: Spot | None = None
 
 
 class Item(NamedTuple):
-    """Some virtual machines that are alike."""
+    """Identical virtual machines."""
 
     name: str
-    flavors: tuple[FlavorWish, ...]  #: any of them, the best liked first
+    flavors: tuple[FlavorChoice, ...]  #: alternatives, the preferred one first
     number: int = 1
-    storage: tuple[tuple[str, int], ...] = ()  #: (type, GiB) for each of them
-    eip: bool = False  #: each needs a public address
+    storage: tuple[tuple[str, int], ...] = ()  #: (type, GiB) per machine
+    eip: bool = False  #: each machine needs a public address
 
 
-class RegionWish(NamedTuple):
+class RegionChoice(NamedTuple):
     region: str = ""  #: empty: any
     zones: tuple[str, ...] = ()  #: any of them; empty: all
 
 
 class LocalStrategy(StrEnum):
-    CENTRALIZE = "centralize"  #: as few sites as possible
-    DISCRETE = "discrete"  #: in proportion to what they can take
+    CENTRALIZE = "centralize"  #: on as few sites as possible
+    DISCRETE = "discrete"  #: in proportion to capacity
     SPREAD = "spread"  #: as evenly as possible
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class SiteSelector:
     geo: Geo = ANYWHERE
-    regions: tuple[RegionWish, ...] = ()  #: any of them; empty: all
+    regions: tuple[RegionChoice, ...] = ()  #: any of them; empty: all
     operator: str = ""  #: of the network; empty: any
-    site: str = ""  #: the name of the only one that will do, or its `region--zone`; empty: any
+    site: str = ""  #: name or `region--zone`; empty: any
     strategy: LocalStrategy = LocalStrategy.CENTRALIZE
     region_alone: bool = False  #: all replicas in one region
-    min_clusters: int = 0  #: 0: whatever
+    min_clusters: int = 0  #: 0: any
     max_clusters: int = 0
-    required: tuple[Requirement, ...] = ()  #: of labels of the site
+    required: tuple[LabelRule, ...] = ()  #: labels of the site
     preferred: tuple[Preference, ...] = ()
-    affinity: tuple[Requirement, ...] = ()  #: of labels of stacks that are there
-    antiaffinity: tuple[Requirement, ...] = ()
+    affinity: tuple[LabelRule, ...] = ()  #: labels of stacks on the site
+    antiaffinity: tuple[LabelRule, ...] = ()
     near: Point | None = None
     tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MachineRequest:
     uid: str  #: of the Pod or the Allocation
     items: tuple[Item, ...]
-    selector: Selector = field(default_factory=Selector)
+    selector: SiteSelector = field(default_factory=SiteSelector)
     replicas: int = 1
     tenant: str = ""  #: the logical cluster of its workspace
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
-    current: tuple[SiteKey, ...] = ()  #: where its replicas are already, for who likes it steady
-    numbered: bool = False  #: of an Allocation: what it holds has `<uid>/<number>` as uid, even the only replica
+    current: tuple[SiteKey, ...] = ()  #: sites of its replicas, for the Steady scorer
+    numbered: bool = False  #: of an Allocation: reservations have the uid `<uid>/<number>`, even a single one
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- sites ----------------------------------------------------------------------------------------
 
 
 class Flavor(NamedTuple):
-    """Of the catalogue."""
+    """A machine size of the catalogue."""
 
     id: str
     vcpus: int = 0
     memory: int = 0  #: MiB
     disk: int = 0  #: GiB
     name: str = ""
-    kind: str = "vm"  #: the type of resources that it runs on
+    kind: str = "vm"  #: resource type
 
 
 class Health(StrEnum):
     READY = "Ready"
-    SELLOUT = "Sellout"  #: nothing new, what is there stays
+    SELLOUT = "Sellout"  #: no new machines; existing ones stay
     OFFLINE = "Offline"
     DOWN = "Down"
     UNREACHABLE = "Unreachable"
-    UNKNOWN = "Unknown"  #: nobody has said; nothing is wrong with it
+    UNKNOWN = "Unknown"  #: not reported; treated as healthy
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """In all, whoever uses it.  None: nobody has said, so there is no limit but that of the flavors."""
+    """Total capacity.  None: limited by flavors only."""
 
-    flavors: Mapping[str, int] = field(default_factory=dict)  #: id → how many; what is not named is not offered
+    flavors: Mapping[str, int] = field(default_factory=dict)  #: id → number; others are not offered
     vcpus: int | None = None
     memory: int | None = None  #: MiB
-    storage: Mapping[str, int] = field(default_factory=dict)  #: type → GiB; what is not named is not there
+    storage: Mapping[str, int] = field(default_factory=dict)  #: type → GiB; others are not offered
     eips: int | None = None
-    spot: Mapping[str, Any] = field(default_factory=dict)  #: flavor id → pools, as the original has them
+    spot: Mapping[str, Any] = field(default_factory=dict)  #: flavor id → pools, see fit.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,52 +192,50 @@ class Site:
     health: Health = Health.UNKNOWN
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    tenants: frozenset[str] = frozenset()  #: the only ones that may use it; empty: all
+    tenants: frozenset[str] = frozenset()  #: tenants that may use it; empty: all
     capacity: Capacity = field(default_factory=Capacity)
-    used_elsewhere: Mapping[str, int] = field(default_factory=dict)  #: vcpus, memory: what others use beside stacks
+    used_elsewhere: Mapping[str, int] = field(default_factory=dict)  #: vcpus and memory used outside the scheduler
     price: float | None = None
     point: Point | None = None
-    leaving: bool = False  #: it is being deleted
+    leaving: bool = False  #: terminating
 
 
-# --- what is decided ------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------
 
 
 class SpotPool(NamedTuple):
-    """What spot machines of a flavor are taken from, apart from what others take."""
+    """A pool of spot machines of one flavor."""
 
     flavor: str
     delay: bool  #: by the policy `delay`; otherwise `immediate`
     hours: int = 0  #: of a block; 0: open-ended
 
 
-class Claim(NamedTuple):
-    """What one replica of a stack takes of its site.  `claims.claim_of` computes it."""
+class ResourceClaim(NamedTuple):
+    """The resources that one replica uses, computed by `claims.compute_claim`."""
 
-    flavors: tuple[tuple[str, int], ...]  #: id → how many, sorted
+    flavors: tuple[tuple[str, int], ...]  #: (id, number), sorted
     vcpus: int = 0
     memory: int = 0
     storage: tuple[tuple[str, int], ...] = ()
     eips: int = 0
-    spot: tuple[tuple[SpotPool, int], ...] = ()  #: which take neither flavors nor vcpus nor memory
+    spot: tuple[tuple[SpotPool, int], ...] = ()  #: spot machines use neither flavors nor vcpus nor memory
 
 
-class Chosen(NamedTuple):
-    """One replica, placed."""
-
+class PlacedReplica(NamedTuple):
     site: SiteKey
     flavors: tuple[str, ...]  #: for each item of the request
     score: float  #: 0 to 100
-    claim: Claim
+    claim: ResourceClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """Either all replicas are placed, or none."""
+class SchedulingDecision:
+    """All replicas are placed, or none."""
 
-    chosen: tuple[Chosen, ...] = ()
-    reasons: Mapping[str, int] = field(default_factory=dict)  #: why sites do not fit → how many
-    sites: int = 0  #: how many there were
+    chosen: tuple[PlacedReplica, ...] = ()
+    reasons: Mapping[str, int] = field(default_factory=dict)  #: refusal → number of sites
+    sites: int = 0  #: number of sites
     message: str = ""  #: "0/12 clusters fit: 7 wrong region, 5 out of c6.large.2"; empty if it is placed
 
     @property
@@ -246,18 +244,18 @@ class Decision:
 
 
 class Reservation(NamedTuple):
-    """What a stack holds.  `uid`: of the Pod, or `<uid of the Allocation>/<number of the replica>`."""
+    """The resources of a placed replica.  `uid`: of the Pod, or `<uid of the Allocation>/<replica>`."""
 
     uid: str
     site: SiteKey
-    claim: Claim
+    claim: ResourceClaim
     tenant: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
 
-def selector_of(requirements: Iterable[Requirement]) -> LabelSelector:
-    """All of them.  A requirement that makes no sense is never met."""
-    return LabelSelector(tuple(_requirement(one) for one in requirements))
+def label_selector(requirements: Iterable[LabelRule]) -> LabelSelector:
+    """A selector for all requirements; an invalid one never matches."""
+    return LabelSelector(tuple(_label_requirement(one) for one in requirements))
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -270,24 +268,25 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator in ("Equal", "") and toleration.value == taint.value
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]) -> list[Taint]:
-    """Those with one of the effects."""
+def find_untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: frozenset[str]
+) -> list[Taint]:
     tolerations = tuple(tolerations)
     return [
         taint for taint in taints if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations)
     ]
 
 
-def _requirement(one: Requirement) -> LabelRequirement:
+def _label_requirement(one: LabelRule) -> LabelRequirement:
     operator = OPERATORS.get(one.operator, one.operator)
     if operator in ("exists", "!"):
         return LabelRequirement(one.key, operator)
-    if operator in ("in", "notin") or (operator in ("gt", "lt") and _is_bound(one.values)):
+    if operator in ("in", "notin") or (operator in ("gt", "lt") and _is_single_integer(one.values)):
         return LabelRequirement(one.key, operator, one.values)
     return LabelRequirement(one.key, "in", ())
 
 
-def _is_bound(values: tuple[str, ...]) -> bool:
+def _is_single_integer(values: tuple[str, ...]) -> bool:
     try:
         return len(values) == 1 and int(values[0]) is not None
     except ValueError:

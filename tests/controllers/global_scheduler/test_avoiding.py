@@ -24,19 +24,19 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
 from farflung.runtime.cache import Key
-from farflung.scheduling.engine import Engine
+from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import default_policy
 from farflung.scheduling.values import (
     Capacity,
-    Claim,
-    FlavorWish,
+    FlavorChoice,
     Health,
     Item,
-    Request,
+    MachineRequest,
     Reservation,
-    Selector,
+    ResourceClaim,
     Site,
     SiteKey,
+    SiteSelector,
 )
 
 SITE = SiteKey("clouds", "default", "az1")
@@ -147,7 +147,7 @@ def test_a_cluster_is_avoided_for_a_while_and_then_one_is_tried_until_something_
 
 
 def world() -> World:
-    found = World(Engine(default_policy(), {}), Patience())
+    found = World(SchedulingEngine(default_policy(), {}), Patience())
     found.put_site(Site(SITE, uid="az1", health=Health.READY, capacity=Capacity({"small": 9})), 0.0)
     return found
 
@@ -157,12 +157,12 @@ def subject(name: str) -> Subject:
 
 
 def asking(name: str) -> Seen:
-    request = Request(name, (Item("", (FlavorWish("small"),)),), Selector(), tenant="shop")
+    request = MachineRequest(name, (Item("", (FlavorChoice("small"),)),), SiteSelector(), tenant="shop")
     return Seen(name, "1", request=request, asks=True)
 
 
 def bound(name: str, returned_from: str = "") -> Seen:
-    held = Reservation(name, SITE, Claim((("small", 1),)), "shop")
+    held = Reservation(name, SITE, ResourceClaim((("small", 1),)), "shop")
     return Seen(name, "2", held=(held,), returned_from=returned_from)
 
 

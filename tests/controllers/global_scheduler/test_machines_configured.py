@@ -8,15 +8,15 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
 from farflung.runtime.cache import Key
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import Policy, default_policy
-from farflung.scheduling.values import Capacity, Claim, Flavor, Health, Reservation, Site, SiteKey
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.policy import SchedulerPolicy, default_policy
+from farflung.scheduling.values import Capacity, Flavor, Health, Reservation, ResourceClaim, Site, SiteKey
 
 HALL = Site(SiteKey("", "", "hall"), region="r9", zone="hall", health=Health.READY, capacity=Capacity({"small": 2}))
 
 
 def configure(
-    one: Machines, policy: Policy | None = None, flavors: dict[str, Flavor] | None = None, *sites: Site
+    one: Machines, policy: SchedulerPolicy | None = None, flavors: dict[str, Flavor] | None = None, *sites: Site
 ) -> None:
     scheduler = one.fleet.global_scheduler
     assert scheduler is not None
@@ -28,7 +28,7 @@ async def test_who_waits_is_bound_as_soon_as_another_policy_lets_it() -> None:
         await one.cluster("az1", {"small": 1})
         await one.machine("a", selector={"regions": [{"region": "r2"}]})
         assert await one.refused("a") == "0/1 clusters fit: 1 wrong region"
-        configure(one, Policy(("SiteAvailability",)))
+        configure(one, SchedulerPolicy(("SiteAvailability",)))
         assert await one.bound("a") == "az1"
 
 
@@ -71,8 +71,8 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
 
 
 def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_this_one() -> None:
-    world, there = World(Engine(default_policy(), CATALOGUE), Patience()), SiteKey("c", "d", "az1")
+    world, there = World(SchedulingEngine(default_policy(), CATALOGUE), Patience()), SiteKey("c", "d", "az1")
     world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)
-    held = Reservation("uid", there, Claim((("large", 1),), 4, 8192))
+    held = Reservation("uid", there, ResourceClaim((("large", 1),), 4, 8192))
     world.hear(Subject(POD, Key("c", "d", "a")), Seen("uid", "1", held=(held,)), 0.0)
     assert (world.usage(there).vcpus, world.usage(there).memory) == (2, 1024)

@@ -12,19 +12,19 @@ from farflung.controllers.global_scheduler.failover import Patience
 from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject
 from farflung.controllers.global_scheduler.world import World
 from farflung.runtime.cache import Key
-from farflung.scheduling.engine import Engine
+from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import default_policy
 from farflung.scheduling.values import (
     Capacity,
-    Claim,
-    FlavorWish,
+    FlavorChoice,
     Health,
     Item,
-    Request,
+    MachineRequest,
     Reservation,
-    Selector,
+    ResourceClaim,
     Site,
     SiteKey,
+    SiteSelector,
     Taint,
     Toleration,
 )
@@ -33,7 +33,7 @@ PATIENCE = Patience(tolerated=300.0, vanished=5.0)
 
 
 def world(*names: str) -> World:
-    found = World(Engine(default_policy(), {}), PATIENCE)
+    found = World(SchedulingEngine(default_policy(), {}), PATIENCE)
     for name in names:
         found.put_site(site(name), 0.0)
     return found
@@ -52,13 +52,13 @@ def subject(name: str) -> Subject:
 
 
 def asking(name: str, *tolerations: Toleration) -> Seen:
-    items = (Item("", (FlavorWish("small"),)),)
-    request = Request(name, items, Selector(tolerations=tolerations), tenant="shop")
+    items = (Item("", (FlavorChoice("small"),)),)
+    request = MachineRequest(name, items, SiteSelector(tolerations=tolerations), tenant="shop")
     return Seen(name, "1", request=request, asks=True, tolerations=tolerations)
 
 
 def bound(name: str, home: str, *tolerations: Toleration) -> Seen:
-    held = Reservation(name, key(home), Claim((("small", 1),)), "shop")
+    held = Reservation(name, key(home), ResourceClaim((("small", 1),)), "shop")
     return Seen(name, "2", held=(held,), tolerations=tolerations)
 
 
@@ -157,7 +157,7 @@ def test_nothing_leaves_because_a_clock_was_set() -> None:
 
 def test_sites_of_files_that_nobody_named_this_time_keep_what_they_have() -> None:
     one = world("az1")
-    held = Reservation("a", SiteKey("", "", "az9"), Claim((("small", 1),)), "shop")
+    held = Reservation("a", SiteKey("", "", "az9"), ResourceClaim((("small", 1),)), "shop")
     one.hear(subject("a"), Seen("a", "2", held=(held,)), 0.0)
     assert one.leaving(1000.0) == []
 

@@ -22,27 +22,27 @@ from farflung.controllers.global_scheduler.reading import (
 from farflung.controllers.global_scheduler.subjects import Seen
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
-from farflung.scheduling.claims import claim_of
+from farflung.scheduling.claims import compute_claim
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
     Capacity,
-    Chosen,
-    Claim,
     Flavor,
-    FlavorWish,
+    FlavorChoice,
     Geo,
     Health,
     Item,
+    LabelRule,
     LocalStrategy,
+    MachineRequest,
+    PlacedReplica,
     Point,
     Preference,
-    RegionWish,
-    Request,
-    Requirement,
+    RegionChoice,
     Reservation,
-    Selector,
+    ResourceClaim,
     Site,
     SiteKey,
+    SiteSelector,
     Spot,
     Taint,
     Toleration,
@@ -65,19 +65,19 @@ SELECTOR: Obj = {
     "stackAntiAffinity": [{"key": "load", "operator": "gt", "values": ["5"]}],
     "near": {"latitude": 47.6, "longitude": -122.2},
 }
-SELECTED = Selector(
+SELECTED = SiteSelector(
     Geo("US", "NW-1", "Washington", "Bellevue"),
-    (RegionWish("NW-1", ("az2", "az1")), RegionWish("NE-1")),
+    (RegionChoice("NW-1", ("az2", "az1")), RegionChoice("NE-1")),
     "chinatelecom",
     "NW-1--az1",
     LocalStrategy.SPREAD,
     False,
     1,
     3,
-    (Requirement("gpu", "exists"), Requirement("old", "!")),
-    (Preference(7, (Requirement("tier", "in", ("gold", "silver")),)),),
-    (Requirement("app", "==", ("web",)),),
-    (Requirement("load", "gt", ("5",)),),
+    (LabelRule("gpu", "exists"), LabelRule("old", "!")),
+    (Preference(7, (LabelRule("tier", "in", ("gold", "silver")),)),),
+    (LabelRule("app", "==", ("web",)),),
+    (LabelRule("load", "gt", ("5",)),),
     Point(47.6, -122.2),
 )
 
@@ -108,12 +108,12 @@ def test_a_pod_is_a_stack_of_machines_that_are_alike() -> None:
         {"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 300},
     ]
     found = pod_request(pod(machine, priority=-5, tolerations=tolerations, nodeSelector={"disk": "ssd"}), "shop")
-    assert found == Request(
+    assert found == MachineRequest(
         "u1",
-        (Item("vm", (FlavorWish("small"), FlavorWish("large", Spot(1.5, 2))), 3, (), True),),
+        (Item("vm", (FlavorChoice("small"), FlavorChoice("large", Spot(1.5, 2))), 3, (), True),),
         replace(
             SELECTED,
-            required=(Requirement("disk", "in", ("ssd",)), *SELECTED.required),
+            required=(LabelRule("disk", "in", ("ssd",)), *SELECTED.required),
             tolerations=(Toleration(operator="Exists"), Toleration("a", "Equal", "b", "NoExecute", 300)),
         ),
         tenant="shop",
@@ -135,13 +135,13 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
     )
     selector = {"strategy": {"location_strategy": "discrete", "region_strategy": "alone"}, "site_id": "az1"}
     found = allocation_request(allocation(*resources, selector=selector, replicas=4, priority=9), "shop")
-    assert found == Request(
+    assert found == MachineRequest(
         "u2",
         (
-            Item("web", (FlavorWish("small"),), 2, (("sas", 5), ("ssd", 10)), True),
-            Item("resource-1", (FlavorWish("large", Spot(1.5, policy="delay")),)),
+            Item("web", (FlavorChoice("small"),), 2, (("sas", 5), ("ssd", 10)), True),
+            Item("resource-1", (FlavorChoice("large", Spot(1.5, policy="delay")),)),
         ),
-        Selector(strategy=LocalStrategy.DISCRETE, region_alone=True, site="az1"),
+        SiteSelector(strategy=LocalStrategy.DISCRETE, region_alone=True, site="az1"),
         replicas=4,
         tenant="shop",
         labels={"app": "shop", "tier": "gold"},
@@ -151,11 +151,11 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
 
 
 def test_what_says_nothing_may_go_anywhere_as_centrally_as_can_be() -> None:
-    assert pod_request(pod(), "").selector == Selector()
+    assert pod_request(pod(), "").selector == SiteSelector()
     blank: Obj = {"strategy": {"localStrategy": ""}, "regions": [], "geoLocation": None}
     assert pod_request(
         pod({"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": blank}}), ""
-    ).selector == (Selector())
+    ).selector == (SiteSelector())
 
 
 SNAKES = {
@@ -343,7 +343,7 @@ SPOTS = st.sampled_from(
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]))
 
 
-def bound(pod: Obj, chosen: Chosen) -> Obj:
+def bound(pod: Obj, chosen: PlacedReplica) -> Obj:
     """As a Binding leaves it."""
     key, site = Key("shop", "default", "vm"), Site(chosen.site, region="r", zone="z")
     binding = statuses.binding(key, Seen("u1", "7"), chosen, site)
@@ -352,8 +352,8 @@ def bound(pod: Obj, chosen: Chosen) -> Obj:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def chosen_for(request: Request, flavors: tuple[str, ...], site: SiteKey) -> Chosen:
-    return Chosen(site, flavors, 61.25, claim_of(request.items, flavors, CATALOGUE))
+def chosen_for(request: MachineRequest, flavors: tuple[str, ...], site: SiteKey) -> PlacedReplica:
+    return PlacedReplica(site, flavors, 61.25, compute_claim(request.items, flavors, CATALOGUE))
 
 
 @given(st.lists(FLAVORS, min_size=1, max_size=3), st.integers(1, 5), st.booleans(), LABELS, SITES, st.data())
@@ -410,7 +410,7 @@ def test_what_was_placed_is_what_an_allocation_holds(
 
 
 def test_what_was_bound_by_hand_has_its_first_flavor_where_its_spec_says() -> None:
-    claim = Claim((("small", 1),), 1, 2048)
+    claim = ResourceClaim((("small", 1),), 1, 2048)
     held = Reservation("u1", SiteKey("", "", "az9"), claim, "shop", (("app", "web"),))
     assert reservation_of_pod(pod(nodeName="az9"), "shop", CATALOGUE) == held
     moved = pod(clusterName="az9")

@@ -39,8 +39,8 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import Policy, default_policy
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.policy import SchedulerPolicy, default_policy
 from farflung.scheduling.values import Flavor, Site, SiteKey
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Setting:
     workload_view: str  #: of the one that shows SyncTargets
     edge_view: str  #: of the one that shows EdgePlacements
     now: Callable[[], datetime]
-    policy: Policy = field(default_factory=default_policy)
+    policy: SchedulerPolicy = field(default_factory=default_policy)
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()  #: those that are not in the API
     patience: Patience = field(default_factory=Patience)
@@ -89,7 +89,7 @@ class GlobalScheduler:
         self._wakes_at = 0.0
         self._synced = False
         self.figures = Figures()
-        engine = Engine(setting.policy, setting.catalogue)
+        engine = SchedulingEngine(setting.policy, setting.catalogue)
         self.world = World(engine, setting.patience)
         seeing = Seeing(setting.catalogue, self.world.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
@@ -232,7 +232,7 @@ class GlobalScheduler:
         deciding = counts.ready or counts.held or self.world.has_news or self._busy or not self._placed.empty()
         return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
 
-    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
+    def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
         """From now on, in place of what the setting says.  What is bound stays."""
         self.world.configure(policy, catalogue, sites, self._env.monotonic())
         self._news.set()

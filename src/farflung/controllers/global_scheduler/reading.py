@@ -22,16 +22,16 @@ from farflung.controllers.global_scheduler.wishes import (
     selector,
 )
 from farflung.machinery.errors import Obj
-from farflung.scheduling.claims import claim_of
+from farflung.scheduling.claims import compute_claim
 from farflung.scheduling.values import (
     UNSCHEDULABLE,
     Capacity,
-    Claim,
     Flavor,
     Health,
     Item,
-    Request,
+    MachineRequest,
     Reservation,
+    ResourceClaim,
     Site,
     SiteKey,
     Taint,
@@ -60,13 +60,13 @@ class InvalidRequestError(ValueError):
 # --- what is asked for ----------------------------------------------------------------------------
 
 
-def pod_request(obj: Obj, cluster: str) -> Request:
+def pod_request(obj: Obj, cluster: str) -> MachineRequest:
     """`cluster`: the logical cluster of its workspace.  Raises InvalidRequestError."""
     problems = Problems()
     metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
     described = spec.part("virtualmachine")
     common = described.part("resourcecommoninfo")
-    request = Request(
+    request = MachineRequest(
         metadata.text("uid"),
         (machine(metadata.text("name"), described, common.whole("count", 1, 1, MOST_COPIES)),),
         selector(common.part("selector"), spec),
@@ -77,13 +77,13 @@ def pod_request(obj: Obj, cluster: str) -> Request:
     return _checked(request, problems)
 
 
-def allocation_request(obj: Obj, cluster: str) -> Request:
+def allocation_request(obj: Obj, cluster: str) -> MachineRequest:
     """`cluster`: the logical cluster of its workspace.  Raises InvalidRequestError."""
     problems = Problems()
     metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
     group = spec.part("resourcegroup")
     labels = metadata.texts_by_name("labels", MOST_LABELS) | group.texts_by_name("labels", MOST_LABELS)
-    request = Request(
+    request = MachineRequest(
         metadata.text("uid"),
         resources(group),
         selector(spec.part("selector"), spec),
@@ -97,7 +97,7 @@ def allocation_request(obj: Obj, cluster: str) -> Request:
     return _checked(request, problems)
 
 
-def _checked(request: Request, problems: Problems) -> Request:
+def _checked(request: MachineRequest, problems: Problems) -> MachineRequest:
     if not request.uid:
         problems.note("metadata.uid", "is missing")
     if problems.found:
@@ -198,7 +198,7 @@ def reservation_of_pod(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) 
     return Reservation(
         metadata.text("uid"),
         site if site is not None and site.name == name else SiteKey("", "", name),
-        claim_of((item,) if flavor else (), (flavor,), catalogue),
+        compute_claim((item,) if flavor else (), (flavor,), catalogue),
         cluster,
         _sorted_labels(metadata.texts_by_name("labels", MOST_LABELS)),
     )
@@ -221,13 +221,13 @@ def reservations_of_allocation(obj: Obj, cluster: str, catalogue: Mapping[str, F
     ]
 
 
-def _claimed(items: tuple[Item, ...], flavors: tuple[str, ...], catalogue: Mapping[str, Flavor]) -> Claim:
+def _claimed(items: tuple[Item, ...], flavors: tuple[str, ...], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
     """An item whose flavor was not written down has its first one."""
     chosen = [
         flavors[at] if at < len(flavors) and flavors[at] else (item.flavors[0].id if item.flavors else "")
         for at, item in enumerate(items)
     ]
-    return claim_of(items, chosen, catalogue)
+    return compute_claim(items, chosen, catalogue)
 
 
 def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:

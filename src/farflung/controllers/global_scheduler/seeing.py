@@ -21,7 +21,7 @@ from farflung.controllers.global_scheduler.refusing import noted
 from farflung.controllers.global_scheduler.subjects import Seen
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
-from farflung.scheduling.values import Flavor, Request, Reservation, SiteKey, Toleration
+from farflung.scheduling.values import Flavor, MachineRequest, Reservation, SiteKey, Toleration
 
 CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
 OURS: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
@@ -165,7 +165,9 @@ class Seeing:
         )
 
 
-def _understood(read: Callable[[Obj, str], Request], obj: Obj, cluster: str) -> tuple[Request | None, str]:
+def _understood(
+    read: Callable[[Obj, str], MachineRequest], obj: Obj, cluster: str
+) -> tuple[MachineRequest | None, str]:
     """Without the names of items, so that those who ask for the same ask the same."""
     try:
         request = read(obj, cluster)

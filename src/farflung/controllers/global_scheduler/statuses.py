@@ -16,7 +16,7 @@ from farflung.controllers.global_scheduler.subjects import Placed, Seen
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
-from farflung.scheduling.values import Chosen, Item, Site, SiteKey, Spot
+from farflung.scheduling.values import Item, PlacedReplica, Site, SiteKey, Spot
 
 SITE: Final = f"{GROUP}/site-id"
 SCORE: Final = f"{GROUP}/score"
@@ -29,7 +29,7 @@ INVALID: Final = "Invalid"
 LONGEST_NAME: Final = 40  #: characters of a Cluster's name in a label
 
 
-def notes(chosen: Chosen, site: Site) -> dict[str, str]:
+def notes(chosen: PlacedReplica, site: Site) -> dict[str, str]:
     """Of a Pod that is bound to a site."""
     key = chosen.site
     return {
@@ -40,7 +40,7 @@ def notes(chosen: Chosen, site: Site) -> dict[str, str]:
     }
 
 
-def binding(key: Key, seen: Seen, chosen: Chosen, site: Site) -> Obj:
+def binding(key: Key, seen: Seen, chosen: PlacedReplica, site: Site) -> Obj:
     """Of a Pod to a Cluster, if it still asks for what was decided on."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
@@ -65,7 +65,7 @@ def labels(site: SiteKey) -> dict[str, str]:
     return {CLUSTER: label(site)}
 
 
-def bound_pod(seen: Seen, chosen: Chosen, site: Site) -> Obj:
+def bound_pod(seen: Seen, chosen: PlacedReplica, site: Site) -> Obj:
     """The same as a merge patch, for servers that know no Bindings."""
     metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": notes(chosen, site)}
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
@@ -164,7 +164,7 @@ def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:
 PLACED: Final = "Scheduled"  #: the condition of an Allocation
 
 
-def placement(replica: int, chosen: Chosen) -> Obj:
+def placement(replica: int, chosen: PlacedReplica) -> Obj:
     key = chosen.site
     return {
         "replica": replica,

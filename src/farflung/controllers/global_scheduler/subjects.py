@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from farflung.runtime.cache import Key
-from farflung.scheduling.values import Claim, Decision, Request, Reservation, SiteKey, Toleration
+from farflung.scheduling.values import (
+    MachineRequest,
+    Reservation,
+    ResourceClaim,
+    SchedulingDecision,
+    SiteKey,
+    Toleration,
+)
 
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
@@ -29,7 +36,7 @@ class Seen:
     uid: str
     version: str
     generation: int = 0
-    request: Request | None = None  #: what it asks for; None: nothing, or nobody can understand it
+    request: MachineRequest | None = None  #: what it asks for; None: nothing, or nobody can understand it
     problem: str = ""  #: why nobody can understand it
     asks: bool = False  #: it wants a decision
     held: tuple[Reservation, ...] = ()  #: what it has
@@ -56,8 +63,8 @@ class Placed(NamedTuple):
 
     subject: Subject
     seen: Seen
-    request: Request
-    decision: Decision
+    request: MachineRequest
+    decision: SchedulingDecision
     asked: float = 0.0  #: since when it asks
 
 
@@ -79,7 +86,7 @@ class Usage(NamedTuple):
     eips: int
 
 
-def usage_of(claims: Iterable[Claim]) -> Usage:
+def usage_of(claims: Iterable[ResourceClaim]) -> Usage:
     flavors: Counter[str] = Counter()
     storage: Counter[str] = Counter()
     stacks = vcpus = memory = eips = 0

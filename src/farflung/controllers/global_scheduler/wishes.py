@@ -16,15 +16,15 @@ from farflung.apis.globalscheduler.selection import (
 from farflung.controllers.global_scheduler.parts import Part
 from farflung.machinery import names
 from farflung.scheduling.values import (
-    FlavorWish,
+    FlavorChoice,
     Geo,
     Item,
+    LabelRule,
     LocalStrategy,
     Point,
     Preference,
-    RegionWish,
-    Requirement,
-    Selector,
+    RegionChoice,
+    SiteSelector,
     Spot,
     Toleration,
 )
@@ -53,7 +53,7 @@ def machine(name: str, machine: Part, number: int) -> Item:
     flavors = []
     for one in machine.parts("flavors", MOST_FLAVORS):
         if flavor := one.text("flavorid"):
-            flavors.append(FlavorWish(flavor, _spot(one.part("spot")) if one.has("spot") else None))
+            flavors.append(FlavorChoice(flavor, _spot(one.part("spot")) if one.has("spot") else None))
         elif not one.has("flavorid"):
             one.note("flavorid", "is missing")
     if not flavors:
@@ -82,7 +82,7 @@ def _spot(spot: Part) -> Spot | None:
 # --- where they may go ------------------------------------------------------------------------------
 
 
-def selector(selector: Part, spec: Part) -> Selector:
+def selector(selector: Part, spec: Part) -> SiteSelector:
     strategy = selector.part("strategy")
     local = "locationstrategy" if strategy.has("locationstrategy") else "localstrategy"
     affinity = selector.part("clusteraffinity")
@@ -91,7 +91,7 @@ def selector(selector: Part, spec: Part) -> Selector:
     most = selector.whole("maxclusters", 0, 0, MOST_COPIES)
     if 0 < most < least:
         selector.note("maxclusters", "must not be less than the minimum")
-    return Selector(
+    return SiteSelector(
         geo(selector.part("geolocation")),
         tuple(_regions(selector)),
         selector.text("operator"),
@@ -101,7 +101,7 @@ def selector(selector: Part, spec: Part) -> Selector:
         least,
         most,
         (
-            *(Requirement(key, "in", (value,)) for key, value in nodes.items()),
+            *(LabelRule(key, "in", (value,)) for key, value in nodes.items()),
             *_requirements(affinity, "required"),
         ),
         tuple(_preferences(affinity)),
@@ -116,10 +116,10 @@ def geo(part: Part) -> Geo:
     return Geo(part.text("country"), part.text("area"), part.text("province"), part.text("city"))
 
 
-def _regions(selector: Part) -> Iterator[RegionWish]:
+def _regions(selector: Part) -> Iterator[RegionChoice]:
     for one in selector.parts("regions", MOST_REGIONS):
         zones = (zone for zone in one.texts("availabilityzone", MOST_VALUES) if zone)
-        yield RegionWish(one.text("region"), tuple(dict.fromkeys(zones)))
+        yield RegionChoice(one.text("region"), tuple(dict.fromkeys(zones)))
 
 
 def point(part: Part) -> Point | None:
@@ -135,7 +135,7 @@ def _preferences(affinity: Part) -> Iterator[Preference]:
         yield Preference(one.whole("weight", 1, 1, 100), tuple(_requirements(one, "requirements")))
 
 
-def _requirements(part: Part, name: str) -> Iterator[Requirement]:
+def _requirements(part: Part, name: str) -> Iterator[LabelRule]:
     for one in part.parts(name, MOST_REQUIREMENTS):
         key, said = one.text("key"), one.text("operator").lower()
         operator = OPERATORS.get(said, said)
@@ -147,7 +147,7 @@ def _requirements(part: Part, name: str) -> Iterator[Requirement]:
         elif why := _misfit(operator, values):
             one.note("values", why)
         else:
-            yield Requirement(key, operator, values)
+            yield LabelRule(key, operator, values)
 
 
 def _misfit(operator: str, values: tuple[str, ...]) -> str:

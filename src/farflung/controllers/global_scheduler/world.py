@@ -13,10 +13,10 @@ from farflung.controllers.global_scheduler.failover import Budget, Patience
 from farflung.controllers.global_scheduler.refusing import REFUSED, Refusing
 from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject, Usage, usage_of
 from farflung.controllers.global_scheduler.whereabouts import Whereabouts
-from farflung.scheduling.engine import Engine
-from farflung.scheduling.policy import Policy
-from farflung.scheduling.queue import Queue, shape_of
-from farflung.scheduling.values import Decision, Flavor, Request, Reservation, Site, SiteKey
+from farflung.scheduling.engine import SchedulingEngine
+from farflung.scheduling.policy import SchedulerPolicy
+from farflung.scheduling.queue import SchedulingQueue, shape_of
+from farflung.scheduling.values import Flavor, MachineRequest, Reservation, SchedulingDecision, Site, SiteKey
 
 K = TypeVar("K")
 M = TypeVar("M")
@@ -29,9 +29,9 @@ HEARD_BY: Final = 30.0  #: seconds after which somebody asks for what should hav
 
 
 class World:
-    def __init__(self, engine: Engine, patience: Patience) -> None:
+    def __init__(self, engine: SchedulingEngine, patience: Patience) -> None:
         self.engine = engine
-        self.queue = Queue()
+        self.queue = SchedulingQueue()
         self._patience = patience
         self._budget = Budget(patience)
         self._known: dict[Subject, Seen] = {}
@@ -79,7 +79,9 @@ class World:
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
 
-    def configure(self, policy: Policy, catalogue: Mapping[str, Flavor], sites: Iterable[Site], now: float) -> None:
+    def configure(
+        self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site], now: float
+    ) -> None:
         """From now on; `sites`: all that are not in the API.  What is bound stays where it is."""
         if self.engine.configure(policy, catalogue):
             for uid, held in list(self._held.items()):
@@ -291,7 +293,7 @@ class World:
                 return self._decide(subject, self._known[subject], request, now)
             self.queue.remove(request.uid)
 
-    def _decide(self, subject: Subject, seen: Seen, request: Request, now: float) -> Placed | Refused:
+    def _decide(self, subject: Subject, seen: Seen, request: MachineRequest, now: float) -> Placed | Refused:
         before = self._held.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
@@ -309,7 +311,7 @@ class World:
             self._avoiding.send(decision.chosen[0].site, now)
         return Placed(subject, seen, request, decision, self.queue.asked(request.uid))
 
-    def _decided(self, request: Request, now: float) -> Decision:
+    def _decided(self, request: MachineRequest, now: float) -> SchedulingDecision:
         """Nowhere from where it would have to leave at once."""
         closed = self._closed(request, self._subjects.get(request.uid), now)
         decision = self.engine.decide(request, excluded=closed)
@@ -320,11 +322,11 @@ class World:
             return decision
         return self.engine.decide(request, excluded=overdue | closed)
 
-    def excluded(self, request: Request, now: float, subject: Subject | None = None) -> dict[SiteKey, str]:
+    def excluded(self, request: MachineRequest, now: float, subject: Subject | None = None) -> dict[SiteKey, str]:
         """Sites that will not do for it, whatever they are and have, and why.  `subject`: if it is not known yet."""
         return self._overdue(request, now) | self._closed(request, subject or self._subjects.get(request.uid), now)
 
-    def _closed(self, request: Request, subject: Subject | None, now: float) -> dict[SiteKey, str]:
+    def _closed(self, request: MachineRequest, subject: Subject | None, now: float) -> dict[SiteKey, str]:
         """Sites where it cannot be brought to."""
         found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
@@ -332,7 +334,7 @@ class World:
             found |= dict.fromkeys(self._whereabouts.taken(subject.key), NAMESAKE)
         return found
 
-    def _overdue(self, request: Request, now: float) -> dict[SiteKey, str]:
+    def _overdue(self, request: MachineRequest, now: float) -> dict[SiteKey, str]:
         """Sites that have not been well for longer than it tolerates."""
         tolerations = request.selector.tolerations
         return {key: UNWELL for key in self._unwell if self._unwell.due(key, tolerations) <= now}
@@ -451,7 +453,7 @@ class World:
     def _may_leave(self, uid: str, seen: Seen, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + PAUSE <= now
 
-    def finds_another(self, request: Request, site: SiteKey, now: float) -> bool:
+    def finds_another(self, request: MachineRequest, site: SiteKey, now: float) -> bool:
         """Whether it can be placed without that site, for longer than a moment.  Nothing is reserved."""
         before = self._held.get(request.uid, ())
         for one in before:
@@ -460,7 +462,7 @@ class World:
         self.engine.reserve(before)
         return placed
 
-    def ask_again(self, request: Request, now: float) -> None:
+    def ask_again(self, request: MachineRequest, now: float) -> None:
         """It is decided anew, whatever it has."""
         self.queue.update(request, now)
 
