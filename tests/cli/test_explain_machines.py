@@ -15,7 +15,7 @@ from farflung.cli.explain_machines import explain
 from farflung.cli.machine_text import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
-from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times
 from farflung.scheduling.policy import SchedulerPolicy

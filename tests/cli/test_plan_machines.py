@@ -7,7 +7,7 @@ from asked_machines import FLAVOR, MachineHub, allocation, machine, named
 
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
-from farflung.controllers.global_scheduler.binding import PODS
+from farflung.controllers.global_scheduler.binder import PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery.errors import Obj
 

@@ -30,7 +30,7 @@ from farflung.cli.traced_machine import conclusion
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.global_scheduler.binding import PODS
+from farflung.controllers.global_scheduler.binder import PODS
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
 

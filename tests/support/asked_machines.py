@@ -10,12 +10,17 @@ from local_transport import LocalTransport
 
 from farflung.cli.global_scheduler import FILES
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
-from farflung.controllers.global_scheduler.reading import CLUSTER
-from farflung.controllers.global_scheduler.reading import FLAVOR as FLAVOR_ID
-from farflung.controllers.global_scheduler.statuses import bound_allocation, pod_conditions
-from farflung.controllers.global_scheduler.subjects import POD, Placed, Seen, Subject
+from farflung.controllers.global_scheduler.statuses import bound_allocation_status, pod_conditions
+from farflung.controllers.global_scheduler.subjects import (
+    BOUND_CLUSTER,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+)
+from farflung.controllers.global_scheduler.subjects import BOUND_FLAVOR as FLAVOR_ID
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.leader import LEASES
@@ -87,7 +92,7 @@ class MachineHub:
 
     async def bind(self, pod: Obj, name: str) -> None:
         """As the scheduler would."""
-        notes = {CLUSTER: f"{self.cluster}|default/{name}", FLAVOR_ID: FLAVOR}
+        notes = {BOUND_CLUSTER: f"{self.cluster}|default/{name}", FLAVOR_ID: FLAVOR}
         metadata = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"], "annotations": notes}
         target = {"kind": "Cluster", "name": name}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
@@ -95,11 +100,11 @@ class MachineHub:
 
     async def bind_allocation(self, obj: Obj, *names: str) -> None:
         metadata = obj["metadata"]
-        seen = Seen(metadata["uid"], metadata["resourceVersion"], metadata["generation"])
+        seen = ObservedSubject(metadata["uid"], metadata["resourceVersion"], metadata["generation"])
         request = MachineRequest(metadata["uid"], ())
         decision = SchedulingDecision(tuple(self.chosen(name) for name in names))
-        subject = Subject(ALLOCATIONS.kind, Key(self.cluster, "default", metadata["name"]))
-        status = bound_allocation(Placed(subject, seen, request, decision), NOW)
+        subject = SchedulingSubject(ALLOCATIONS.kind, Key(self.cluster, "default", metadata["name"]))
+        status = bound_allocation_status(PlacedSubject(subject, seen, request, decision), NOW)
         await self.client.patch(ALLOCATIONS, metadata["name"], {"status": status}, "default", "status")
 
     async def refuse(self, pod: Obj, message: str) -> None:

@@ -16,8 +16,7 @@ from farflung.cli.demo_stage import BINDINGS, Place, Stage, called, listed
 from farflung.cli.progress import shown
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.statuses import SCHEDULED
+from farflung.controllers.global_scheduler.statuses import SCHEDULED, find_condition
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
@@ -167,7 +166,7 @@ class Story(Stage):
     async def _bound(self, name: str) -> None:
         async def bound() -> bool:
             found = await self._home.get(PODS, name, "default")
-            return condition_of(found.get("status") or {}, SCHEDULED).get("status") == "True"
+            return find_condition(found.get("status") or {}, SCHEDULED).get("status") == "True"
 
         await self.until(bound, f"a Cluster for {name}")
 
@@ -177,7 +176,7 @@ class Story(Stage):
 
     async def _refusal(self) -> str:
         found = await self._home.get(PODS, "render2", "default")
-        return str(condition_of(found.get("status") or {}, SCHEDULED).get("message", ""))
+        return str(find_condition(found.get("status") or {}, SCHEDULED).get("message", ""))
 
     async def _counted(self) -> bool:
         stacks = [(one.get("status") or {}).get("stacks", 0) for one in await self._home.list(CLUSTERS)]

@@ -17,12 +17,10 @@ from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound
 from farflung.controllers.edge_scheduler.inventory import HiddenError
-from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.reading import ENDED
-from farflung.controllers.global_scheduler.refusing import with_reason
-from farflung.controllers.global_scheduler.seeing import OURS
-from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE
-from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
+from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
+from farflung.controllers.global_scheduler.refusals import add_refusal_reason
+from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE, find_condition
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
@@ -45,7 +43,7 @@ async def explain(hub: Hub, kind: str, name: str, namespace: str, configured: Co
         command = f"farflung trace {kind.lower()}/{name} -n {namespace}"
         raise HiddenError(f"{error.sentence}; `{command}` says what the {kind} itself knows") from None
     cluster = str((document["metadata"].get("annotations") or {}).get(CLUSTER, ""))
-    subject = Subject(kind, Key(cluster, namespace, name))
+    subject = SchedulingSubject(kind, Key(cluster, namespace, name))
     seen = known.seen(kind, orjson.dumps(document))
     known.world.hear(subject, seen, 0.0)
     held = known.world.holds(seen.uid)
@@ -136,15 +134,17 @@ def _cluster(known: Known, explanation: SchedulingExplanation, verdict: SiteVerd
 # --- what it says now -----------------------------------------------------------------------------
 
 
-def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], decision: SchedulingDecision | None) -> Obj:
+def _now(
+    document: Obj, kind: str, seen: ObservedSubject, held: Iterable[Reservation], decision: SchedulingDecision | None
+) -> Obj:
     """What the API says, and whether that is what the scheduler would say: `agrees`, or None if it has no say."""
     status = document.get("status")
-    condition = condition_of(status if isinstance(status, dict) else {}, SCHEDULED if kind == POD else PLACED)
+    condition = find_condition(status if isinstance(status, dict) else {}, SCHEDULED if kind == POD else PLACED)
     placements = [placement_of(number, one.site, one.claim) for number, one in enumerate(held)]
     found: Obj = {"bound": placements, "condition": condition}
     if kind == POD:
         found["score"] = (document["metadata"].get("annotations") or {}).get(SCORE, "")
-        if undelivered := condition_of(status if isinstance(status, dict) else {}, DELIVERED):
+        if undelivered := find_condition(status if isinstance(status, dict) else {}, DELIVERED):
             found["undelivered"] = undelivered
     if why := _left_alone(document, kind):
         return {**found, "leftAlone": why, "agrees": None}
@@ -155,12 +155,12 @@ def _now(document: Obj, kind: str, seen: Seen, held: Iterable[Reservation], deci
     if not seen.asks:
         would = sorted((one.site for one in decision.chosen), key=str)
         return {**found, "agrees": would == sorted((one.site for one in held), key=str)}
-    message = with_reason(decision.message, decision.reasons, seen.refusal)
+    message = add_refusal_reason(decision.message, decision.reasons, seen.refusal)
     agrees = not decision.is_placed and _says(condition, "Unschedulable", message)
     return {**found, "waits": True, "agrees": agrees}
 
 
-def _unwell(known: Known, seen: Seen, held: Iterable[Reservation]) -> list[Obj]:
+def _unwell(known: Known, seen: ObservedSubject, held: Iterable[Reservation]) -> list[Obj]:
     """Clusters that it is bound to and may have to leave."""
     found = {one.site: known.departures.of(one.site, seen.tolerations) for one in held}
     return [{**site_of(site), **about} for site, about in found.items() if about is not None]
@@ -178,11 +178,11 @@ def _left_alone(document: Obj, kind: str) -> str:
     phase = status.get("phase") if isinstance(status, dict) else ""
     if metadata.get("deletionTimestamp"):
         return "it is being deleted"
-    if phase in ENDED:
+    if phase in FINISHED_PHASES:
         return f"it has ended: {phase}"
     if kind == POD and not (spec.get("nodeName") or spec.get("clusterName")):
         if spec.get("schedulingGates"):
             return "it has spec.schedulingGates"
-        if spec.get("schedulerName") not in (None, *OURS):
+        if spec.get("schedulerName") not in (None, *SCHEDULER_NAMES):
             return f"its spec.schedulerName is {spec['schedulerName']}"
     return ""

@@ -8,14 +8,14 @@ from typing import Final
 
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.printing import NONE, table
-from farflung.controllers.global_scheduler.failover import AILMENTS
+from farflung.controllers.global_scheduler.cluster_health import HEALTH_TAINTS
 from farflung.controllers.global_scheduler.inventory import TAKING, TARGET
-from farflung.controllers.global_scheduler.refusing import without_reason
+from farflung.controllers.global_scheduler.refusals import remove_refusal_reason
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 
-UNWELL: Final = frozenset(health.value for health in AILMENTS)
+UNWELL: Final = frozenset(health.value for health in HEALTH_TAINTS)
 UNKNOWN: Final = "Unknown"
 FAILED: Final = "Failed"
 BOUND: Final = "bound"
@@ -71,7 +71,7 @@ def _reasons(found: Iterable[Obj]) -> list[Obj]:
     alike: dict[tuple[str, str], list[Obj]] = {}
     for one in found:
         if one["state"] in WRONG and one["why"]:
-            why = without_reason(one["why"])
+            why = remove_refusal_reason(one["why"])
             message = why.replace(f'"{one["name"]}"', "NAME") if one["name"] else why
             alike.setdefault((one["state"], message), []).append(one)
     common = sorted(alike.items(), key=lambda each: (-len(each[1]), each[0]))

@@ -21,7 +21,7 @@ from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.edge_scheduler.inventory import HiddenError, everywhere
-from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, Setting
+from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, SchedulerSetting
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
@@ -120,7 +120,7 @@ def join(
 
     async def make() -> GlobalScheduler:
         pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, CLUSTERS)]
-        setting = Setting(
+        setting = SchedulerSetting(
             allowed.everywhere,
             allowed.provider,
             allowed.root,

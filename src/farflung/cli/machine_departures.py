@@ -6,31 +6,37 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from math import isinf
 
-from farflung.controllers.global_scheduler.ailments import HEALTH, Ailments, causes
-from farflung.controllers.global_scheduler.failover import AILMENTS, Patience, is_held
-from farflung.controllers.global_scheduler.inventory import SeenCluster, SeenTarget, ages_of
+from farflung.controllers.global_scheduler.cluster_health import (
+    HEALTH_TAINTS,
+    UNHEALTHY,
+    ClusterHealth,
+    FailoverOptions,
+    find_causes,
+    is_eviction_suspended,
+)
+from farflung.controllers.global_scheduler.inventory import ObservedCluster, ObservedTarget, cause_ages
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.scheduling.values import Site, SiteKey, Toleration
 
-PATIENCE = Patience()
+PATIENCE = FailoverOptions()
 
 
 class Departures:
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self._ailments = Ailments(PATIENCE)
+        self._ailments = ClusterHealth(PATIENCE)
         self._unwell: dict[SiteKey, Obj] = {}
         self._number = 0
 
-    def put(self, cluster: SeenCluster, site: Site, target: SeenTarget | None) -> None:
+    def put(self, cluster: ObservedCluster, site: Site, target: ObservedTarget | None) -> None:
         self._number += 1
-        if any(True for _ in causes(site)):
-            ages = ages_of(cluster, site, target, self._now)
+        if any(True for _ in find_causes(site)):
+            ages = cause_ages(cluster, site, target, self._now)
             self._ailments.put(site, self._now.timestamp(), ages)
-            self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in AILMENTS}
-            if HEALTH in ages:
-                self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[HEALTH]))
+            self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in HEALTH_TAINTS}
+            if UNHEALTHY in ages:
+                self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
 
     def of(self, key: SiteKey, tolerations: Iterable[Toleration]) -> Obj | None:
         """None: it is well, or nobody knows it.  `leaves` is None if somebody with these tolerations stays, and `held`
@@ -38,7 +44,7 @@ class Departures:
         if key not in self._unwell:
             return None
         due = self._ailments.due(key, tolerations)
-        held = is_held(len(self._unwell), self._number, PATIENCE)
+        held = is_eviction_suspended(len(self._unwell), self._number, PATIENCE)
         return {**self._unwell[key], "leaves": _moment(due), "held": held}
 
 

@@ -16,21 +16,21 @@ from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.inventory import everywhere
-from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS, LOGICAL_CLUSTERS
 from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
 from farflung.controllers.global_scheduler.inventory import (
-    SeenCluster,
-    SeenTarget,
-    age_of,
-    seen_cluster,
-    seen_target,
-    site_with,
+    ObservedCluster,
+    ObservedTarget,
+    decode_cluster,
+    decode_target,
+    merge_target,
+    refusal_age,
 )
-from farflung.controllers.global_scheduler.seeing import Seeing
-from farflung.controllers.global_scheduler.sharing import Share, Sharing
-from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Seen, Subject
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.machine_locations import TargetShare, TargetShares
+from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.machinery.errors import Obj
@@ -58,11 +58,11 @@ _named = msgspec.json.Decoder(_Named)
 
 
 class Known(NamedTuple):
-    world: World
-    seeing: Seeing
+    world: SchedulerState
+    seeing: SubjectDecoder
     departures: Departures
 
-    def seen(self, kind: str, document: bytes) -> Seen:
+    def seen(self, kind: str, document: bytes) -> ObservedSubject:
         """A Pod or an Allocation, as the scheduler reads it."""
         return self.seeing.pod(document) if kind == POD else self.seeing.allocation(document)
 
@@ -86,7 +86,7 @@ def cluster_key(obj: Obj, cluster: str) -> SiteKey:
 
 
 async def read(
-    hub: Hub, configured: Configuration, otherwise: Mapping[SiteKey, SeenCluster | None] | None = None
+    hub: Hub, configured: Configuration, otherwise: Mapping[SiteKey, ObservedCluster | None] | None = None
 ) -> Known:
     """Raises HiddenError to those who may not see Clusters, and what is bound to them, of all workspaces.
 
@@ -94,11 +94,11 @@ async def read(
     compute = hub.root.workspace(COMPUTE)
     now = await time_at(hub)
     known = Known(
-        World(SchedulingEngine(configured.policy, configured.flavors), PATIENCE),
-        Seeing(configured.flavors),
+        SchedulerState(SchedulingEngine(configured.policy, configured.flavors), PATIENCE),
+        SubjectDecoder(configured.flavors),
         Departures(now),
     )
-    there = await everywhere(compute, CLUSTERS, _or_none(seen_cluster))
+    there = await everywhere(compute, CLUSTERS, _or_none(decode_cluster))
     imagined = {one.site.key: one for one in there if one is not None} | dict(otherwise or {})
     clusters = [one for one in imagined.values() if one is not None]
     targets = await _targets(hub.root, [one for one in clusters if one.target is not None])
@@ -110,30 +110,30 @@ async def read(
     for kind, found in ((POD, pods), (ALLOCATION, allocations)):
         for key, seen in found:
             if seen is not None and seen.uid and key.cluster not in mailboxes:
-                known.world.hear(Subject(kind, key), seen, 0.0)
+                known.world.hear(SchedulingSubject(kind, key), seen, 0.0)
     _put_sites(known, [one for one in clusters if one is not None], targets, now)
     return known
 
 
 def _put_sites(
     known: Known,
-    clusters: Sequence[SeenCluster],
-    targets: Mapping[tuple[str, str, str], tuple[Key, SeenTarget]],
+    clusters: Sequence[ObservedCluster],
+    targets: Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]],
     now: datetime,
 ) -> None:
     """When it is known who holds what."""
-    sharing = Sharing()
+    sharing = TargetShares()
     for one in clusters:
         if one.site.key in targets:
             sharing.come(targets[one.site.key][0], one.created, one.site.key)
     for one in clusters:
         key, target = targets.get(one.site.key, (None, None))
-        share = Share() if key is None else sharing.share(key, one.site.key, known.world.usage)
-        site = site_with(one, target, share)
+        share = TargetShare() if key is None else sharing.share(key, one.site.key, known.world.usage)
+        site = merge_target(one, target, share)
         known.world.put_site(site, 0.0)
         known.departures.put(one, site, target)
         known.world.lead(one.site.key, key)
-        known.world.remember_refusals(one.site.key, one.refusals, age_of(one.refusals, now), 0.0)
+        known.world.remember_refusals(one.site.key, one.refusals, refusal_age(one.refusals, now), 0.0)
 
 
 async def _mailboxes(hub: Hub) -> set[str]:
@@ -146,16 +146,16 @@ async def _mailboxes(hub: Hub) -> set[str]:
 
 
 async def _targets(
-    root: Client, clusters: Iterable[SeenCluster]
-) -> Mapping[tuple[str, str, str], tuple[Key, SeenTarget]]:
+    root: Client, clusters: Iterable[ObservedCluster]
+) -> Mapping[tuple[str, str, str], tuple[Key, ObservedTarget]]:
     """The SyncTargets that stand for Clusters, by their keys; none are asked for if there are none."""
     wanted = {one.site.key: one.target for one in clusters if one.target is not None}
     if not wanted:
         return {}
-    there = dict(await everywhere(root, SYNC_TARGETS, _keyed(seen_target)))
+    there = dict(await everywhere(root, SYNC_TARGETS, _keyed(decode_target)))
     paths = {one.workspace for one in wanted.values() if ":" in one.workspace}
     logical = {path: await _logical_cluster(root.workspace(path)) for path in sorted(paths)}
-    found: dict[tuple[str, str, str], tuple[Key, SeenTarget]] = {}
+    found: dict[tuple[str, str, str], tuple[Key, ObservedTarget]] = {}
     for key, target in wanted.items():
         where = Key(logical.get(target.workspace, target.workspace or key.cluster), "", target.name)
         if (seen := there.get(where)) is not None:

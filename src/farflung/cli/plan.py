@@ -34,7 +34,7 @@ from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import slices_of
 from farflung.controllers.edge_scheduler.reading import CLUSTER
 from farflung.controllers.edge_scheduler.slices import destinations_of
-from farflung.controllers.global_scheduler.reading import GROUP as MACHINES
+from farflung.controllers.global_scheduler.subjects import GROUP as MACHINES
 from farflung.controllers.placement_translator.syncer_config import THE_ONE
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.lib.words import count

@@ -13,8 +13,8 @@ from farflung.cli.machine_text import NAMED, bound_to, decided, names_of
 from farflung.cli.machine_values import found_of, placement_of
 from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
-from farflung.controllers.global_scheduler.inventory import SeenCluster, seen_cluster
-from farflung.controllers.global_scheduler.subjects import Seen, Subject
+from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster
+from farflung.controllers.global_scheduler.subjects import ObservedSubject, SchedulingSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
@@ -46,12 +46,12 @@ async def decisions(hub: Hub, cluster: str, becoming: Sequence[Becoming], config
     return [_about(known, one, cluster) if is_cluster(one.document) else next(found) for one in becoming]
 
 
-def _cluster(one: Becoming, cluster: str) -> SeenCluster | None:
+def _cluster(one: Becoming, cluster: str) -> ObservedCluster | None:
     """None if it is gone, or makes no sense."""
     if one.gone:
         return None
     try:
-        return seen_cluster(orjson.dumps(_noted(one.document, cluster)))
+        return decode_cluster(orjson.dumps(_noted(one.document, cluster)))
     except ValueError:
         return None
 
@@ -87,28 +87,28 @@ def _decisions(known: Known, cluster: str, wanted: Sequence[Becoming]) -> list[O
     return [found[at] for at in range(len(wanted))]
 
 
-def _subject(document: Obj, cluster: str) -> Subject:
+def _subject(document: Obj, cluster: str) -> SchedulingSubject:
     metadata = document["metadata"]
-    return Subject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
+    return SchedulingSubject(kind_of(document), Key(cluster, metadata.get("namespace") or "", metadata["name"]))
 
 
-def _seen(known: Known, document: Obj, cluster: str) -> Seen:
+def _seen(known: Known, document: Obj, cluster: str) -> ObservedSubject:
     """What is only checked has no uid yet, perhaps."""
     metadata = document["metadata"]
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata['name']}"
     return known.seen(kind_of(document), orjson.dumps(_noted(document, cluster, uid=uid)))
 
 
-def _held(known: Known, subject: Subject) -> tuple[Reservation, ...]:
+def _held(known: Known, subject: SchedulingSubject) -> tuple[Reservation, ...]:
     seen = known.world.seen(subject)
     return () if seen is None else known.world.holds(seen.uid)
 
 
-def _priority(seen: Seen) -> int:
+def _priority(seen: ObservedSubject) -> int:
     return 0 if seen.request is None else seen.request.priority
 
 
-def _decide(known: Known, subject: Subject, seen: Seen, before: tuple[Reservation, ...]) -> Obj:
+def _decide(known: Known, subject: SchedulingSubject, seen: ObservedSubject, before: tuple[Reservation, ...]) -> Obj:
     if seen.problem:
         return {"placed": False, "message": f"it cannot be understood: {seen.problem}", "reasons": {}}
     if before and not seen.asks:

@@ -12,7 +12,7 @@ from edge_contract import INVENTORY, PROVIDER, Link
 from hub_process import FARFLUNG, PATIENCE
 
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.binding import PODS
+from farflung.controllers.global_scheduler.binder import PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.machinery import quantity

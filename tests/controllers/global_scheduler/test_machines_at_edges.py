@@ -19,14 +19,14 @@ from syncing import Link, mailbox_path
 
 from farflung.client import transport
 from farflung.client.errors import Unreachable
-from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
 from farflung.http.messages import Request
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 
 WHY = "its syncer cannot bring it to az1: Pods are no virtual machines there: .*field not declared in schema.*"
 AGAIN = "not tried there again before 20..-..-..T..:..:..Z"
-SOON = Patience(refused=0.0, vanished=0.0)
+SOON = FailoverOptions(refused=0.0, vanished=0.0)
 
 
 @dataclass
@@ -76,7 +76,7 @@ async def machine_room() -> AsyncIterator[MachineRoom]:
 
 @asynccontextmanager
 async def linked_machines(
-    directory: Path, edge: Any, room: int = 1, patience: Patience = SOON
+    directory: Path, edge: Any, room: int = 1, patience: FailoverOptions = SOON
 ) -> AsyncIterator[tuple[Machines, Link]]:
     """With a Cluster az1 that a SyncTarget stands for, and a syncer there.  `room`: for how many machines."""
     async with machines(start=False, patience=patience) as one:
@@ -218,7 +218,7 @@ async def deleted_while_its_edge_is_away(one: Machines, link: Link, edge: Machin
 
 
 async def test_a_machine_that_was_deleted_keeps_its_room_until_its_edge_has_stopped_it(tmp_path: Path) -> None:
-    forever = Patience(refused=0.0, vanished=0.0, tolerated=1e9)
+    forever = FailoverOptions(refused=0.0, vanished=0.0, tolerated=1e9)
     async with machine_room() as edge, linked_machines(tmp_path, edge, patience=forever) as (one, link):
         await deleted_while_its_edge_is_away(one, link, edge)
         assert await one.refused("b") == "0/1 clusters fit: 1 out of small"
@@ -236,7 +236,7 @@ async def test_a_machine_that_was_deleted_keeps_its_room_until_its_edge_has_stop
 
 
 async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_was_deleted(tmp_path: Path) -> None:
-    soon = Patience(refused=0.0, vanished=0.0, tolerated=20.0)
+    soon = FailoverOptions(refused=0.0, vanished=0.0, tolerated=20.0)
     async with machine_room() as edge, linked_machines(tmp_path, edge, patience=soon) as (one, link):
         await deleted_while_its_edge_is_away(one, link, edge)
         assert await one.bound("b") == "az1"
@@ -244,7 +244,7 @@ async def test_an_edge_that_is_away_for_too_long_does_not_keep_the_room_of_what_
 
 
 async def test_a_machine_that_comes_back_before_its_copy_is_withdrawn_has_its_room_once(tmp_path: Path) -> None:
-    forever = Patience(refused=0.0, vanished=0.0, tolerated=1e9)
+    forever = FailoverOptions(refused=0.0, vanished=0.0, tolerated=1e9)
     async with machine_room() as edge, linked_machines(tmp_path, edge, room=2, patience=forever) as (one, link):
         await one.machine("a")
         assert await one.bound("a") == "az1"

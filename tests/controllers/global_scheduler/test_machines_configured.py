@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from machines import CATALOGUE, Machines, machines
 
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject
 from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import SchedulerPolicy, default_policy
@@ -71,8 +71,11 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
 
 
 def test_what_was_read_with_another_catalogue_and_is_heard_of_now_is_counted_by_this_one() -> None:
-    world, there = World(SchedulingEngine(default_policy(), CATALOGUE), Patience()), SiteKey("c", "d", "az1")
+    world, there = (
+        SchedulerState(SchedulingEngine(default_policy(), CATALOGUE), FailoverOptions()),
+        SiteKey("c", "d", "az1"),
+    )
     world.configure(default_policy(), {"large": Flavor("large", 2, 1024)}, (), 0.0)
     held = Reservation("uid", there, ResourceClaim((("large", 1),), 4, 8192))
-    world.hear(Subject(POD, Key("c", "d", "a")), Seen("uid", "1", held=(held,)), 0.0)
+    world.hear(SchedulingSubject(POD, Key("c", "d", "a")), ObservedSubject("uid", "1", held=(held,)), 0.0)
     assert (world.usage(there).vcpus, world.usage(there).memory) == (2, 1024)

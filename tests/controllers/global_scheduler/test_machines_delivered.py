@@ -41,7 +41,7 @@ async def test_what_is_bound_is_led_to_the_synctarget_of_its_cluster_and_to_no_o
             assert await one.bound(name) == "az1"
         await one.machine("c")
         assert await one.refused("c") == "0/1 clusters fit: 1 out of vcpus"  # of which its syncer reports two
-        label = statuses.label(SiteKey(one.home, "default", "az1"))
+        label = statuses.delivery_label(SiteKey(one.home, "default", "az1"))
         assert (await one.pod("a"))["metadata"]["labels"] == {LABEL: label}
 
         async def leads_to(name: str) -> bool:
@@ -162,6 +162,6 @@ async def test_a_cluster_that_no_synctarget_stands_for_any_more_is_not_what_that
 
 def test_clusters_that_have_the_same_name_share_no_label() -> None:
     keys = [SiteKey(*key) for key in (("a", "b", "az1"), ("a", "c", "az1"), ("b", "b", "az1"), ("a", "b", "a" * 253))]
-    labels = {statuses.label(key) for key in keys}
+    labels = {statuses.delivery_label(key) for key in keys}
     assert len(labels) == 4
     assert all(not names.label_value(label) for label in labels)

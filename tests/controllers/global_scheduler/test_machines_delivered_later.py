@@ -12,7 +12,7 @@ from machines import CLUSTERS, PODS, Machines, bind_edge, machine, machines, rep
 from platform_harness import MASTER
 
 from farflung.client.transport import Request
-from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
 from farflung.machinery.errors import Obj
 
 LABEL = "globalscheduler.com/cluster"
@@ -61,7 +61,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(patience: Patience | None = None) -> AsyncIterator[Stage]:
+async def stage(patience: FailoverOptions | None = None) -> AsyncIterator[Stage]:
     async with machines(start=False, **({} if patience is None else {"patience": patience})) as one:
         imw = await one.fleet.hub.workspace("imw")
         for workspace in (one.home, one.shop):
@@ -98,7 +98,7 @@ async def test_what_was_bound_before_follows_the_synctarget_that_its_cluster_nam
 
 
 async def test_of_machines_of_one_name_that_were_bound_before_one_is_brought_and_the_other_goes_elsewhere() -> None:
-    async with stage(Patience(refused=0.0)) as here:
+    async with stage(FailoverOptions(refused=0.0)) as here:
         one = here.one
         await one.cluster("az1", {"small": 9})
         await one.of_home("POST", PODS, machine("a"))

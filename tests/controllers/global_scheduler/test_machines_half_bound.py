@@ -22,7 +22,7 @@ async def test_what_is_not_bound_is_not_led_to_a_cluster_either() -> None:
         await one.bound("a")
         await one.fleet.crash()
         await one.machine("b")
-        labels = statuses.labels(SiteKey(one.home, "default", "az1"))
+        labels = statuses.delivery_labels(SiteKey(one.home, "default", "az1"))
         assert (await one.pod("a"))["metadata"]["labels"] == labels
         await one.of_shop("PATCH", f"{PODS}/b", {"metadata": {"labels": labels}}, content_type=MERGE_PATCH)
         await one.start()

@@ -11,10 +11,10 @@ from machines import ALLOCATIONS, CLUSTERS, PODS, Machines, allocation, cluster_
 
 from farflung.client.errors import NotFound
 from farflung.client.transport import Request
-from farflung.controllers.global_scheduler.failover import Patience
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
 from farflung.scheduling.values import Capacity, Site, SiteKey
 
-SOON = Patience(tolerated=0.0, vanished=0.0)
+SOON = FailoverOptions(tolerated=0.0, vanished=0.0)
 
 
 async def capacity(one: Machines, name: str, flavors: dict[str, int], **spec: Any) -> None:

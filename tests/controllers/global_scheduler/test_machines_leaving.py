@@ -6,11 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from farflung.controllers.global_scheduler import world as worlds
-from farflung.controllers.global_scheduler.ailments import HEALTH
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.subjects import COPY, POD, Placed, Refused, Seen, Subject
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler import state as worlds
+from farflung.controllers.global_scheduler.cluster_health import UNHEALTHY, FailoverOptions
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import (
+    COPY,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+    UnplacedSubject,
+)
 from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import default_policy
@@ -29,11 +35,11 @@ from farflung.scheduling.values import (
     Toleration,
 )
 
-PATIENCE = Patience(tolerated=300.0, vanished=5.0)
+PATIENCE = FailoverOptions(tolerated=300.0, vanished=5.0)
 
 
-def world(*names: str) -> World:
-    found = World(SchedulingEngine(default_policy(), {}), PATIENCE)
+def world(*names: str) -> SchedulerState:
+    found = SchedulerState(SchedulingEngine(default_policy(), {}), PATIENCE)
     for name in names:
         found.put_site(site(name), 0.0)
     return found
@@ -47,19 +53,19 @@ def site(name: str, health: Health = Health.READY, *taints: Taint) -> Site:
     return Site(key(name), uid=name, health=health, taints=taints, capacity=Capacity({"small": 9}))
 
 
-def subject(name: str) -> Subject:
-    return Subject(POD, Key("shop", "default", name))
+def subject(name: str) -> SchedulingSubject:
+    return SchedulingSubject(POD, Key("shop", "default", name))
 
 
-def asking(name: str, *tolerations: Toleration) -> Seen:
+def asking(name: str, *tolerations: Toleration) -> ObservedSubject:
     items = (Item("", (FlavorChoice("small"),)),)
     request = MachineRequest(name, items, SiteSelector(tolerations=tolerations), tenant="shop")
-    return Seen(name, "1", request=request, asks=True, tolerations=tolerations)
+    return ObservedSubject(name, "1", request=request, asks=True, tolerations=tolerations)
 
 
-def bound(name: str, home: str, *tolerations: Toleration) -> Seen:
+def bound(name: str, home: str, *tolerations: Toleration) -> ObservedSubject:
     held = Reservation(name, key(home), ResourceClaim((("small", 1),)), "shop")
-    return Seen(name, "2", held=(held,), tolerations=tolerations)
+    return ObservedSubject(name, "2", held=(held,), tolerations=tolerations)
 
 
 def test_what_is_bound_to_a_cluster_that_went_while_nobody_looked_leaves_it() -> None:
@@ -99,13 +105,13 @@ def test_nothing_goes_where_it_would_have_to_leave_at_once() -> None:
     one = world()
     one.put_site(site("az1", Health.READY, Taint("broken", effect="NoExecute")), 0.0)
     one.hear(subject("a"), asking("a", for_a_while), 10.0)
-    assert isinstance(one.next(10.0), Placed)
+    assert isinstance(one.next(10.0), PlacedSubject)
     one.hear(subject("b"), asking("b", for_a_while), 61.0)
-    assert isinstance(one.next(61.0), Refused)
+    assert isinstance(one.next(61.0), UnplacedSubject)
     one.put_site(site("az2"), 62.0)
     one.wake(62.0)
     found = one.next(63.0)
-    assert isinstance(found, Placed)
+    assert isinstance(found, PlacedSubject)
     assert found.decision.chosen[0].site == key("az2")
 
 
@@ -135,22 +141,22 @@ def test_only_who_is_there_and_is_still_the_same_has_to_leave() -> None:
 
 
 def test_nobody_asks_without_end_whom_a_change_could_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds, "MOST_QUESTIONS", 1)
+    monkeypatch.setattr(worlds, "MAX_CHECKS", 1)
     one = world()
     one.hear(subject("a"), asking("a"), 0.0)
-    assert isinstance(one.next(0.0), Refused)
+    assert isinstance(one.next(0.0), UnplacedSubject)
     for changes, tried in ((1, False), (2, True)):
         for number in range(changes):
             one.put_site(site(f"az{changes}{number}", Health.DOWN), 10.0 * changes)
         one.wake(10.0 * changes)
-        assert isinstance(one.next(10.0 * changes), Refused) is tried
+        assert isinstance(one.next(10.0 * changes), UnplacedSubject) is tried
 
 
 def test_nothing_leaves_because_a_clock_was_set() -> None:
     one = world("az2", "az3")
     one.put_site(site("az1", Health.DOWN), 0.0)
     one.hear(subject("a"), bound("a", "az1"), 0.0)
-    one.put_site(site("az1", Health.UNREACHABLE), 10.0, ages={HEALTH: 3600.0})
+    one.put_site(site("az1", Health.UNREACHABLE), 10.0, ages={UNHEALTHY: 3600.0})
     assert one.leaving(299.0) == []
     assert one.leaving(300.0) == [(subject("a"), key("az1"))]
 
@@ -158,7 +164,7 @@ def test_nothing_leaves_because_a_clock_was_set() -> None:
 def test_sites_of_files_that_nobody_named_this_time_keep_what_they_have() -> None:
     one = world("az1")
     held = Reservation("a", SiteKey("", "", "az9"), ResourceClaim((("small", 1),)), "shop")
-    one.hear(subject("a"), Seen("a", "2", held=(held,)), 0.0)
+    one.hear(subject("a"), ObservedSubject("a", "2", held=(held,)), 0.0)
     assert one.leaving(1000.0) == []
 
 
@@ -186,16 +192,16 @@ def test_a_machine_that_its_cluster_does_not_take_leaves_it_although_there_is_no
     assert one.leaving(40.0) == [(subject("a"), key("az1"))]
     one.hear(subject("a"), replace(asking("a"), refused_by=((key("az1"), 1),)), 41.0)
     found = one.next(41.0)
-    assert isinstance(found, Refused)
+    assert isinstance(found, UnplacedSubject)
     assert found.message == "0/1 clusters fit: 1 refused it"
     one.hear(subject("a"), asking("a"), 42.0)  # somebody forgives
-    assert isinstance(one.next(42.0), Placed)
+    assert isinstance(one.next(42.0), PlacedSubject)
 
 
 def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
     one = world("az1")
     one.hear(subject("a"), bound("a", "az1"), 0.0)
-    one.hear(subject("a"), Seen("a", "3", ended_at=key("az1")), 1.0)
+    one.hear(subject("a"), ObservedSubject("a", "3", ended_at=key("az1")), 1.0)
     assert (one.holders(key("az1")), one.workspaces(key("az1"))) == ([], {"shop"})
     assert one.usage(key("az1")).stacks == 0
     one.hear(subject("a"), None, 2.0)
@@ -203,7 +209,7 @@ def test_who_has_ended_is_where_it_was_and_holds_nothing() -> None:
 
 
 def test_a_copy_of_what_was_deleted_holds_its_room_and_is_not_moved() -> None:
-    one, copy = world("az1"), Subject(COPY, Key("mailbox", "default", "a"))
+    one, copy = world("az1"), SchedulingSubject(COPY, Key("mailbox", "default", "a"))
     one.hear(copy, bound("copy", "az1"), 0.0)
     assert one.usage(key("az1")).stacks == 1
     assert (one.machines(key("az1")), one.workspaces(key("az1"))) == ([], set())

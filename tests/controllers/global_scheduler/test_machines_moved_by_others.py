@@ -8,15 +8,15 @@ import pytest
 from hub_harness import MERGE_PATCH
 from machines import PODS, machines
 
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.subjects import POD, Subject
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.subjects import POD, SchedulingSubject
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import Health, SiteKey
 
 
 @pytest.mark.parametrize("what", ["moved", "ended"])
 async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) -> None:
-    async with machines(patience=Patience(tolerated=0.0)) as one:
+    async with machines(patience=FailoverOptions(tolerated=0.0)) as one:
         await one.cluster("az1", {"small": 1})
         await one.machine("a")
         assert await one.bound("a") == "az1"
@@ -36,7 +36,7 @@ async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) 
         known = scheduler.world.engine.site(site)
         assert known is not None
         scheduler.world.put_site(replace(known, health=Health.DOWN), 0.0)
-        subject = Subject(POD, Key(one.shop, "default", "a"))
+        subject = SchedulingSubject(POD, Key(one.shop, "default", "a"))
         assert scheduler.world.has_to_leave(subject, site, 1.0)
         await scheduler.moving.move(subject, site)
         assert await one.pod("a") == after

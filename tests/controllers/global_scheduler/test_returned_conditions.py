@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.reading import CLUSTER
-from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
+from farflung.controllers.global_scheduler.subjects import BOUND_CLUSTER
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.status_summarizer.returning import BRINGS, BROUGHT, Asked, Returned, step
@@ -30,7 +30,7 @@ status = st.fixed_dictionaries(
 
 
 def machine(status: Obj) -> Obj:
-    metadata = {"uid": "u", "labels": {BROUGHT: LABEL}, "annotations": {CLUSTER: "w|default/az1"}}
+    metadata = {"uid": "u", "labels": {BROUGHT: LABEL}, "annotations": {BOUND_CLUSTER: "w|default/az1"}}
     spec = {"virtualMachine": {"flavors": [{"flavorID": "small"}]}, "nodeName": "az1", "clusterName": "az1"}
     return {"metadata": metadata, "spec": spec, "status": status}
 
@@ -50,8 +50,8 @@ def returned(pod: Obj, asked: Asked) -> bool:
 
 
 def settled(pod: Obj, reason: str) -> bool:
-    seen = Seeing({}).pod(orjson.dumps(pod))
-    found = statuses.bound_status(pod, reason, "", NOW) if seen.unsettled or reason else None
+    seen = SubjectDecoder({}).pod(orjson.dumps(pod))
+    found = statuses.bound_pod_status(pod, reason, "", NOW) if seen.unsettled or reason else None
     pod["status"] |= found or {}
     return found is not None
 

@@ -12,12 +12,12 @@ from hostile import ANYTHING
 from hypothesis import given
 from machines import machines, report
 
-from farflung.controllers.global_scheduler.inventory import seen_target
+from farflung.controllers.global_scheduler.inventory import decode_target
 from farflung.machinery import quantity
 
 
 def room(**status: Any) -> tuple[int | None, int | None]:
-    target = seen_target(json.dumps({"metadata": {"uid": "u"}, "status": status}).encode())
+    target = decode_target(json.dumps({"metadata": {"uid": "u"}, "status": status}).encode())
     return target.vcpus, target.memory
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from farflung.controllers.global_scheduler.delivering import placement_name
-from farflung.controllers.global_scheduler.statuses import labels
+from farflung.controllers.global_scheduler.delivery import placement_name
+from farflung.controllers.global_scheduler.statuses import delivery_labels
 from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
 from farflung.controllers.placement_translator.values import Kind
 from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, step
@@ -55,7 +55,7 @@ def test_a_machine_that_has_ended_stays_so() -> None:
 def test_nobody_tells_of_a_machine_but_the_copy_where_it_was_brought_to(field: str) -> None:
     """Otherwise a placement of anybody's could end it, while it goes on where it is bound to."""
     failed, placed = came_back({"phase": "Failed"}), {"phase": "Pending", "conditions": [SCHEDULED]}
-    [(mark, label)] = labels(SITE).items()
+    [(mark, label)] = delivery_labels(SITE).items()
     theirs, ours = (failed._replace(placements=frozenset({name})) for name in ("theirs", placement_name(SITE)))
     pod = machine(placed, returned=False)
     assert step(PODS, pod, theirs) == Step("1", "edge1")  # as long as it is nowhere

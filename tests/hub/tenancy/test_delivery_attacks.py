@@ -12,7 +12,8 @@ import pytest
 from hub_harness import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Answer
 from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 
-from farflung.controllers.global_scheduler.delivering import OWNER, PREFIX, Target, placement
+from farflung.controllers.global_scheduler.delivery import OWNER, PREFIX, new_placement
+from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.controllers.status_summarizer.returning import BRINGS
 from farflung.hub.tenancy import deliveries
 from farflung.machinery.errors import Obj
@@ -20,7 +21,7 @@ from farflung.scheduling.values import SiteKey
 
 PLACEMENTS = "/apis/edge.kcp.io/v1alpha1/edgeplacements"
 ELSEWHERE: Obj = {"where": "true"}
-LED = placement(SiteKey("clouds", "default", "az1"), Target("imw", "edge1"))
+LED = new_placement(SiteKey("clouds", "default", "az1"), SyncTargetKey("imw", "edge1"))
 NAME: str = LED["metadata"]["name"]
 
 

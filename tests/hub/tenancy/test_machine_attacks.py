@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from platform_harness import ALICE, APIS, BOB, MASTER, OPERATOR, RBAC, PlatformHub, platform_hub
 from seed_machine import MACHINE
 
-from farflung.controllers.global_scheduler.seeing import Seeing
+from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.placement_translator.projecting import PROJECTED
 from farflung.hub import objects
 from farflung.hub.auth.user import User
@@ -427,7 +427,7 @@ PATCHES = st.fixed_dictionaries(
     sent=st.lists(st.tuples(st.sampled_from(["bound", "waiting", "bound/status"]), PATCHES), min_size=8, max_size=24)
 )
 async def test_whatever_a_tenant_sends_the_scheduler_sees_the_same_room_taken(sent: list[tuple[str, Obj]]) -> None:
-    cloud, seeing = await opened(), Seeing({})
+    cloud, seeing = await opened(), SubjectDecoder({})
 
     def seen() -> tuple[object, ...]:
         [home] = [home for home in cloud.hub.store.homes() if home.startswith("/core/pods:")]

@@ -9,20 +9,20 @@ from typing import Final
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.avoiding import Machine, Refusals, with_refusal
-from farflung.controllers.global_scheduler.delivering import Target
 from farflung.controllers.global_scheduler.inventory import (
-    SeenCluster,
-    SeenTarget,
-    TargetWord,
-    age_of,
-    ages_of,
-    site_with,
-    status_of,
-    word_of,
+    ObservedCluster,
+    ObservedTarget,
+    TargetCondition,
+    cause_ages,
+    merge_target,
+    plan_status,
+    refusal_age,
+    target_condition,
 )
-from farflung.controllers.global_scheduler.sharing import Share, Sharing
-from farflung.controllers.global_scheduler.world import World, leave
+from farflung.controllers.global_scheduler.machine_locations import TargetShare, TargetShares
+from farflung.controllers.global_scheduler.refusals import MachineRef, RefusalRecord, add_cluster_refusal
+from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.subjects import SyncTargetKey
 from farflung.lib.klog import Logger
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
@@ -33,17 +33,17 @@ from farflung.scheduling.values import Site, SiteKey
 NAME: Final = "global-scheduler-clusters"
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
 LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
-LATEST: Final = 10.0  #: seconds for which what is said of a Cluster waits while many wait for a place
-AGAIN: Final = 60.0  #: seconds after which a SyncTarget that is not there is looked for again by its path
-PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
+MAX_DELAY: Final = 10.0  #: seconds for which what is said of a Cluster waits while many wait for a place
+LOOKUP_RETRY: Final = 60.0  #: seconds after which a SyncTarget that is not there is looked for again by its path
+WRITE_PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
 
 
-class Clusters:
+class ClusterController:
     def __init__(
         self,
-        world: World,
-        informer: Informer[SeenCluster],
-        targets: Informer[SeenTarget],
+        world: SchedulerState,
+        informer: Informer[ObservedCluster],
+        targets: Informer[ObservedTarget],
         client_of: Callable[[str], Client],
         workspace_of: Callable[[str], Client],
         is_busy: Callable[[], bool],
@@ -70,18 +70,18 @@ class Clusters:
         self._now = now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
-        self._sharing = Sharing()
+        self._sharing = TargetShares()
         self._written: dict[SiteKey, float] = {}
         self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
         self.controller: Controller[SiteKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
-    def target_of(self, site: SiteKey) -> Target | None:
+    def target_of(self, site: SiteKey) -> SyncTargetKey | None:
         """The SyncTarget that stands for it, if it is there."""
         cluster = self._informer.cache.get(Key(*site))
         key = None if cluster is None else self._target_key(Key(*site), cluster)
-        return None if key is None or key not in self._targets.cache else Target(key.cluster, key.name)
+        return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
 
     def is_inventory(self, site: SiteKey) -> bool:
         """Whether it is there, and no SyncTarget is to stand for it."""
@@ -107,7 +107,7 @@ class Clusters:
         """The sites that a SyncTarget stands for."""
         return self._sharing.users(target)
 
-    def _target_key(self, key: Key, cluster: SeenCluster) -> Key | None:
+    def _target_key(self, key: Key, cluster: ObservedCluster) -> Key | None:
         """None: it has none, or nobody has found out where it is."""
         if cluster.target is None:
             return None
@@ -117,7 +117,7 @@ class Clusters:
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def on_cluster(self, change: Change[SeenCluster]) -> None:
+    def on_cluster(self, change: Change[ObservedCluster]) -> None:
         old, new = change.old, change.new
         concerned = {SiteKey(*change.key)}
         if old is None or new is None or (old.target, old.created) != (new.target, new.created):
@@ -127,23 +127,23 @@ class Clusters:
                 concerned.update(self._note(change.key, new))
         self._look_at_all(concerned)
 
-    def _note(self, key: Key, cluster: SeenCluster) -> list[SiteKey]:
+    def _note(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
         """Those that have to be looked at."""
         if path := _path(cluster):
             self._namers.setdefault(path, set()).add(key)
         target = self._target_key(key, cluster)
         return [] if target is None else self._sharing.come(target, cluster.created, SiteKey(*key))
 
-    def _forget(self, key: Key, cluster: SeenCluster) -> list[SiteKey]:
+    def _forget(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
         """Those that have to be looked at."""
         target = self._target_key(key, cluster)
         if path := _path(cluster):
-            leave(self._namers, path, key)
+            discard_from(self._namers, path, key)
             if path not in self._namers:
                 self._paths.pop(path, None)
         return [] if target is None else self._sharing.go(target, cluster.created, SiteKey(*key))
 
-    def on_target(self, change: Change[SeenTarget]) -> None:
+    def on_target(self, change: Change[ObservedTarget]) -> None:
         if change.old != change.new:
             self._look_at_all(self.users_of(change.key))
 
@@ -155,9 +155,9 @@ class Clusters:
             self._look_at(Key(*first))
         self.touch(site)
 
-    def _share(self, key: Key, cluster: SeenCluster) -> Share:
+    def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
         target = self._target_key(key, cluster)
-        return Share() if target is None else self._sharing.share(target, SiteKey(*key), self._world.usage)
+        return TargetShare() if target is None else self._sharing.share(target, SiteKey(*key), self._world.usage)
 
     def _look_at_all(self, sites: Iterable[SiteKey]) -> None:
         for site in sorted(sites):
@@ -179,19 +179,19 @@ class Clusters:
         is_new = self._world.engine.site(site_key) is None
         is_led_elsewhere = self._world.lead(site_key, target_key) or is_new
         judged = cluster.target is None or target_key is not None
-        site = site_with(cluster, target, self._share(key, cluster)) if judged else cluster.site
-        ages = ages_of(cluster, site, target, self._now()) if judged else None
+        site = merge_target(cluster, target, self._share(key, cluster)) if judged else cluster.site
+        ages = cause_ages(cluster, site, target, self._now()) if judged else None
         self._world.put_site(site, now, ages=ages)
         if is_led_elsewhere:
             self._led(site_key)
-        self._world.remember_refusals(site_key, cluster.refusals, age_of(cluster.refusals, self._now()), now)
+        self._world.remember_refusals(site_key, cluster.refusals, refusal_age(cluster.refusals, self._now()), now)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:
         """What is said of it may have to be something else."""
         if key.cluster:
             last = self._written.get(key)
-            self.controller.queue.add_after(key, 0.0 if last is None else last + PAUSE - self._monotonic())
+            self.controller.queue.add_after(key, 0.0 if last is None else last + WRITE_PAUSE - self._monotonic())
 
     # --- doing ------------------------------------------------------------------------------------
 
@@ -201,10 +201,10 @@ class Clusters:
             return None
         again = await self._seek(Key(*key), cluster)
         site = self._world.engine.site(key) or site
-        if (last := self._written.get(key)) is not None and last + PAUSE > self._monotonic():
-            return last + PAUSE - self._monotonic()
-        if self._is_busy() and self._late.setdefault(key, self._monotonic() + LATEST) > self._monotonic():
-            return PAUSE
+        if (last := self._written.get(key)) is not None and last + WRITE_PAUSE > self._monotonic():
+            return last + WRITE_PAUSE - self._monotonic()
+        if self._is_busy() and self._late.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
+            return WRITE_PAUSE
         self._late.pop(key, None)
         refusals = None if self._world.is_forgiven(key) else cluster.refusals
         try:
@@ -213,10 +213,10 @@ class Clusters:
             return None
         return again
 
-    async def _write(self, key: SiteKey, cluster: SeenCluster, site: Site, refusals: Refusals | None) -> None:
+    async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> None:
         """What there is to say of it, if it does not say so already."""
         word = self._word(Key(*key), cluster)
-        status = status_of(cluster, site, self._world.usage(key), self._now(), word, refusals)
+        status = plan_status(cluster, site, self._world.usage(key), self._now(), word, refusals)
         if not status:
             return
         self._written[key] = self._monotonic()
@@ -225,23 +225,23 @@ class Clusters:
         client = self._client_of(key.cluster)
         self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
 
-    async def refuse(self, key: SiteKey, machine: Machine) -> None:
+    async def refuse(self, key: SiteKey, machine: MachineRef) -> None:
         """It did not take a machine: this is noted before the machine leaves.  Raises ClientError."""
         cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
         if cluster is None or site is None:
             return
         known = None if self._world.is_forgiven(key) else cluster.refusals
         pausing = self._world.is_pausing(key, self._monotonic())
-        await self._write(key, cluster, site, with_refusal(known, machine, self._now(), pausing=pausing))
+        await self._write(key, cluster, site, add_cluster_refusal(known, machine, self._now(), pausing=pausing))
 
-    def _word(self, key: Key, cluster: SeenCluster) -> TargetWord | None:
+    def _word(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
         if cluster.target is None:
             return None
         found, path = self.target_of(SiteKey(*key)) is not None, _path(cluster)
         reached = not path or self._paths.get(path) != ""
-        return word_of(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
+        return target_condition(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 
-    async def _seek(self, key: Key, cluster: SeenCluster) -> float | None:
+    async def _seek(self, key: Key, cluster: ObservedCluster) -> float | None:
         """Find out where its SyncTarget is, if that is named by a path: a workspace may come, or be made again, later.
         When to ask again; None: never."""
         path, target = _path(cluster), self._target_key(key, cluster)
@@ -254,7 +254,7 @@ class Clusters:
             logical = ""  # there is no such workspace
         if logical != self._paths.get(path):
             self._lead(path, logical)
-        return AGAIN
+        return LOOKUP_RETRY
 
     def _lead(self, path: str, logical: str) -> None:
         """All who name this path to that logical cluster."""
@@ -270,6 +270,6 @@ class Clusters:
         self._tell()
 
 
-def _path(cluster: SeenCluster) -> str:
+def _path(cluster: ObservedCluster) -> str:
     """Of the workspace that its SyncTarget is in, if that is how it is named."""
     return "" if cluster.target is None or ":" not in cluster.target.workspace else cluster.target.workspace

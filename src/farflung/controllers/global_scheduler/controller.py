@@ -13,22 +13,38 @@ import msgspec
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.binding import ALLOCATIONS, PODS, Binder
-from farflung.controllers.global_scheduler.clusters import CLUSTERS, Clusters
-from farflung.controllers.global_scheduler.delivering import PLACEMENTS, Delivering, Existing, existing, is_bound
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.figures import Figures
-from farflung.controllers.global_scheduler.furnishing import Furnishing
-from farflung.controllers.global_scheduler.inventory import seen_cluster, seen_target
-from farflung.controllers.global_scheduler.lingering import Lingering
-from farflung.controllers.global_scheduler.marking import Marking
-from farflung.controllers.global_scheduler.moving import Moving
-from farflung.controllers.global_scheduler.refusing import with_reason
-from farflung.controllers.global_scheduler.seeing import Seeing
-from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Placed, Refused, Seen, Subject
-from farflung.controllers.global_scheduler.telling import Telling
-from farflung.controllers.global_scheduler.undelivered import Refusals, Undelivered, refusals
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS, Evictor, MachineBinder
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.clusters import CLUSTERS, ClusterController
+from farflung.controllers.global_scheduler.delivery import (
+    PLACEMENTS,
+    DeliveryController,
+    ExistingPlacement,
+    MailboxSetup,
+    decode_binding_phase,
+    decode_placement,
+)
+from farflung.controllers.global_scheduler.delivery_labels import DeliveryLabels
+from farflung.controllers.global_scheduler.inventory import decode_cluster, decode_target
+from farflung.controllers.global_scheduler.metrics import SchedulerMetrics
+from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
+from farflung.controllers.global_scheduler.refusals import add_refusal_reason
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.status_writer import (
+    DeliveryStatusWriter,
+    RefusedParts,
+    SchedulingStatusWriter,
+    decode_refusals,
+)
+from farflung.controllers.global_scheduler.subjects import (
+    ALLOCATION,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+    UnplacedSubject,
+)
+from farflung.controllers.global_scheduler.terminating_copies import TerminatingCopies
 from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
@@ -47,16 +63,16 @@ T = TypeVar("T")
 
 NAME: Final = "global-scheduler"
 SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-TURN: Final = 0.004  #: seconds of deciding before others get their turn
-WAKING: Final = 0.05  #: seconds between two looks at who could be helped
-SHARE: Final = 0.1  #: of all time at most that is spent on these looks
-AT_ONCE: Final = 32  #: binds under way
-TELLING: Final = 8  #: workers that write why something is not placed
-FEW: Final = 64  #: as long as no more wait, an Event tells of each that is placed
+DECISION_SLICE: Final = 0.004  #: seconds of deciding before others get their turn
+WAKE_PAUSE: Final = 0.05  #: seconds between two looks at who could be helped
+WAKE_SHARE: Final = 0.1  #: of all time at most that is spent on these looks
+BIND_WORKERS: Final = 32  #: binds under way
+STATUS_WORKERS: Final = 8  #: workers that write why something is not placed
+FEW_WAITING: Final = 64  #: as long as no more wait, an Event tells of each that is placed
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SchedulerSetting:
     """Where the scheduler finds and puts things."""
 
     everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
@@ -70,12 +86,18 @@ class Setting:
     policy: SchedulerPolicy = field(default_factory=default_policy)
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()  #: those that are not in the API
-    patience: Patience = field(default_factory=Patience)
+    patience: FailoverOptions = field(default_factory=FailoverOptions)
 
 
 class GlobalScheduler:
     def __init__(
-        self, setting: Setting, recorder: Recorder, env: Environment, log: Logger, *, workers: int = AT_ONCE
+        self,
+        setting: SchedulerSetting,
+        recorder: Recorder,
+        env: Environment,
+        log: Logger,
+        *,
+        workers: int = BIND_WORKERS,
     ) -> None:
         self._setting = setting
         self._recorder = recorder
@@ -84,39 +106,39 @@ class GlobalScheduler:
         self._workers = workers
         self._clients: dict[tuple[str, str], Client] = {}
         self._news = asyncio.Event()
-        self._placed: asyncio.Queue[Placed] = asyncio.Queue(workers)
+        self._placed: asyncio.Queue[PlacedSubject] = asyncio.Queue(workers)
         self._busy = 0  #: binds under way
         self._wakes_at = 0.0
         self._synced = False
-        self.figures = Figures()
+        self.figures = SchedulerMetrics()
         engine = SchedulingEngine(setting.policy, setting.catalogue)
-        self.world = World(engine, setting.patience)
-        seeing = Seeing(setting.catalogue, self.world.expected)
+        self.world = SchedulerState(engine, setting.patience)
+        seeing = SubjectDecoder(setting.catalogue, self.world.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, seeing.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
-        self._clusters = self._informer(scheduling, CLUSTERS, seen_cluster)
-        self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, seen_target)
+        self._clusters = self._informer(scheduling, CLUSTERS, decode_cluster)
+        self._targets = self._informer(root.view(setting.workload_view), SYNC_TARGETS, decode_target)
         edge = setting.provider.view(setting.edge_view)
-        self._placements = self._informer(edge, PLACEMENTS, existing)
-        self._configs = self._informer(edge, CONFIGS, refusals)
-        self._bindings = self._informer(edge, BINDINGS, is_bound)
+        self._placements = self._informer(edge, PLACEMENTS, decode_placement)
+        self._configs = self._informer(edge, CONFIGS, decode_refusals)
+        self._bindings = self._informer(edge, BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
-        self.clusters = Clusters(
+        self.clusters = ClusterController(
             self.world,
             self._clusters,
             self._targets,
             lambda cluster: self._client(setting.scheduler_view, cluster),
             setting.everywhere.workspace,
-            lambda: len(self.world.queue) > FEW,
+            lambda: len(self.world.queue) > FEW_WAITING,
             self._news.set,
             self._lead,
             env,
             setting.now,
             log,
-            workers=TELLING,
+            workers=STATUS_WORKERS,
         )
-        self._binder = Binder(
+        self._binder = MachineBinder(
             self.world,
             self.pods,
             self.allocations,
@@ -126,24 +148,28 @@ class GlobalScheduler:
             setting.now,
             log,
         )
-        self._telling = Telling(self.world, self._binder, recorder, env, setting.now, log, workers=TELLING)
-        self.moving = Moving(self.world, self._binder, self._telling, self._news.set, self.clusters.refuse, env, log)
-        self._marking = Marking(self.world, self.clusters, self._binder, self._bring, env, log, workers=TELLING)
-        self._delivering = Delivering(
+        self._telling = SchedulingStatusWriter(
+            self.world, self._binder, recorder, env, setting.now, log, workers=STATUS_WORKERS
+        )
+        self.moving = Evictor(self.world, self._binder, recorder, self._news.set, self.clusters.refuse, env, log)
+        self._marking = DeliveryLabels(
+            self.world, self.clusters, self._binder, self._bring, env, log, workers=STATUS_WORKERS
+        )
+        self._delivering = DeliveryController(
             self.world,
             self._placements,
             lambda cluster: setting.provider.view(setting.edge_view, cluster),
             self.clusters.target_of,
             self.clusters.is_found,
             lambda site: self._cluster_of(self._mailbox_of(site)),
-            Furnishing(setting.everywhere.workspace, env.monotonic),
+            MailboxSetup(setting.everywhere.workspace, env.monotonic),
             self._marking.is_clearing,
             lambda site: self._undelivered.look_at(site),
             env,
             log,
-            workers=TELLING,
+            workers=STATUS_WORKERS,
         )
-        self._undelivered = Undelivered(
+        self._undelivered = DeliveryStatusWriter(
             self.world,
             self._configs,
             self._mailbox_of,
@@ -156,9 +182,9 @@ class GlobalScheduler:
             env,
             setting.now,
             log,
-            workers=TELLING,
+            workers=STATUS_WORKERS,
         )
-        self._lingering = Lingering(
+        self._lingering = TerminatingCopies(
             self.world,
             self.pods,
             lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
@@ -177,8 +203,8 @@ class GlobalScheduler:
         return Informer(client, collection, decode, self._env, self._trouble)
 
     def _subscribe(self) -> None:
-        self.pods.subscribe(lambda change: self._on_subject(Subject(POD, change.key), change))
-        self.allocations.subscribe(lambda change: self._on_subject(Subject(ALLOCATION, change.key), change))
+        self.pods.subscribe(lambda change: self._on_subject(SchedulingSubject(POD, change.key), change))
+        self.allocations.subscribe(lambda change: self._on_subject(SchedulingSubject(ALLOCATION, change.key), change))
         self._clusters.subscribe(self._on_cluster)
         self._targets.subscribe(self._on_target)
         self._placements.subscribe(self._on_placement)
@@ -195,7 +221,7 @@ class GlobalScheduler:
             found = self._clients[view, cluster] = self._setting.root.view(view, cluster)
         return found
 
-    def _client_of(self, subject: Subject) -> Client:
+    def _client_of(self, subject: SchedulingSubject) -> Client:
         """Whoever may do everything in a workspace writes to its Pods: the view of an export shows no Bindings."""
         cluster = subject.key.cluster
         if subject.kind == ALLOCATION:
@@ -288,9 +314,9 @@ class GlobalScheduler:
     def _leave_out(self, mailbox: str) -> None:
         """What is in a mailbox is a copy, and nobody asks for anything there."""
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
-            self.world.hear(Subject(POD, key), None, self._env.monotonic())
+            self.world.hear(SchedulingSubject(POD, key), None, self._env.monotonic())
 
-    def _on_config(self, change: Change[Refusals]) -> None:
+    def _on_config(self, change: Change[RefusedParts]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
         if name is not None and change.key.name == CONFIG and (change.old or {}) != (change.new or {}):
             self._undelivered.look_into(name)
@@ -299,7 +325,7 @@ class GlobalScheduler:
         if change.new and not change.old:
             self._delivering.hear_of_api(change.key.cluster)
 
-    def _on_subject(self, subject: Subject, change: Change[Seen]) -> None:
+    def _on_subject(self, subject: SchedulingSubject, change: Change[ObservedSubject]) -> None:
         seen = change.new if change.new is not None and change.new.uid else None
         if self._mailboxes.of_cluster(subject.key.cluster) is not None:
             self._lingering.hear(subject.key, seen)
@@ -329,7 +355,7 @@ class GlobalScheduler:
             self._undelivered.look_at(site)
         self._news.set()
 
-    def _on_placement(self, change: Change[Existing]) -> None:
+    def _on_placement(self, change: Change[ExistingPlacement]) -> None:
         for one in (change.old, change.new):
             if one is not None and one.owner:
                 self._delivering.hear(change.key, one)
@@ -344,13 +370,13 @@ class GlobalScheduler:
             now = monotonic()
             self._wake(now)
             self._spread_word()
-            until = now + TURN
+            until = now + DECISION_SLICE
             while now < until:
                 found = self.world.next(now)
                 if found is None:
                     break
                 self.figures.decided(monotonic() - now)
-                if isinstance(found, Placed):
+                if isinstance(found, PlacedSubject):
                     self.figures.waited(now - found.asked)
                     await self._placed.put(found)
                 else:
@@ -365,7 +391,7 @@ class GlobalScheduler:
         if self.world.has_news and self._wakes_at <= now:
             self.world.wake(now)
             spent = self._env.monotonic() - now
-            self._wakes_at = now + max(WAKING, spent / SHARE)
+            self._wakes_at = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
 
     def _lead(self, site: SiteKey) -> None:
         """What is bound there goes elsewhere, or it is known by now where to."""
@@ -401,11 +427,11 @@ class GlobalScheduler:
             for one in either:
                 one.cancel()
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: UnplacedSubject) -> None:
         self.figures.refused(refused.reasons)
         self._log.info("not placed", v=3, key=str(refused.subject.key), reason=refused.message)
         if refused.seen.asks:
-            message = with_reason(refused.message, refused.reasons, refused.seen.refusal)
+            message = add_refusal_reason(refused.message, refused.reasons, refused.seen.refusal)
             self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, message)
             self._undelivered.hear(refused.subject, refused.seen)
 
@@ -431,10 +457,10 @@ class GlobalScheduler:
                 self._busy -= 1
                 self._news.set()
 
-    def _tell(self, placed: Placed) -> None:
+    def _tell(self, placed: PlacedSubject) -> None:
         names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
         self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
         self._telling.forget(placed.subject)
-        if len(self.world.queue) <= FEW:
+        if len(self.world.queue) <= FEW_WAITING:
             message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
             self._telling.placed(placed.subject, placed.seen, message + ", ".join(names))

@@ -9,11 +9,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.controllers.global_scheduler.ailments import HEALTH, Cause, causes
-from farflung.controllers.global_scheduler.avoiding import Refusals, in_words, note, noted
-from farflung.controllers.global_scheduler.reading import site_of
-from farflung.controllers.global_scheduler.sharing import Share
-from farflung.controllers.global_scheduler.subjects import Usage
+from farflung.controllers.global_scheduler.cluster_health import UNHEALTHY, HealthCause, find_causes
+from farflung.controllers.global_scheduler.machine_locations import TargetShare
+from farflung.controllers.global_scheduler.object_readers import read_site
+from farflung.controllers.global_scheduler.refusals import (
+    RefusalRecord,
+    describe_cluster_refusals,
+    read_cluster_refusals,
+    write_cluster_refusals,
+)
+from farflung.controllers.global_scheduler.statuses import find_condition
+from farflung.controllers.global_scheduler.subjects import UsageSummary
 from farflung.machinery import quantity, times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import Health, Site
@@ -22,40 +28,40 @@ CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
 TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it has it
 TAKING: Final = "TakesMachines"  #: the condition of a Cluster that took none of the last machines
-ALONE: Final = Share()
+UNSHARED: Final = TargetShare()
 MEBIBYTE: Final = 1 << 20
-WELL: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
+HEALTHY: Final = (Health.READY, Health.SELLOUT, Health.UNKNOWN)
 
 
-class TargetRef(NamedTuple):
+class SyncTargetRef(NamedTuple):
     workspace: str  #: a path or a logical cluster; empty: that of the Cluster
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCluster:
+class ObservedCluster:
     site: Site  #: as the Cluster says
     version: str
     created: str
     generation: int
-    target: TargetRef | None  #: the SyncTarget that stands for it
+    target: SyncTargetRef | None  #: the SyncTarget that stands for it
     status: Obj
 
     @property
-    def refusals(self) -> Refusals | None:
+    def refusals(self) -> RefusalRecord | None:
         """What is noted of machines that it did not take."""
-        return noted(self.status, self.generation)
+        return read_cluster_refusals(self.status, self.generation)
 
 
-def seen_cluster(document: bytes) -> SeenCluster:
+def decode_cluster(document: bytes) -> ObservedCluster:
     """ValueError if it makes no sense."""
     obj = orjson.loads(document)
     metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     status = obj.get("status")
     cluster = (metadata.get("annotations") or {}).get(CLUSTER, "")
     generation = metadata.get("generation")
-    return SeenCluster(
-        site_of(obj, cluster),
+    return ObservedCluster(
+        read_site(obj, cluster),
         str(metadata.get("resourceVersion", "")),
         str(metadata.get("creationTimestamp", "")),
         generation if isinstance(generation, int) else 0,
@@ -64,17 +70,17 @@ def seen_cluster(document: bytes) -> SeenCluster:
     )
 
 
-def _reference(said: object) -> TargetRef | None:
+def _reference(said: object) -> SyncTargetRef | None:
     if not isinstance(said, dict) or not isinstance(said.get("name"), str) or not said["name"]:
         return None
     workspace = said.get("workspace")
-    return TargetRef(workspace if isinstance(workspace, str) else "", said["name"])
+    return SyncTargetRef(workspace if isinstance(workspace, str) else "", said["name"])
 
 
 # --- SyncTargets ----------------------------------------------------------------------------------
 
 
-class SeenTarget(msgspec.Struct, frozen=True):
+class ObservedTarget(msgspec.Struct, frozen=True):
     uid: str
     ready: str  #: True, False or Unknown; empty: nobody has said
     since: str  #: when; empty: nobody has said
@@ -100,13 +106,13 @@ class _Target(msgspec.Struct):
 _target: Final = msgspec.json.Decoder(_Target)
 
 
-def seen_target(document: bytes) -> SeenTarget:
+def decode_target(document: bytes) -> ObservedTarget:
     target = _target.decode(document)
-    condition = condition_of({"conditions": target.status.conditions}, READY)
+    condition = find_condition({"conditions": target.status.conditions}, READY)
     ready, since = condition.get("status"), condition.get("lastTransitionTime")
     amounts = target.status.allocatable or target.status.capacity
     vcpus, memory = _amount(amounts, "cpu"), _amount(amounts, "memory")
-    return SeenTarget(
+    return ObservedTarget(
         target.metadata.uid,
         ready if isinstance(ready, str) else "",
         since if isinstance(since, str) else "",
@@ -126,7 +132,7 @@ def _amount(amounts: object, name: str) -> int | None:
         return None
 
 
-def site_with(cluster: SeenCluster, target: SeenTarget | None, share: Share = ALONE) -> Site:
+def merge_target(cluster: ObservedCluster, target: ObservedTarget | None, share: TargetShare = UNSHARED) -> Site:
     """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said.
     Nothing new goes to one whose SyncTarget is another Cluster's."""
     site = cluster.site
@@ -140,17 +146,17 @@ def site_with(cluster: SeenCluster, target: SeenTarget | None, share: Share = AL
     if capacity.memory is None and target.memory is not None:
         capacity = replace(capacity, memory=target.memory)
     health, elsewhere = _health(target), {"vcpus": share.vcpus, "memory": share.memory}
-    if share.first is not None and health in WELL:
+    if share.first is not None and health in HEALTHY:
         health = Health.SELLOUT
     return replace(site, health=health, capacity=capacity, used_elsewhere=elsewhere if any(elsewhere.values()) else {})
 
 
-def _is_of_target(cluster: SeenCluster) -> bool:
+def _is_of_target(cluster: ObservedCluster) -> bool:
     """Whether its phase is what a SyncTarget said last."""
-    return bool(condition_of(cluster.status, TARGET))
+    return bool(find_condition(cluster.status, TARGET))
 
 
-def _health(target: SeenTarget) -> Health:
+def _health(target: ObservedTarget) -> Health:
     if target.ready in ("False", "Unknown"):
         return Health.UNREACHABLE
     return Health.READY if target.ready == "True" else Health.UNKNOWN
@@ -159,25 +165,21 @@ def _health(target: SeenTarget) -> Health:
 # --- what is said of it ---------------------------------------------------------------------------
 
 
-def condition_of(status: Obj, type: str) -> Obj:
-    conditions = status.get("conditions")
-    found = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    return next((one for one in found if one.get("type") == type), {})
-
-
-def age_of(refusals: Refusals | None, now: datetime) -> float:
+def refusal_age(refusals: RefusalRecord | None, now: datetime) -> float:
     """Seconds since that is known."""
     return 0.0 if refusals is None else _age(refusals.last, now) or 0.0
 
 
-def ages_of(cluster: SeenCluster, site: Site, target: SeenTarget | None, now: datetime) -> dict[Cause, float]:
+def cause_ages(
+    cluster: ObservedCluster, site: Site, target: ObservedTarget | None, now: datetime
+) -> dict[HealthCause, float]:
     """Seconds for which each thing that is wrong with it is known to be so already.  Its SyncTarget may have been well
     for a while when nobody looked, so its health is not counted for longer than that says."""
-    found = {cause: _age(taint.since, now) for cause, taint in causes(site) if cause != HEALTH}
-    ready = condition_of(cluster.status, READY)
-    if site.health not in WELL and ready.get("status") == "False":
+    found = {cause: _age(taint.since, now) for cause, taint in find_causes(site) if cause != UNHEALTHY}
+    ready = find_condition(cluster.status, READY)
+    if site.health not in HEALTHY and ready.get("status") == "False":
         known = [ready.get("lastTransitionTime"), *([] if target is None else [target.since])]
-        found[HEALTH] = min((age for one in known if (age := _age(one, now)) is not None), default=None)
+        found[UNHEALTHY] = min((age for one in known if (age := _age(one, now)) is not None), default=None)
     return {cause: age for cause, age in found.items() if age is not None}
 
 
@@ -190,7 +192,7 @@ def _age(moment: object, now: datetime) -> float | None:
         return None
 
 
-class TargetWord(NamedTuple):
+class TargetCondition(NamedTuple):
     """What the condition of a Cluster says about its SyncTarget."""
 
     status: str
@@ -198,27 +200,29 @@ class TargetWord(NamedTuple):
     message: str = ""
 
 
-def word_of(target: TargetRef, *, found: bool, reached: bool = True, share: Share = ALONE) -> TargetWord:
+def target_condition(
+    target: SyncTargetRef, *, found: bool, reached: bool = True, share: TargetShare = UNSHARED
+) -> TargetCondition:
     """`found`: whether the SyncTarget is there; `reached`: whether its workspace is, as far as is known."""
     if not reached:
-        return TargetWord("False", "NotFound", f"there is no workspace {target.workspace}")
+        return TargetCondition("False", "NotFound", f"there is no workspace {target.workspace}")
     if not found:
         where = f"workspace {target.workspace}" if target.workspace else "workspace of the Cluster"
-        return TargetWord("False", "NotFound", f"there is no SyncTarget {target.name} in the {where}")
+        return TargetCondition("False", "NotFound", f"there is no SyncTarget {target.name} in the {where}")
     if share.first is None:
-        return TargetWord("True", "Found")
+        return TargetCondition("True", "Found")
     said = f"the SyncTarget {target.name} is that of the Cluster {share.first}, which was there first"
     where = f" (in the logical cluster {share.first.cluster})"
-    return TargetWord("False", "Taken", f"{said}{where}, so nothing new goes here")
+    return TargetCondition("False", "Taken", f"{said}{where}, so nothing new goes here")
 
 
-def status_of(
-    cluster: SeenCluster,
+def plan_status(
+    cluster: ObservedCluster,
     site: Site,
-    usage: Usage,
+    usage: UsageSummary,
     now: datetime,
-    word: TargetWord | None,
-    refusals: Refusals | None = None,
+    word: TargetCondition | None,
+    refusals: RefusalRecord | None = None,
 ) -> Obj:
     """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one;
     `refusals`: of the last machines.
@@ -243,10 +247,10 @@ def status_of(
     elif _is_of_target(cluster):
         conditions = _without(conditions, TARGET)
     if refusals is not None and refusals.several:
-        conditions = _with(conditions, TAKING, "False", "Refused", in_words(refusals), now=now)
-    elif condition_of(before, TAKING):
+        conditions = _with(conditions, TAKING, "False", "Refused", describe_cluster_refusals(refusals), now=now)
+    elif find_condition(before, TAKING):
         conditions = _without(conditions, TAKING)
-    noted_now = None if refusals is None else note(refusals, cluster.generation)
+    noted_now = None if refusals is None else write_cluster_refusals(refusals, cluster.generation)
     if before.get("refusals") != noted_now:
         changed["refusals"] = noted_now
     if conditions != before.get("conditions"):
@@ -254,7 +258,7 @@ def status_of(
     return changed
 
 
-def _used(usage: Usage) -> Obj:
+def _used(usage: UsageSummary) -> Obj:
     return {
         "flavors": dict(usage.flavors),
         "vcpus": usage.vcpus,
@@ -280,7 +284,7 @@ def _without(conditions: list[Obj], type: str) -> list[Obj]:
 def _with(said: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:
     """All conditions, with this one."""
     known = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
-    old = condition_of({"conditions": known}, type)
+    old = find_condition({"conditions": known}, type)
     new: Obj = {"type": type, "status": status, "reason": reason, **({"message": message} if message else {})}
     new["lastTransitionTime"] = (
         old["lastTransitionTime"]

@@ -9,10 +9,16 @@ from typing import Final
 
 import orjson
 
-from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.reading import CLUSTER, FLAVOR, GROUP, LAST_REFUSAL, REFUSED_BY
-from farflung.controllers.global_scheduler.refusing import in_words, with_refusal
-from farflung.controllers.global_scheduler.subjects import Placed, Seen
+from farflung.controllers.global_scheduler.refusals import add_machine_refusal, describe_machine_refusal
+from farflung.controllers.global_scheduler.subjects import (
+    BOUND_CLUSTER,
+    BOUND_FLAVOR,
+    GROUP,
+    LAST_REFUSAL,
+    REFUSED_BY,
+    ObservedSubject,
+    PlacedSubject,
+)
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
@@ -26,21 +32,21 @@ BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 INVALID: Final = "Invalid"
-LONGEST_NAME: Final = 40  #: characters of a Cluster's name in a label
+MAX_LABEL_NAME: Final = 40  #: characters of a Cluster's name in a label
 
 
-def notes(chosen: PlacedReplica, site: Site) -> dict[str, str]:
+def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
     """Of a Pod that is bound to a site."""
     key = chosen.site
     return {
-        CLUSTER: f"{key.cluster}|{key.namespace}/{key.name}",
-        FLAVOR: chosen.flavors[0],
+        BOUND_CLUSTER: f"{key.cluster}|{key.namespace}/{key.name}",
+        BOUND_FLAVOR: chosen.flavors[0],
         SITE: f"{site.region}--{site.zone}",
         SCORE: f"{chosen.score:.2f}",
     }
 
 
-def binding(key: Key, seen: Seen, chosen: PlacedReplica, site: Site) -> Obj:
+def binding(key: Key, seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
     """Of a Pod to a Cluster, if it still asks for what was decided on."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
@@ -50,47 +56,53 @@ def binding(key: Key, seen: Seen, chosen: PlacedReplica, site: Site) -> Obj:
         "namespace": key.namespace,
         "uid": seen.uid,
         "resourceVersion": seen.version,
-        "annotations": notes(chosen, site),
+        "annotations": bound_annotations(chosen, site),
     }
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
-def label(site: SiteKey) -> str:
+def delivery_label(site: SiteKey) -> str:
     """What says where something is bound to: Clusters of several namespaces may have the same name."""
-    return f"{site.name[:LONGEST_NAME].rstrip('.-')}-{sha256('|'.join(site).encode()).hexdigest()[:16]}"
+    return f"{site.name[:MAX_LABEL_NAME].rstrip('.-')}-{sha256('|'.join(site).encode()).hexdigest()[:16]}"
 
 
-def labels(site: SiteKey) -> dict[str, str]:
+def delivery_labels(site: SiteKey) -> dict[str, str]:
     """By which what is bound there is selected."""
-    return {CLUSTER: label(site)}
+    return {BOUND_CLUSTER: delivery_label(site)}
 
 
-def bound_pod(seen: Seen, chosen: PlacedReplica, site: Site) -> Obj:
+def bind_patch(seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
     """The same as a merge patch, for servers that know no Bindings."""
-    metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": notes(chosen, site)}
+    metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": bound_annotations(chosen, site)}
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
-def unbound_pod(obj: Obj, refused_by: SiteKey | None, now: datetime) -> Obj:
+def unbind_patch(obj: Obj, refused_by: SiteKey | None, now: datetime) -> Obj:
     """As a merge patch: it is nowhere, as it was before, but for a note that a Cluster refused it, and why."""
-    annotations: dict[str, str | None] = dict.fromkeys((CLUSTER, FLAVOR, SITE, SCORE))
+    annotations: dict[str, str | None] = dict.fromkeys((BOUND_CLUSTER, BOUND_FLAVOR, SITE, SCORE))
     if refused_by is not None:
         before = (obj["metadata"].get("annotations") or {}).get(REFUSED_BY, "")
-        note, status = with_refusal(before, refused_by), obj.get("status")
-        why = condition_of(status, DELIVERED).get("message") if isinstance(status, dict) else None
-        annotations |= {REFUSED_BY: note, LAST_REFUSAL: in_words(note, refused_by, str(why or ""), now)}
+        note, status = add_machine_refusal(before, refused_by), obj.get("status")
+        why = find_condition(status, DELIVERED).get("message") if isinstance(status, dict) else None
+        annotations |= {REFUSED_BY: note, LAST_REFUSAL: describe_machine_refusal(note, refused_by, str(why or ""), now)}
     metadata = {
         "uid": obj["metadata"]["uid"],
         "resourceVersion": obj["metadata"]["resourceVersion"],
         "annotations": annotations,
-        "labels": {CLUSTER: None},
+        "labels": {BOUND_CLUSTER: None},
     }
     return {"metadata": metadata, "spec": {"nodeName": None, "clusterName": None}}
 
 
-def says(status: bytes, reason: str, message: str, type: str = SCHEDULED) -> bool:
+def find_condition(status: Obj, type: str) -> Obj:
+    conditions = status.get("conditions")
+    found = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    return next((one for one in found if one.get("type") == type), {})
+
+
+def has_condition(status: bytes, reason: str, message: str, type: str = SCHEDULED) -> bool:
     """Whether a status says already that something is not placed, and why."""
-    found = condition_of(_status(status), type)
+    found = find_condition(_status(status), type)
     return (found.get("status"), found.get("reason"), found.get("message")) == ("False", reason, message)
 
 
@@ -105,7 +117,7 @@ def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now
     return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
 
 
-def bound_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
+def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
     """What the status of a Pod has to say, if it is bound: that it is, which servers without Bindings do not write, and
     why it is not there, if there is a reason.  What came back from there stays.  None: it says so already."""
     said = obj.get("status")
@@ -116,7 +128,7 @@ def bound_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
         changed["phase"] = "Pending"
     if is_ours and not is_scheduled(before):
         changed["conditions"] = _with(before, {"type": SCHEDULED, "status": "True"}, now)
-    old = condition_of(before, DELIVERED)
+    old = find_condition(before, DELIVERED)
     if (old.get("reason", ""), old.get("message", "")) != (reason, message):
         known = {"conditions": changed.get("conditions", before.get("conditions"))}
         wrong = {"type": DELIVERED, "status": "False", "reason": reason, "message": message}
@@ -126,7 +138,7 @@ def bound_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
 
 def is_bound(obj: Obj) -> bool:
     """By us."""
-    noted, spec = (obj["metadata"].get("annotations") or {}).get(CLUSTER, ""), obj.get("spec") or {}
+    noted, spec = (obj["metadata"].get("annotations") or {}).get(BOUND_CLUSTER, ""), obj.get("spec") or {}
     name = spec.get("nodeName") or spec.get("clusterName")
     return bool(name) and noted.endswith(f"/{name}")
 
@@ -139,11 +151,13 @@ def is_returned(annotations: Mapping[str, str] | None) -> bool:
 def is_half_bound(obj: Obj) -> bool:
     """It is to be brought somewhere, and is bound to nothing."""
     spec = obj.get("spec") or {}
-    return CLUSTER in (obj["metadata"].get("labels") or {}) and not (spec.get("nodeName") or spec.get("clusterName"))
+    return BOUND_CLUSTER in (obj["metadata"].get("labels") or {}) and not (
+        spec.get("nodeName") or spec.get("clusterName")
+    )
 
 
 def is_scheduled(status: Obj) -> bool:
-    return bool(condition_of(status, SCHEDULED).get("status") == "True")
+    return bool(find_condition(status, SCHEDULED).get("status") == "True")
 
 
 def _without(before: Obj, type: str) -> list[Obj]:
@@ -190,7 +204,7 @@ def _spot(spot: Spot) -> Obj:
     }
 
 
-def bound_allocation(placed: Placed, now: str) -> Obj:
+def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
     """Its status: every replica has its Cluster."""
     generation = placed.seen.generation
     placements = [placement(number, chosen) for number, chosen in enumerate(placed.decision.chosen)]
@@ -205,7 +219,7 @@ def bound_allocation(placed: Placed, now: str) -> Obj:
     }
 
 
-def refused_allocation(seen: Seen, reason: str, message: str, now: str) -> Obj:
+def unplaced_allocation_status(seen: ObservedSubject, reason: str, message: str, now: str) -> Obj:
     """Its status.  What is placed stays where it is."""
     condition = {"type": PLACED, "status": "False", "reason": reason, "message": message}
     status: Obj = {"conditions": _with(_status(seen.status), condition, now)}

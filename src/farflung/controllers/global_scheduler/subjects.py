@@ -17,12 +17,17 @@ from farflung.scheduling.values import (
     Toleration,
 )
 
+GROUP: Final = "globalscheduler.com"
+BOUND_CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
+BOUND_FLAVOR: Final = f"{GROUP}/flavor-id"
+REFUSED_BY: Final = f"{GROUP}/refused-by"  #: the annotation with `<logical cluster>|<namespace>/<name>=<times>,…`
+LAST_REFUSAL: Final = f"{GROUP}/last-refusal"  #: the annotation that says in words why one of them did not take it
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
 COPY: Final = "copy"  #: in a mailbox, of a machine that is not there any more
 
 
-class Subject(NamedTuple):
+class SchedulingSubject(NamedTuple):
     """A Pod or an Allocation; or a copy of a Pod that outlasts it."""
 
     kind: str
@@ -30,7 +35,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedSubject:
     """As much of it as matters."""
 
     uid: str
@@ -58,24 +63,24 @@ class Seen:
         return None if self.guest_of else self.held[0].site if self.held else self.ended_at
 
 
-class Placed(NamedTuple):
+class PlacedSubject(NamedTuple):
     """All of it is reserved."""
 
-    subject: Subject
-    seen: Seen
+    subject: SchedulingSubject
+    seen: ObservedSubject
     request: MachineRequest
     decision: SchedulingDecision
     asked: float = 0.0  #: since when it asks
 
 
-class Refused(NamedTuple):
-    subject: Subject
-    seen: Seen
+class UnplacedSubject(NamedTuple):
+    subject: SchedulingSubject
+    seen: ObservedSubject
     message: str
     reasons: Mapping[str, int]
 
 
-class Usage(NamedTuple):
+class UsageSummary(NamedTuple):
     """What is held at a site."""
 
     stacks: int
@@ -86,7 +91,7 @@ class Usage(NamedTuple):
     eips: int
 
 
-def usage_of(claims: Iterable[ResourceClaim]) -> Usage:
+def summarize_usage(claims: Iterable[ResourceClaim]) -> UsageSummary:
     flavors: Counter[str] = Counter()
     storage: Counter[str] = Counter()
     stacks = vcpus = memory = eips = 0
@@ -97,4 +102,16 @@ def usage_of(claims: Iterable[ResourceClaim]) -> Usage:
         eips += claim.eips
         flavors.update(dict(claim.flavors))
         storage.update(dict(claim.storage))
-    return Usage(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)
+    return UsageSummary(stacks, tuple(sorted(flavors.items())), vcpus, memory, tuple(sorted(storage.items())), eips)
+
+
+class SyncTargetKey(NamedTuple):
+    """A SyncTarget."""
+
+    cluster: str
+    name: str
+
+
+class Delivery(NamedTuple):
+    workspace: str  #: the logical cluster that has something there
+    site: SiteKey

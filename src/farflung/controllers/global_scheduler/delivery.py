@@ -15,8 +15,10 @@ from farflung.client.errors import AlreadyExists, Conflict, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.furnishing import AGAIN, Furnishing
-from farflung.controllers.global_scheduler.world import World, leave
+from farflung.controllers.global_scheduler.binder import PODS
+from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.subjects import Delivery, SyncTargetKey
+from farflung.controllers.mailbox.controller import BINDINGS
 from farflung.controllers.mailbox.decide import Binding
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
@@ -26,51 +28,46 @@ from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
-NAME: Final = "global-scheduler-delivering"
+DELIVERY_CONTROLLER: Final = "global-scheduler-delivering"
 PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 PREFIX: Final = "global-scheduler-"
 OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation: the Cluster that an EdgePlacement of ours is about
-UNFOUND: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
-UNSERVED: Final = 60.0  #: seconds after which a workspace is asked again, although nobody said that it has the edge API
+LOOKUP_RETRY: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
+UNSERVED_RETRY: Final = (
+    60.0  #: seconds after which a workspace is asked again, although nobody said that it has the edge API
+)
 
 
 _binding: Final = msgspec.json.Decoder(Binding)
+PODS_BINDING: Final = "global-scheduler-pods"
+EXPORT: Final = {"path": "root:compute", "name": "kubernetes"}
+RECHECK: Final = 60.0  #: seconds after which somebody may have taken it away
 
 
-class Target(NamedTuple):
-    """A SyncTarget."""
-
-    cluster: str
-    name: str
-
-
-class Delivery(NamedTuple):
-    workspace: str  #: the logical cluster that has something there
-    site: SiteKey
-
-
-class Existing(NamedTuple):
+class ExistingPlacement(NamedTuple):
     uid: str
     owner: str
     spec: Obj
 
 
-def existing(document: bytes) -> Existing:
+def decode_placement(document: bytes) -> ExistingPlacement:
     obj = orjson.loads(document)
     metadata = obj["metadata"]
-    return Existing(metadata.get("uid", ""), (metadata.get("annotations") or {}).get(OWNER, ""), obj.get("spec") or {})
+    return ExistingPlacement(
+        metadata.get("uid", ""), (metadata.get("annotations") or {}).get(OWNER, ""), obj.get("spec") or {}
+    )
 
 
-def is_bound(document: bytes) -> bool:
+def decode_binding_phase(document: bytes) -> bool:
     """Whether what an APIBinding is for is served."""
     return _binding.decode(document).bound
 
 
 def placement_name(site: SiteKey) -> str:
-    return f"{PREFIX}{statuses.label(site)}"
+    return f"{PREFIX}{statuses.delivery_label(site)}"
 
 
-def placement(site: SiteKey, target: Target) -> Obj:
+def new_placement(site: SiteKey, target: SyncTargetKey) -> Obj:
     """What leads all that is bound to the site to that SyncTarget, and to no other, and brings its status back."""
     here = f"target.metadata.annotations['kcp.io/cluster'] == {_quoted(target.cluster)}"
     spec = {
@@ -78,14 +75,14 @@ def placement(site: SiteKey, target: Target) -> Obj:
         "where": f"target.metadata.name == {_quoted(target.name)} && {here}",
         "wantSingletonReportedState": True,
         "downsync": [
-            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.labels(site)}]}
+            {"apiGroup": "", "resources": ["pods"], "labelSelectors": [{"matchLabels": statuses.delivery_labels(site)}]}
         ],
     }
-    metadata = {"name": placement_name(site), "annotations": {OWNER: owner(site)}}
+    metadata = {"name": placement_name(site), "annotations": {OWNER: owner_annotation(site)}}
     return {"apiVersion": PLACEMENTS.api_version, "kind": PLACEMENTS.kind, "metadata": metadata, "spec": spec}
 
 
-def owner(site: SiteKey) -> str:
+def owner_annotation(site: SiteKey) -> str:
     return f"{site.cluster}|{site.namespace}/{site.name}"
 
 
@@ -94,16 +91,16 @@ def _quoted(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-class Delivering:
+class DeliveryController:
     def __init__(
         self,
-        world: World,
-        placements: Informer[Existing],
+        world: SchedulerState,
+        placements: Informer[ExistingPlacement],
         view: Callable[[str], Client],
-        target_of: Callable[[SiteKey], Target | None],
+        target_of: Callable[[SiteKey], SyncTargetKey | None],
         is_found: Callable[[SiteKey], bool],
         mailbox_of: Callable[[SiteKey], str],
-        furnishing: Furnishing,
+        furnishing: MailboxSetup,
         is_clearing: Callable[[Delivery], bool],
         tell: Callable[[SiteKey], None],
         env: Environment,
@@ -128,7 +125,7 @@ class Delivering:
         self._log = log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
         self.controller: Controller[Delivery] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+            DELIVERY_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def look_at(self, site: SiteKey) -> None:
@@ -141,7 +138,7 @@ class Delivering:
             self.controller.queue.add(delivery)
         self._known.setdefault(placement_name(site), set()).update(wanted)
 
-    def hear(self, key: Key, found: Existing) -> None:
+    def hear(self, key: Key, found: ExistingPlacement) -> None:
         """One of ours is there, or was: it may not be wanted, or was changed by somebody."""
         cluster, _, rest = found.owner.partition("|")
         namespace, _, name = rest.rpartition("/")
@@ -158,10 +155,10 @@ class Delivering:
 
     async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
         if not self._is_found(delivery.site):
-            return UNFOUND
+            return LOOKUP_RETRY
         name, target = placement_name(delivery.site), self._target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
-        ours = there is not None and there.owner == owner(delivery.site)
+        ours = there is not None and there.owner == owner_annotation(delivery.site)
         if target is None or not self._is_wanted(delivery):
             if there is not None and ours:
                 await self._remove(delivery, name, there.uid)
@@ -169,17 +166,17 @@ class Delivering:
             return None
         if there is not None and not ours:
             self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
-            return UNSERVED
+            return UNSERVED_RETRY
         if self._is_clearing(delivery):
             return None  # we are told when it is done
-        again = await self._lead(delivery, placement(delivery.site, target), there)
+        again = await self._lead(delivery, new_placement(delivery.site, target), there)
         mailbox = self._mailbox_of(delivery.site)
         if again is not None or not mailbox:  # we are told when it is there
             return again
         await self._furnishing.furnish(mailbox)
-        return AGAIN
+        return RECHECK
 
-    async def _lead(self, delivery: Delivery, wanted: Obj, there: Existing | None) -> float | None:
+    async def _lead(self, delivery: Delivery, wanted: Obj, there: ExistingPlacement | None) -> float | None:
         """When to look again, if it is not done."""
         if there is None:
             return await self._create(delivery, wanted)
@@ -190,7 +187,7 @@ class Delivering:
         return None
 
     def _forget(self, name: str, delivery: Delivery) -> None:
-        leave(self._unserved, delivery.site, delivery.workspace)
+        discard_from(self._unserved, delivery.site, delivery.workspace)
         known = self._known.get(name, set())
         known.discard(delivery)
         if not known:
@@ -207,7 +204,7 @@ class Delivering:
         if served is not (delivery.workspace in self.unserved(delivery.site)):
             return
         if served:
-            leave(self._unserved, delivery.site, delivery.workspace)
+            discard_from(self._unserved, delivery.site, delivery.workspace)
         else:
             self._unserved.setdefault(delivery.site, set()).add(delivery.workspace)
         self._tell(delivery.site)
@@ -223,7 +220,7 @@ class Delivering:
             self._log.info(
                 "workspace does not have the edge API, so nothing is delivered", v=1, workspace=delivery.workspace
             )
-            return UNSERVED if is_known else 1.0  # it may have come while we asked
+            return UNSERVED_RETRY if is_known else 1.0  # it may have come while we asked
         self._note_served(delivery, served=True)
         return None
 
@@ -233,3 +230,30 @@ class Delivering:
         with contextlib.suppress(NotFound, Conflict):
             await self._view(delivery.workspace).delete(PLACEMENTS, name, uid=uid)
         self._placements.forget(key, version)
+
+
+class MailboxSetup:
+    def __init__(self, workspace: Callable[[str], Client], monotonic: Callable[[], float]) -> None:
+        """`workspace`: all of a logical cluster."""
+        self._workspace = workspace
+        self._monotonic = monotonic
+        self._seen: dict[str, float] = {}  #: when which mailbox served Pods
+
+    async def furnish(self, mailbox: str) -> None:
+        """Raises ClientError."""
+        now = self._monotonic()
+        if now < self._seen.get(mailbox, -RECHECK) + RECHECK:
+            return
+        client = self._workspace(mailbox)
+        try:
+            await client.raw(f"{PODS.path('')}?limit=1")
+        except NotFound:
+            with contextlib.suppress(AlreadyExists):
+                await client.create(BINDINGS, new_pods_binding())
+        else:
+            self._seen[mailbox] = now
+
+
+def new_pods_binding() -> Obj:
+    spec = {"reference": {"export": EXPORT}}
+    return {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind, "metadata": {"name": PODS_BINDING}, "spec": spec}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from farflung.controllers.global_scheduler.figures import Figures, commonest
+from farflung.controllers.global_scheduler.metrics import SchedulerMetrics, most_frequent_reason
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ from farflung.controllers.global_scheduler.figures import Figures, commonest
     ],
 )
 def test_a_refusal_is_counted_by_what_most_sites_lack_without_names(reasons: Mapping[str, int], told: str) -> None:
-    assert commonest(reasons) == told
+    assert most_frequent_reason(reasons) == told
 
 
 def test_each_stage_has_its_own_times() -> None:
-    registry, figures = CollectorRegistry(), Figures()
+    registry, figures = CollectorRegistry(), SchedulerMetrics()
     registry.register(figures)
     figures.decided(0.002)
     figures.decided(0.003)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import CLUSTERS, PODS, Machines, machines, report
 
-from farflung.controllers.global_scheduler.sharing import Sharing
-from farflung.controllers.global_scheduler.subjects import usage_of
+from farflung.controllers.global_scheduler.machine_locations import TargetShares
+from farflung.controllers.global_scheduler.subjects import summarize_usage
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
@@ -22,7 +22,7 @@ TIMES = [f"2026-01-01T00:00:0{second}Z" for second in range(3)]
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(TIMES)), max_size=20))
 def test_whoever_was_there_first_has_it_and_all_hear_of_another_first(history: list[tuple[int, str]]) -> None:
-    sharing, known = Sharing(), dict[SiteKey, str]()
+    sharing, known = TargetShares(), dict[SiteKey, str]()
     for number, created in history:
         site, before = SiteKey("home", "default", f"az{number}"), sharing.users(TARGET)
         if site in known:
@@ -33,7 +33,7 @@ def test_whoever_was_there_first_has_it_and_all_hear_of_another_first(history: l
         assert sharing.users(TARGET) == sorted(known, key=lambda one: (known[one], one))
         if sharing.users(TARGET)[:1] != before[:1]:
             assert set(told) == set(known)
-        firsts = [one for one in known if sharing.share(TARGET, one, lambda key: usage_of(())).first is None]
+        firsts = [one for one in known if sharing.share(TARGET, one, lambda key: summarize_usage(())).first is None]
         assert firsts == sharing.users(TARGET)[:1]
 
 

@@ -6,14 +6,14 @@ from fleet import fleet
 from platform_harness import APIS, MASTER
 
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.furnishing import AGAIN, NAME, Furnishing
+from farflung.controllers.global_scheduler.delivery import PODS_BINDING, RECHECK, MailboxSetup
 
 
 async def test_a_mailbox_gets_a_binding_if_it_serves_no_pods_and_again_when_that_is_taken_away() -> None:
     async with fleet() as one:
         mailbox, now = await one.hub.workspace("mailbox"), [0.0]
         everywhere = Client(one.masters, "/clusters/*", "test")
-        furnishing = Furnishing(everywhere.workspace, lambda: now[0])
+        furnishing = MailboxSetup(everywhere.workspace, lambda: now[0])
 
         async def is_served() -> bool:
             return (await one.hub.of(MASTER, "GET", f"/clusters/{mailbox}/api/v1/pods")).status == 200
@@ -27,7 +27,7 @@ async def test_a_mailbox_gets_a_binding_if_it_serves_no_pods_and_again_when_that
             asked = len(one.masters.requests)
             await furnishing.furnish(mailbox)
             assert len(one.masters.requests) == asked  # nobody asks again at once
-            path = f"/clusters/{mailbox}{APIS}/apibindings/{NAME}"
+            path = f"/clusters/{mailbox}{APIS}/apibindings/{PODS_BINDING}"
             assert (await one.hub.of(MASTER, "DELETE", path)).status == 200
 
             async def is_gone(path: str = path) -> bool:
@@ -35,4 +35,4 @@ async def test_a_mailbox_gets_a_binding_if_it_serves_no_pods_and_again_when_that
                 return gone and not await is_served()
 
             await one.eventually(is_gone, "the end of it")
-            now[0] += AGAIN
+            now[0] += RECHECK

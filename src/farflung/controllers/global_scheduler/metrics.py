@@ -18,7 +18,7 @@ NAMING: Final = re.compile(r"(no flavor|no storage type|out of spot|out of|deare
 OTHERWISE: Final = "other"
 
 
-class Figures:
+class SchedulerMetrics:
     def __init__(self) -> None:
         from prometheus_client import Histogram
 
@@ -40,7 +40,7 @@ class Figures:
     def refused(self, reasons: Mapping[str, int]) -> None:
         """`reasons`: why how many sites do not fit."""
         self._results["refused"] += 1
-        self._refusals[commonest(reasons)] += 1
+        self._refusals[most_frequent_reason(reasons)] += 1
 
     def waited(self, seconds: float) -> None:
         """For the decision that found a place."""
@@ -70,14 +70,14 @@ class Figures:
         return [decisions, refusals, *self._seconds.collect()]
 
 
-def commonest(reasons: Mapping[str, int]) -> str:
+def most_frequent_reason(reasons: Mapping[str, int]) -> str:
     """Without names of flavors, taints and the like, of which there may be any number."""
     sorts: Counter[str] = Counter()
     for reason, number in reasons.items():
-        sorts[_sort(reason)] += number
+        sorts[_without_names(reason)] += number
     return min(sorts, key=lambda sort: (-sorts[sort], sort), default=OTHERWISE)
 
 
-def _sort(reason: str) -> str:
+def _without_names(reason: str) -> str:
     named = None if reason in WHOLE else NAMING.fullmatch(reason)
     return reason if named is None else named[1]

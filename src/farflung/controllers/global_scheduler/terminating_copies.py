@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from farflung.controllers.global_scheduler.subjects import COPY, POD, Seen, Subject
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import COPY, POD, ObservedSubject, SchedulingSubject
 from farflung.lib.klog import Logger
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
@@ -22,16 +22,16 @@ from farflung.scheduling.values import SiteKey
 NAME: Final = "global-scheduler-lingering"
 
 
-class _Kept(NamedTuple):
+class _KeptCopy(NamedTuple):
     uid: str
     until: float
 
 
-class Lingering:
+class TerminatingCopies:
     def __init__(
         self,
-        world: World,
-        pods: Informer[Seen],
+        world: SchedulerState,
+        pods: Informer[ObservedSubject],
         is_mailbox: Callable[[str], bool],
         mailbox_of: Callable[[SiteKey], str],
         tell: Callable[[], None],
@@ -49,7 +49,7 @@ class Lingering:
         self._tell = tell
         self._monotonic = env.monotonic
         self._longest = longest
-        self._kept: dict[Key, _Kept] = {}
+        self._kept: dict[Key, _KeptCopy] = {}
         self._unsure: dict[SiteKey, set[Key]] = {}  #: copies of sites of which it was not known where they lead to
         self.controller: Controller[Key] = Controller(
             NAME, self.reconcile, workers=1, backoff=env.backoff, monotonic=env.monotonic, log=log
@@ -74,7 +74,7 @@ class Lingering:
     def _copy_of(self, machine: Key, site: SiteKey) -> Key:
         return Key(self._mailbox_of(site), machine.namespace, machine.name)
 
-    def hear(self, copy: Key, seen: Seen | None) -> None:
+    def hear(self, copy: Key, seen: ObservedSubject | None) -> None:
         """Something in a mailbox."""
         kept = self._kept.get(copy)
         if kept is not None and (seen is None or seen.uid != kept.uid):
@@ -99,15 +99,15 @@ class Lingering:
             return
         if not self._mailbox_of(site):
             self._unsure.setdefault(site, set()).add(copy)
-        elif seen.ending or not self._world.together(Subject(POD, copy), site):
+        elif seen.ending or not self._world.together(SchedulingSubject(POD, copy), site):
             self._keep(copy, seen)
 
-    def _keep(self, copy: Key, seen: Seen) -> None:
+    def _keep(self, copy: Key, seen: ObservedSubject) -> None:
         if copy in self._kept or not seen.held or self._mailbox_of(seen.held[0].site) != copy.cluster:
             return
         now = self._monotonic()
-        self._kept[copy] = _Kept(seen.uid, now + self._longest)
-        self._world.hear(Subject(COPY, copy), Seen(seen.uid, seen.version, held=seen.held), now)
+        self._kept[copy] = _KeptCopy(seen.uid, now + self._longest)
+        self._world.hear(SchedulingSubject(COPY, copy), ObservedSubject(seen.uid, seen.version, held=seen.held), now)
         self.controller.queue.add_after(copy, self._longest)
 
     def _forget(self, copy: Key) -> None:
@@ -115,7 +115,7 @@ class Lingering:
         self._release(copy)
 
     def _release(self, copy: Key) -> None:
-        self._world.hear(Subject(COPY, copy), None, self._monotonic())
+        self._world.hear(SchedulingSubject(COPY, copy), None, self._monotonic())
         self._tell()
 
     async def reconcile(self, copy: Key, worker: int) -> float | None:

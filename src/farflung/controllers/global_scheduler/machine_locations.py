@@ -6,10 +6,12 @@ what the other one asks for.  So only one of them is brought there.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Hashable
-from typing import TypeVar
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeVar
 
+from farflung.controllers.global_scheduler.subjects import UsageSummary
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
@@ -17,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 M = TypeVar("M", bound=Hashable)
 
 
-class Whereabouts:
+class MachineLocations:
     def __init__(self) -> None:
         self._target: dict[SiteKey, Hashable] = {}
         self._sites: dict[Hashable, set[SiteKey]] = {}  #: several may be one SyncTarget
@@ -44,8 +46,8 @@ class Whereabouts:
         self._workspaces.setdefault(site, Counter())[machine.cluster] += 1
 
     def go(self, machine: Key, site: SiteKey) -> None:
-        _take(self._there, (machine.namespace, machine.name), (machine, site))
-        _take(self._workspaces, site, machine.cluster)
+        _decrement(self._there, (machine.namespace, machine.name), (machine, site))
+        _decrement(self._workspaces, site, machine.cluster)
 
     def workspaces(self, site: SiteKey) -> set[str]:
         """Logical clusters that have machines there."""
@@ -64,10 +66,52 @@ class Whereabouts:
         return sorted(found)
 
 
-def _take(counters: dict[K, Counter[M]], key: K, member: M) -> None:
+def _decrement(counters: dict[K, Counter[M]], key: K, member: M) -> None:
     counter = counters[key]
     counter[member] -= 1
     if not counter[member]:
         del counter[member]
     if not counter:
         del counters[key]
+
+
+class TargetShare(NamedTuple):
+    """What a Cluster has of its SyncTarget."""
+
+    first: SiteKey | None = None  #: the other Cluster that has it; None: nobody else
+    vcpus: int = 0  #: what is still held by those that do not have it
+    memory: int = 0
+
+
+class TargetShares:
+    def __init__(self) -> None:
+        self._users: dict[Key, list[tuple[str, SiteKey]]] = {}  #: by SyncTarget, sorted by when they were made
+
+    def come(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
+        """Those that have to be looked at: all who name that SyncTarget, if another one is the first now."""
+        users = self._users.setdefault(target, [])
+        insort(users, (created, site))
+        return self.users(target) if users[0] == (created, site) else [site]
+
+    def go(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
+        """As above."""
+        users = self._users.get(target, [])
+        place = bisect_left(users, (created, site))
+        if users[place : place + 1] != [(created, site)]:
+            return []
+        del users[place]
+        if not users:
+            del self._users[target]
+        return [] if place else self.users(target)
+
+    def users(self, target: Key) -> list[SiteKey]:
+        """The one that has it, then the others."""
+        return [site for _, site in self._users.get(target, ())]
+
+    def share(self, target: Key, site: SiteKey, usage: Callable[[SiteKey], UsageSummary]) -> TargetShare:
+        """`usage`: what is held at a Cluster."""
+        first, *others = self.users(target) or [site]
+        if first != site:
+            return TargetShare(first)
+        held = [usage(other) for other in others]
+        return TargetShare(None, sum(one.vcpus for one in held), sum(one.memory for one in held))

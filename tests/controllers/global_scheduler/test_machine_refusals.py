@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.refusing import (
-    MOST_NOTED,
-    MOST_TIMES,
-    Refusing,
-    in_words,
-    noted,
-    with_reason,
-    with_refusal,
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.refusals import (
+    MAX_CLUSTERS,
+    MAX_REFUSALS,
+    MachineRefusals,
+    add_machine_refusal,
+    add_refusal_reason,
+    describe_machine_refusal,
+    read_machine_refusals,
 )
-from farflung.controllers.global_scheduler.undelivered import NO_EDGE_API, is_refusal
+from farflung.controllers.global_scheduler.status_writer import NO_EDGE_API, is_refusal
 from farflung.controllers.status_summarizer.values import Verdict
 from farflung.machinery import times
 from farflung.scheduling.values import SiteKey
@@ -32,34 +32,36 @@ KEYS = st.builds(SiteKey, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"
 def test_what_is_noted_is_how_often_each_refused_as_far_as_there_is_room(history: list[SiteKey]) -> None:
     text, known = "", {}
     for site in history:
-        text = with_refusal(text, site)
-        known[site] = min(MOST_TIMES, known.get(site, 0) + 1)
-        assert len(noted(text)) <= MOST_NOTED
-        assert noted(text)[site] <= known[site]
-        if len(known) <= MOST_NOTED:
-            assert noted(text) == known
+        text = add_machine_refusal(text, site)
+        known[site] = min(MAX_REFUSALS, known.get(site, 0) + 1)
+        assert len(read_machine_refusals(text)) <= MAX_CLUSTERS
+        assert read_machine_refusals(text)[site] <= known[site]
+        if len(known) <= MAX_CLUSTERS:
+            assert read_machine_refusals(text) == known
 
 
 @given(st.text(alphabet="abz|/=,0129 é²\n", max_size=200))
 def test_whatever_is_noted_is_read_and_can_be_added_to(text: str) -> None:
-    assert all(1 <= number <= MOST_TIMES for number in noted(text).values())
-    assert noted(with_refusal(text, AZ1))[AZ1] == min(MOST_TIMES, noted(text).get(AZ1, 0) + 1)
+    assert all(1 <= number <= MAX_REFUSALS for number in read_machine_refusals(text).values())
+    assert read_machine_refusals(add_machine_refusal(text, AZ1))[AZ1] == min(
+        MAX_REFUSALS, read_machine_refusals(text).get(AZ1, 0) + 1
+    )
 
 
 def test_a_refusal_is_told_in_few_words_and_with_the_time_of_the_next_try() -> None:
     now = times.parse("2024-05-01T12:00:00Z")
-    assert in_words(f"{'|'.join(AZ1[:2])}/az1=2", AZ1, "no\nroom", now) == (
+    assert describe_machine_refusal(f"{'|'.join(AZ1[:2])}/az1=2", AZ1, "no\nroom", now) == (
         "no room; not tried there again before 2024-05-01T12:02:00Z"
     )
-    assert in_words("", AZ1, "", now).startswith("default/az1 does not take it; not tried")
-    long = in_words("", AZ1, "x" * 10_000, now)
+    assert describe_machine_refusal("", AZ1, "", now).startswith("default/az1 does not take it; not tried")
+    long = describe_machine_refusal("", AZ1, "x" * 10_000, now)
     assert len(long) < 400
-    assert with_reason("0/1", ["refused it"], long) == f"0/1 ({long})"
-    assert with_reason("0/1", ["wrong region"], long) == with_reason("0/1", ["refused it"], "") == "0/1"
+    assert add_refusal_reason("0/1", ["refused it"], long) == f"0/1 ({long})"
+    assert add_refusal_reason("0/1", ["wrong region"], long) == add_refusal_reason("0/1", ["refused it"], "") == "0/1"
 
 
 def test_a_machine_that_is_not_taken_leaves_after_a_while_and_may_come_back_later_each_time() -> None:
-    one = Refusing(Patience(refused=30.0))
+    one = MachineRefusals(FailoverOptions(refused=30.0))
     one.refuse("a", AZ1, 10.0)
     one.refuse("a", AZ1, 20.0)
     assert one.due("a", AZ1) == 40.0
@@ -99,7 +101,7 @@ def test_a_condition_tells_why_a_machine_is_not_there_and_goes_with_the_reason()
 
 
 def said(status: Any, reason: str, message: str, now: str) -> Any:
-    return statuses.bound_status({"metadata": {}, "status": status}, reason, message, now)
+    return statuses.bound_pod_status({"metadata": {}, "status": status}, reason, message, now)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_machine_that_is_bound_says_so() -> None:
     wanted = {"phase": "Pending", "conditions": [scheduled]}
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     for status in ({}, None, {"conditions": [refused]}):
-        assert statuses.bound_status({**bound, "status": status}, "", "", "then") == wanted
-    assert statuses.bound_status({**bound, "status": wanted}, "", "", "later") is None
+        assert statuses.bound_pod_status({**bound, "status": status}, "", "", "then") == wanted
+    assert statuses.bound_pod_status({**bound, "status": wanted}, "", "", "later") is None
     for other in ({"metadata": {}, "spec": {"nodeName": "az1"}}, {**bound, "spec": {"nodeName": "az2"}}):
-        assert statuses.bound_status(other, "", "", "then") is None
+        assert statuses.bound_pod_status(other, "", "", "then") is None

@@ -1,5 +1,4 @@
-"""Say at a machine that it is bound, if its server did not, and why it is not where it is bound to: syncers report what
-a cluster does not take.  A condition and an Event tell of it, and what a cluster refuses for too long has to leave."""
+"""Say why something is not placed: a condition and an Event, not too often, and only if it is something else."""
 
 from __future__ import annotations
 
@@ -10,12 +9,10 @@ from typing import Final, NamedTuple
 
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.binding import Binder
-from farflung.controllers.global_scheduler.delivering import Target
-from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
-from farflung.controllers.global_scheduler.telling import about
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.binder import MachineBinder, event_object
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.statuses import find_condition
+from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
 from farflung.controllers.mailbox.decide import CONFIG
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.freshness import ANY, told_by
@@ -29,10 +26,15 @@ from farflung.runtime.recorder import Recorder
 from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
-NAME: Final = "global-scheduler-undelivered"
+STATUS_CONTROLLER: Final = "global-scheduler-telling"
+WRITE_PAUSE: Final = 5.0  #: seconds between two writes about the same; twice as many each time
+MAX_WRITE_PAUSE: Final = 60.0
+MAX_MESSAGE: Final = 1024
+COMPONENT: Final = "global-scheduler"
+DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-undelivered"
 POD_KIND: Final = Kind("", "pods")
 #: reasons of syncers that say nothing about whether the cluster takes a machine, or that it has it already
-PASSING: Final = frozenset(
+TRANSIENT_REASONS: Final = frozenset(
     {
         "Conflict",
         "Contested",
@@ -58,31 +60,108 @@ NAME_TAKEN: Final = Verdict(
     "NameTaken", "a machine of another workspace has its namespace and name where it would be brought to"
 )
 
-Refusals = Mapping[Part, Verdict]
+RefusedParts = Mapping[Part, Verdict]
 
 
-def refusals(document: bytes) -> Refusals:
+class _LastWrite(NamedTuple):
+    at: float
+    pause: float
+
+
+class SchedulingStatusWriter:
+    def __init__(
+        self,
+        world: SchedulerState,
+        binder: MachineBinder,
+        recorder: Recorder,
+        env: Environment,
+        now: Callable[[], datetime],
+        log: Logger,
+        *,
+        workers: int,
+    ) -> None:
+        self._world = world
+        self._binder = binder
+        self._recorder = recorder
+        self._monotonic = env.monotonic
+        self._now = now
+        self._wanted: dict[SchedulingSubject, tuple[str, str]] = {}  #: reason and message
+        self._told: dict[SchedulingSubject, _LastWrite] = {}
+        self.controller: Controller[SchedulingSubject] = Controller(
+            STATUS_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+        )
+
+    def say(self, subject: SchedulingSubject, seen: ObservedSubject, reason: str, message: str) -> None:
+        """It is not placed."""
+        message = message[:MAX_MESSAGE]
+        if statuses.has_condition(seen.status, reason, message, _condition(subject)):
+            self._wanted.pop(subject, None)
+            return
+        self._wanted[subject] = reason, message
+        told = self._told.get(subject)
+        if told is None:
+            self.controller.queue.add(subject)
+        else:
+            self.controller.queue.add_after(subject, max(0.0, told.at + told.pause - self._monotonic()))
+
+    def forget(self, subject: SchedulingSubject) -> None:
+        """It is placed, or gone."""
+        self._wanted.pop(subject, None)
+        self._told.pop(subject, None)
+
+    def placed(self, subject: SchedulingSubject, seen: ObservedSubject, message: str) -> None:
+        self._recorder.record(event_object(subject, seen), "Normal", "Scheduled", message)
+
+    async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
+        wanted, seen = self._wanted.get(subject), self._world.seen(subject)
+        if wanted is None or seen is None or not seen.asks or self._world.is_under_way(seen.uid):
+            return None
+        reason, message = wanted
+        if not statuses.has_condition(seen.status, reason, message, _condition(subject)):
+            now = times.format_seconds(self._now())
+            if subject.kind == POD:
+                status = {"conditions": statuses.pod_conditions(seen.status, "False", reason, message, now)}
+            else:
+                status = statuses.unplaced_allocation_status(seen, reason, message, now)
+            try:
+                await self._binder.write_status(subject, seen, status)
+            except NotFound:
+                return None
+            self._recorder.record(event_object(subject, seen), "Warning", "FailedScheduling", message)
+            before = self._told.get(subject)
+            pause = WRITE_PAUSE if before is None else min(MAX_WRITE_PAUSE, 2 * before.pause)
+            self._told[subject] = _LastWrite(self._monotonic(), pause)
+        if self._wanted.get(subject) == wanted:
+            del self._wanted[subject]
+        return None
+
+
+def _condition(subject: SchedulingSubject) -> str:
+    return statuses.SCHEDULED if subject.kind == POD else statuses.PLACED
+
+
+def decode_refusals(document: bytes) -> RefusedParts:
     """What a SyncerConfig says about machines."""
     return {part: verdict for part, verdict in told_by(document).refused.items() if part.kind == POD_KIND}
 
 
-class Trouble(NamedTuple):
+class DeliveryProblem(NamedTuple):
     site: SiteKey
     verdict: Verdict
 
 
-class Undelivered:
+class DeliveryStatusWriter:
     def __init__(
         self,
-        world: World,
-        configs: Informer[Refusals],
+        world: SchedulerState,
+        configs: Informer[RefusedParts],
         mailbox_of: Callable[[SiteKey], str],
         cluster_of: Callable[[str], str],
-        binder: Binder,
+        binder: MachineBinder,
         recorder: Recorder,
-        target_of: Callable[[SiteKey], Target | None],
+        target_of: Callable[[SiteKey], SyncTargetKey | None],
         unserved: Callable[[SiteKey], AbstractSet[str]],
-        displaced: Callable[[SiteKey], AbstractSet[Subject]],
+        displaced: Callable[[SiteKey], AbstractSet[SchedulingSubject]],
         env: Environment,
         now: Callable[[], datetime],
         log: Logger,
@@ -104,15 +183,20 @@ class Undelivered:
         self._monotonic = env.monotonic
         self._now = now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
-        self._troubled: dict[SiteKey, dict[Subject, Verdict]] = {}
-        self._told: dict[Subject, Trouble] = {}
-        self.controller: Controller[Subject] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+        self._troubled: dict[SiteKey, dict[SchedulingSubject, Verdict]] = {}
+        self._told: dict[SchedulingSubject, DeliveryProblem] = {}
+        self.controller: Controller[SchedulingSubject] = Controller(
+            DELIVERY_STATUS_CONTROLLER,
+            self.reconcile,
+            workers=workers,
+            backoff=env.backoff,
+            monotonic=env.monotonic,
+            log=log,
         )
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def hear(self, subject: Subject, seen: Seen | None) -> None:
+    def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
         """One that may have to say something else, if nobody is about to bind it."""
         if seen is None or not seen.unsettled or self._world.is_under_way(seen.uid):
             return
@@ -141,34 +225,34 @@ class Undelivered:
         for subject, verdict in after.items():
             if verdict == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(verdict)):
                 self._world.refuse(subject, site, now)
-            if self._told.get(subject) != Trouble(site, verdict):
-                self._told[subject] = Trouble(site, verdict)
+            if self._told.get(subject) != DeliveryProblem(site, verdict):
+                self._told[subject] = DeliveryProblem(site, verdict)
                 self.controller.queue.add(subject)
         if after:
             self._troubled[site] = after
         else:
             self._troubled.pop(site, None)
 
-    def _troubles(self, site: SiteKey) -> dict[Subject, Verdict]:
+    def _troubles(self, site: SiteKey) -> dict[SchedulingSubject, Verdict]:
         refused, unserved = self._refused_at(site), self._unserved(site)
-        found: dict[Subject, Verdict] = dict.fromkeys(sorted(self._displaced(site)), NAME_TAKEN)
+        found: dict[SchedulingSubject, Verdict] = dict.fromkeys(sorted(self._displaced(site)), NAME_TAKEN)
         for subject in self._world.holders(site) if refused or unserved else ():
             if subject.kind != POD or subject in found:
                 continue
             if subject.key.cluster in unserved:
                 found[subject] = NO_EDGE_API
-            elif (verdict := _verdict(refused, subject.key)) is not None:
+            elif (verdict := _find_verdict(refused, subject.key)) is not None:
                 found[subject] = verdict
         return found
 
-    def _refused_at(self, site: SiteKey) -> Refusals:
+    def _refused_at(self, site: SiteKey) -> RefusedParts:
         name = self._mailbox_of(site)
         self._sites.setdefault(name, set()).add(site)
         return self._configs.cache.get(Key(self._cluster_of(name), "", CONFIG)) or {}
 
     # --- telling ----------------------------------------------------------------------------------
 
-    async def reconcile(self, subject: Subject, worker: int) -> float | None:
+    async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
         trouble = self._told.get(subject)
         if self._world.seen(subject) is None:
             return None
@@ -181,21 +265,21 @@ class Undelivered:
             return None
         reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))
         now = times.format_seconds(self._now())
-        status = statuses.bound_status(found, reason, message, now)
+        status = statuses.bound_pod_status(found, reason, message, now)
         if status is None:
             return None
         metadata = found["metadata"]
-        as_found = Seen(metadata["uid"], metadata["resourceVersion"])
+        as_found = ObservedSubject(metadata["uid"], metadata["resourceVersion"])
         try:
             await self._binder.write_status(subject, as_found, status)
         except NotFound:
             return None
-        if reason and reason != condition_of(found.get("status") or {}, statuses.DELIVERED).get("reason"):
-            self._recorder.record(about(subject, as_found), "Warning", "FailedDelivery", message)
+        if reason and reason != find_condition(found.get("status") or {}, statuses.DELIVERED).get("reason"):
+            self._recorder.record(event_object(subject, as_found), "Warning", "FailedDelivery", message)
         return None
 
 
-def _verdict(refused: Refusals, key: Key) -> Verdict | None:
+def _find_verdict(refused: RefusedParts, key: Key) -> Verdict | None:
     """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
 
@@ -203,14 +287,14 @@ def _verdict(refused: Refusals, key: Key) -> Verdict | None:
 def is_refusal(verdict: Verdict) -> bool:
     """Whether the cluster does not take a machine, as far as can be told.  Kubernetes gives no reason, and 500, for
     fields that it does not know."""
-    return verdict != NO_EDGE_API and (verdict.reason not in PASSING or UNDECLARED in verdict.message)
+    return verdict != NO_EDGE_API and (verdict.reason not in TRANSIENT_REASONS or UNDECLARED in verdict.message)
 
 
 def _part(key: Key) -> Part:
     return Part(POD_KIND, key.namespace, key.name)
 
 
-def _message(trouble: Trouble) -> str:
+def _message(trouble: DeliveryProblem) -> str:
     if trouble.verdict in (NO_EDGE_API, NAME_TAKEN):
         return trouble.verdict.message
     said = trouble.verdict.message

@@ -14,21 +14,20 @@ from typing import Final, NamedTuple
 
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.binding import Binder
-from farflung.controllers.global_scheduler.clusters import Clusters
-from farflung.controllers.global_scheduler.delivering import Delivery
-from farflung.controllers.global_scheduler.subjects import POD, Seen, Subject
-from farflung.controllers.global_scheduler.world import World, leave
+from farflung.controllers.global_scheduler.binder import MachineBinder
+from farflung.controllers.global_scheduler.clusters import ClusterController
+from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.subjects import POD, Delivery, ObservedSubject, SchedulingSubject
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
-NAME: Final = "global-scheduler-marking"
-UNFOUND: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
+LABEL_CONTROLLER: Final = "global-scheduler-marking"
+LABEL_RETRY: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
 
 
-class _State(NamedTuple):
+class _LabelProblem(NamedTuple):
     """What is wrong with one that is bound there."""
 
     site: SiteKey
@@ -36,12 +35,12 @@ class _State(NamedTuple):
     is_displaced: bool  #: it is not brought there, because another one has its name
 
 
-class Marking:
+class DeliveryLabels:
     def __init__(
         self,
-        world: World,
-        clusters: Clusters,
-        binder: Binder,
+        world: SchedulerState,
+        clusters: ClusterController,
+        binder: MachineBinder,
         tell: Callable[[SiteKey], None],
         env: Environment,
         log: Logger,
@@ -53,12 +52,12 @@ class Marking:
         self._clusters = clusters
         self._binder = binder
         self._tell = tell
-        self._states: dict[Subject, _State] = {}
-        self._clearing: dict[Delivery, set[Subject]] = {}
-        self._displaced: dict[SiteKey, set[Subject]] = {}
-        self._waiting: dict[tuple[str, str], set[Subject]] = {}  #: for a name, by namespace and name
-        self.controller: Controller[Subject] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
+        self._states: dict[SchedulingSubject, _LabelProblem] = {}
+        self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
+        self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
+        self._waiting: dict[tuple[str, str], set[SchedulingSubject]] = {}  #: for a name, by namespace and name
+        self.controller: Controller[SchedulingSubject] = Controller(
+            LABEL_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
 
     def is_clearing(self, delivery: Delivery) -> bool:
@@ -66,13 +65,13 @@ class Marking:
         EdgePlacements of their own, and does not wait for it."""
         return delivery in self._clearing
 
-    def displaced(self, site: SiteKey) -> set[Subject]:
+    def displaced(self, site: SiteKey) -> set[SchedulingSubject]:
         """What is bound there, and is not brought there, because another one has its name."""
         return self._displaced.get(site, set())
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def hear(self, subject: Subject, seen: Seen | None) -> None:
+    def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
         if subject.kind != POD:
             return
         site = None if seen is None else seen.site
@@ -85,14 +84,14 @@ class Marking:
         for subject in self._world.machines(site):
             self._check_all(subject, site)
 
-    def _check_all(self, subject: Subject, site: SiteKey | None) -> None:
+    def _check_all(self, subject: SchedulingSubject, site: SiteKey | None) -> None:
         """It, and those that may have to give way to it, or may go now where it was."""
         namesakes = [] if site is None else self._world.together(subject, site)
         waiting = self._waiting.get((subject.key.namespace, subject.key.name), set())
         for one in sorted({subject, *namesakes, *waiting}):
             self._check(one)
 
-    def _check(self, subject: Subject) -> None:
+    def _check(self, subject: SchedulingSubject) -> None:
         seen = self._world.seen(subject)
         site = None if seen is None else seen.site
         if seen is None or site is None:
@@ -101,19 +100,19 @@ class Marking:
         wanted = self._wanted(subject, seen, site)
         is_displaced = not wanted and seen.ended_at is None and self._world.is_led(site)
         clearing = bool(seen.mark) and not wanted
-        self._note(subject, _State(site, clearing, is_displaced) if clearing or is_displaced else None)
+        self._note(subject, _LabelProblem(site, clearing, is_displaced) if clearing or is_displaced else None)
         if wanted != seen.mark:
             self.controller.queue.add(subject)
 
-    def _note(self, subject: Subject, state: _State | None) -> None:
+    def _note(self, subject: SchedulingSubject, state: _LabelProblem | None) -> None:
         before, name = self._states.get(subject), (subject.key.namespace, subject.key.name)
         if state == before:
             return
         if before is not None:
             del self._states[subject]
-            leave(self._clearing, Delivery(subject.key.cluster, before.site), subject)
-            leave(self._displaced, before.site, subject)
-            leave(self._waiting, name, subject)
+            discard_from(self._clearing, Delivery(subject.key.cluster, before.site), subject)
+            discard_from(self._displaced, before.site, subject)
+            discard_from(self._waiting, name, subject)
         if state is not None:
             self._states[subject] = state
             if state.is_clearing:
@@ -126,16 +125,16 @@ class Marking:
 
     # --- deciding ---------------------------------------------------------------------------------
 
-    def _wanted(self, subject: Subject, seen: Seen, site: SiteKey) -> str:
+    def _wanted(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey) -> str:
         """The mark that it should have.  What has ended is run nowhere else, and not again."""
         target = self._clusters.key_of_target(site)
         if target is None:
             return "" if self._clusters.is_inventory(site) else seen.mark
         if seen.ended_at is not None and not (seen.mark and seen.returned_from == target.name):
             return ""
-        return statuses.label(site) if self._first(subject, site) == subject else ""
+        return statuses.delivery_label(site) if self._first(subject, site) == subject else ""
 
-    def _first(self, subject: Subject, site: SiteKey) -> Subject | None:
+    def _first(self, subject: SchedulingSubject, site: SiteKey) -> SchedulingSubject | None:
         """Which of the machines of this name is brought to the SyncTarget."""
         found = self._world.together(subject, site)
         if found == [subject]:
@@ -143,36 +142,36 @@ class Marking:
         ranked = [(self._rank(one), one) for one in found if self._counts(one)]
         return min(ranked)[1] if ranked else None
 
-    def _counts(self, subject: Subject) -> bool:
+    def _counts(self, subject: SchedulingSubject) -> bool:
         seen = self._world.seen(subject)
         return seen is not None and seen.site is not None and (seen.ended_at is None or bool(seen.mark))
 
-    def _rank(self, subject: Subject) -> tuple[int, bool, str]:
+    def _rank(self, subject: SchedulingSubject) -> tuple[int, bool, str]:
         seen = self._world.seen(subject)
         assert seen is not None and seen.site is not None
         target = self._clusters.key_of_target(seen.site)
         users = [] if target is None else self._clusters.users_of(target)
         place = users.index(seen.site) if seen.site in users else len(users)
-        return place, seen.mark != statuses.label(seen.site), seen.created
+        return place, seen.mark != statuses.delivery_label(seen.site), seen.created
 
     # --- doing ------------------------------------------------------------------------------------
 
-    async def reconcile(self, subject: Subject, worker: int) -> float | None:
+    async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
         seen = self._world.seen(subject)
         site = None if seen is None else seen.site
         if seen is None or site is None or self._world.is_under_way(seen.uid):
             return None
         if not self._clusters.is_found(site):
-            return UNFOUND
+            return LABEL_RETRY
         wanted = self._wanted(subject, seen, site)
         if wanted == seen.mark:
             return None
         if wanted and any(self._is_marked(one) for one in self._world.together(subject, site) if one != subject):
-            return UNFOUND
+            return LABEL_RETRY
         with suppress(NotFound):
             await self._binder.mark(subject, seen, wanted or None)
         return None
 
-    def _is_marked(self, subject: Subject) -> bool:
+    def _is_marked(self, subject: SchedulingSubject) -> bool:
         seen = self._world.seen(subject)
         return seen is not None and bool(seen.mark)

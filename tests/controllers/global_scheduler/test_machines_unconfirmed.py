@@ -10,9 +10,9 @@ from machines import PODS, bind_edge, machines, report
 from platform_harness import MASTER
 from syncing import mailbox_path
 
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.inventory import condition_of
-from farflung.controllers.global_scheduler.reading import REFUSED_BY
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.statuses import find_condition
+from farflung.controllers.global_scheduler.subjects import REFUSED_BY
 from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
 
@@ -26,7 +26,7 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
     """Otherwise a syncer that may not look into its mailbox for a while, or not into its cluster, would have machines
     bound elsewhere that it cannot take away; and who changes one that runs would lose it if its cluster takes no
     changes."""
-    async with machines(start=False, patience=Patience(refused=0.0)) as one:
+    async with machines(start=False, patience=FailoverOptions(refused=0.0)) as one:
         imw = await one.fleet.hub.workspace("imw")
         await bind_edge(one.fleet, one.shop)
         await one.fleet.target(imw, "edge1", {})
@@ -64,6 +64,6 @@ async def test_only_what_its_own_cluster_refuses_leaves_it() -> None:
             )
 
             async def is_told(name: str = name) -> bool:
-                return condition_of((await one.pod(name))["status"], "Delivered").get("status") == "False"
+                return find_condition((await one.pod(name))["status"], "Delivered").get("status") == "False"
 
             await one.fleet.eventually(is_told, f"what is wrong with {name}")

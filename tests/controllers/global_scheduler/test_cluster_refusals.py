@@ -9,20 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.global_scheduler.avoiding import (
-    AVOIDED,
-    TRYING,
-    Avoiding,
-    Machine,
-    Refusals,
-    in_words,
-    note,
-    noted,
-    with_refusal,
+from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
+from farflung.controllers.global_scheduler.refusals import (
+    CLUSTER_REFUSED,
+    TRIAL,
+    ClusterRefusals,
+    MachineRef,
+    RefusalRecord,
+    add_cluster_refusal,
+    describe_cluster_refusals,
+    read_cluster_refusals,
+    write_cluster_refusals,
 )
-from farflung.controllers.global_scheduler.failover import Patience
-from farflung.controllers.global_scheduler.subjects import POD, Placed, Refused, Seen, Subject
-from farflung.controllers.global_scheduler.world import World
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import (
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+    UnplacedSubject,
+)
 from farflung.runtime.cache import Key
 from farflung.scheduling.engine import SchedulingEngine
 from farflung.scheduling.policy import default_policy
@@ -42,8 +48,8 @@ from farflung.scheduling.values import (
 SITE = SiteKey("clouds", "default", "az1")
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 LAST = "2026-11-16T12:00:00Z"
-A, B, C, D = (Machine("shop", name) for name in "abcd")
-OTHER, THIRD = Machine("bank", "x"), Machine("school", "y")
+A, B, C, D = (MachineRef("shop", name) for name in "abcd")
+OTHER, THIRD = MachineRef("bank", "x"), MachineRef("school", "y")
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["machines", "times", "lastTime", "x"]), inner),
@@ -51,10 +57,10 @@ ANYTHING = st.recursive(
 )
 
 
-def refused(*machines: Machine, pausing: bool = False) -> Refusals:
-    known: Refusals | None = None
+def refused(*machines: MachineRef, pausing: bool = False) -> RefusalRecord:
+    known: RefusalRecord | None = None
     for one in machines:
-        known = with_refusal(known, one, NOW, pausing=pausing)
+        known = add_cluster_refusal(known, one, NOW, pausing=pausing)
     assert known is not None
     return known
 
@@ -63,43 +69,43 @@ def refused(*machines: Machine, pausing: bool = False) -> Refusals:
 
 
 def test_several_different_machines_are_needed_and_the_same_one_counts_once() -> None:
-    assert refused(A, B, A, B, A) == Refusals((A, B), 0, LAST)
-    assert refused(A, B, A, C) == Refusals((A, B, C), 1, LAST)
+    assert refused(A, B, A, B, A) == RefusalRecord((A, B), 0, LAST)
+    assert refused(A, B, A, C) == RefusalRecord((A, B, C), 1, LAST)
     assert [refused(*machines).several for machines in ((A,), (A, B), (A, B, C))] == [False, False, True]
 
 
 def test_one_that_is_tried_and_refused_counts_and_one_that_was_bound_before_does_not() -> None:
     known, later = refused(A, B, C), NOW + timedelta(hours=1)
-    assert with_refusal(known, D, later, pausing=True) == known
-    again = with_refusal(known, D, later, pausing=False)
-    assert again == Refusals((B, C, D), 2, "2026-11-16T13:00:00Z")
-    assert with_refusal(again, D, later, pausing=False).times == 3  # the same one may be tried
+    assert add_cluster_refusal(known, D, later, pausing=True) == known
+    again = add_cluster_refusal(known, D, later, pausing=False)
+    assert again == RefusalRecord((B, C, D), 2, "2026-11-16T13:00:00Z")
+    assert add_cluster_refusal(again, D, later, pausing=False).times == 3  # the same one may be tried
 
 
 def test_a_workspace_whose_machines_nobody_takes_keeps_nobody_else_away() -> None:
     known = refused(A, B, C)
     assert (known.concern("shop"), known.concern("bank")) == (True, False)
-    both = with_refusal(known, OTHER, NOW, pausing=True)
-    assert both == Refusals((B, C, OTHER), 1, LAST)  # for no longer than before
+    both = add_cluster_refusal(known, OTHER, NOW, pausing=True)
+    assert both == RefusalRecord((B, C, OTHER), 1, LAST)  # for no longer than before
     assert (both.concern("shop"), both.concern("bank"), both.concern("school")) == (True, True, False)
-    three = with_refusal(both, THIRD, NOW, pausing=True)
+    three = add_cluster_refusal(both, THIRD, NOW, pausing=True)
     assert (three.concern("shop"), three.concern("school"), three.concern("anybody")) == (True, True, True)
 
 
 def test_what_is_noted_is_read_again_unless_the_cluster_is_another_by_now() -> None:
     known = refused(A, B, C)
-    status = {"refusals": note(known, 7)}
-    assert noted(status, 7) == known
-    assert noted(status, 8) is None
-    assert noted({}, 7) is None
+    status = {"refusals": write_cluster_refusals(known, 7)}
+    assert read_cluster_refusals(status, 7) == known
+    assert read_cluster_refusals(status, 8) is None
+    assert read_cluster_refusals({}, 7) is None
 
 
 @given(ANYTHING)
 def test_whatever_is_noted_is_understood_or_left_out(said: Any) -> None:
     given = {"machines": said, "times": 1, "lastTime": LAST, "observedGeneration": 1}
     for refusals in (said, given, {**given, "machines": ["shop/a"], "times": said}):
-        found = noted({"refusals": refusals}, 1)
-        assert found is None or (0 < len(found.machines) <= 3 and in_words(found))
+        found = read_cluster_refusals({"refusals": refusals}, 1)
+        assert found is None or (0 < len(found.machines) <= 3 and describe_cluster_refusals(found))
 
 
 @pytest.mark.parametrize(
@@ -116,25 +122,28 @@ def test_whatever_is_noted_is_understood_or_left_out(said: Any) -> None:
         ((A, OTHER, THIRD), "3 machines were not taken, so no other goes there before"),
     ],
 )
-def test_a_cluster_says_so_in_words(machines: tuple[Machine, ...], words: str) -> None:
-    assert in_words(refused(*machines)) == f"the last {words} 2026-11-16T12:01:00Z, and then one at a time"
+def test_a_cluster_says_so_in_words(machines: tuple[MachineRef, ...], words: str) -> None:
+    assert (
+        describe_cluster_refusals(refused(*machines))
+        == f"the last {words} 2026-11-16T12:01:00Z, and then one at a time"
+    )
 
 
 # --- what is known --------------------------------------------------------------------------------
 
 
 def test_a_cluster_is_avoided_for_a_while_and_then_one_is_tried_until_something_is_heard_of_it() -> None:
-    one, known = Avoiding(), refused(A, B, C)
+    one, known = ClusterRefusals(), refused(A, B, C)
     one.remember(SITE, known, 20.0, 100.0)
     assert one.avoided("shop", 139.0) == [SITE]
     assert one.avoided("bank", 139.0) == []
     assert one.is_pausing(SITE, 139.0)
     assert one.avoided("shop", 140.0) == []
     one.send(SITE, 140.0)
-    assert one.avoided("shop", 140.0 + TRYING - 1) == [SITE]
+    assert one.avoided("shop", 140.0 + TRIAL - 1) == [SITE]
     assert not one.is_pausing(SITE, 141.0)  # so that its refusal counts
-    assert one.avoided("shop", 140.0 + TRYING) == []
-    again = with_refusal(known, D, NOW, pausing=False)
+    assert one.avoided("shop", 140.0 + TRIAL) == []
+    again = add_cluster_refusal(known, D, NOW, pausing=False)
     one.remember(SITE, again, 0.0, 170.0)
     assert one.avoided("shop", 289.0) == [SITE]
     assert one.avoided("shop", 290.0) == []
@@ -146,24 +155,24 @@ def test_a_cluster_is_avoided_for_a_while_and_then_one_is_tried_until_something_
     assert not one.is_over(SITE)
 
 
-def world() -> World:
-    found = World(SchedulingEngine(default_policy(), {}), Patience())
+def world() -> SchedulerState:
+    found = SchedulerState(SchedulingEngine(default_policy(), {}), FailoverOptions())
     found.put_site(Site(SITE, uid="az1", health=Health.READY, capacity=Capacity({"small": 9})), 0.0)
     return found
 
 
-def subject(name: str) -> Subject:
-    return Subject(POD, Key("shop", "default", name))
+def subject(name: str) -> SchedulingSubject:
+    return SchedulingSubject(POD, Key("shop", "default", name))
 
 
-def asking(name: str) -> Seen:
+def asking(name: str) -> ObservedSubject:
     request = MachineRequest(name, (Item("", (FlavorChoice("small"),)),), SiteSelector(), tenant="shop")
-    return Seen(name, "1", request=request, asks=True)
+    return ObservedSubject(name, "1", request=request, asks=True)
 
 
-def bound(name: str, returned_from: str = "") -> Seen:
+def bound(name: str, returned_from: str = "") -> ObservedSubject:
     held = Reservation(name, SITE, ResourceClaim((("small", 1),)), "shop")
-    return Seen(name, "2", held=(held,), returned_from=returned_from)
+    return ObservedSubject(name, "2", held=(held,), returned_from=returned_from)
 
 
 def test_machines_go_one_at_a_time_to_a_cluster_that_took_none_until_it_takes_one() -> None:
@@ -172,11 +181,11 @@ def test_machines_go_one_at_a_time_to_a_cluster_that_took_none_until_it_takes_on
     for name in ("d", "e", "f"):
         one.hear(subject(name), asking(name), 1.0)
     found = one.next(1.0)
-    assert isinstance(found, Refused)
-    assert found.reasons == {AVOIDED: 1}
+    assert isinstance(found, UnplacedSubject)
+    assert found.reasons == {CLUSTER_REFUSED: 1}
     tried, *others = [one.next(200.0) for _ in range(3)]
-    assert isinstance(tried, Placed)
-    assert [isinstance(other, Refused) for other in others] == [True, True]
+    assert isinstance(tried, PlacedSubject)
+    assert [isinstance(other, UnplacedSubject) for other in others] == [True, True]
     name = tried.request.uid
     one.written(name, 200.0)
     one.hear(subject(name), bound(name), 201.0)
@@ -184,7 +193,7 @@ def test_machines_go_one_at_a_time_to_a_cluster_that_took_none_until_it_takes_on
     one.hear(subject(name), bound(name, "edge1"), 202.0)
     assert one.is_forgiven(SITE)
     one.wake(202.0)
-    assert [isinstance(one.next(300.0), Placed) for _ in range(2)] == [True, True]
+    assert [isinstance(one.next(300.0), PlacedSubject) for _ in range(2)] == [True, True]
 
 
 def test_what_is_there_already_when_a_scheduler_starts_forgives_nothing() -> None:

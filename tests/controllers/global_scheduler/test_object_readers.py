@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.controllers.global_scheduler import statuses
-from farflung.controllers.global_scheduler.reading import (
+from farflung.controllers.global_scheduler.object_readers import (
     InvalidRequestError,
-    allocation_request,
-    pod_request,
-    reservation_of_pod,
-    reservations_of_allocation,
-    site_of,
+    read_allocation_request,
+    read_allocation_reservations,
+    read_pod_request,
+    read_pod_reservation,
+    read_site,
 )
-from farflung.controllers.global_scheduler.subjects import Seen
+from farflung.controllers.global_scheduler.subjects import ObservedSubject
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.scheduling.claims import compute_claim
@@ -107,7 +107,7 @@ def test_a_pod_is_a_stack_of_machines_that_are_alike() -> None:
         {"operator": "Exists"},
         {"key": "a", "value": "b", "effect": "NoExecute", "tolerationSeconds": 300},
     ]
-    found = pod_request(pod(machine, priority=-5, tolerations=tolerations, nodeSelector={"disk": "ssd"}), "shop")
+    found = read_pod_request(pod(machine, priority=-5, tolerations=tolerations, nodeSelector={"disk": "ssd"}), "shop")
     assert found == MachineRequest(
         "u1",
         (Item("vm", (FlavorChoice("small"), FlavorChoice("large", Spot(1.5, 2))), 3, (), True),),
@@ -134,7 +134,7 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
         {"flavors": [{"flavor_id": "large", "spot": {"max_price": "1.5", "interruption_policy": "delay"}}]},
     )
     selector = {"strategy": {"location_strategy": "discrete", "region_strategy": "alone"}, "site_id": "az1"}
-    found = allocation_request(allocation(*resources, selector=selector, replicas=4, priority=9), "shop")
+    found = read_allocation_request(allocation(*resources, selector=selector, replicas=4, priority=9), "shop")
     assert found == MachineRequest(
         "u2",
         (
@@ -151,9 +151,9 @@ def test_an_allocation_is_replicas_of_a_stack() -> None:
 
 
 def test_what_says_nothing_may_go_anywhere_as_centrally_as_can_be() -> None:
-    assert pod_request(pod(), "").selector == SiteSelector()
+    assert read_pod_request(pod(), "").selector == SiteSelector()
     blank: Obj = {"strategy": {"localStrategy": ""}, "regions": [], "geoLocation": None}
-    assert pod_request(
+    assert read_pod_request(
         pod({"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": blank}}), ""
     ).selector == (SiteSelector())
 
@@ -182,9 +182,9 @@ def respelled(value: Any, spell: Any) -> Any:
 def test_pods_and_allocations_understand_all_spellings(spell: Any) -> None:
     selector = {**SELECTOR, "regions": [{"region": "NW-1", "availablityZone": ["az2", "az1"]}, {"region": "NE-1"}]}
     machine = {"flavors": [{"flavorID": "a"}], "resourceCommonInfo": {"selector": selector}}
-    assert pod_request(pod(respelled(machine, spell)), "").selector == SELECTED
+    assert read_pod_request(pod(respelled(machine, spell)), "").selector == SELECTED
     resource = respelled({"flavors": [{"flavorID": "a"}]}, spell)
-    assert allocation_request(allocation(resource, selector=respelled(selector, spell)), "").selector == SELECTED
+    assert read_allocation_request(allocation(resource, selector=respelled(selector, spell)), "").selector == SELECTED
 
 
 WRONG: list[tuple[Obj, str]] = [
@@ -238,7 +238,7 @@ WRONG: list[tuple[Obj, str]] = [
 
 @pytest.mark.parametrize(("obj", "why"), WRONG)
 def test_what_nobody_understands_is_told_by_its_path(obj: Obj, why: str) -> None:
-    read = pod_request if "virtualMachine" in obj["spec"] else allocation_request
+    read = read_pod_request if "virtualMachine" in obj["spec"] else read_allocation_request
     with pytest.raises(InvalidRequestError) as raised:
         read(obj, "")
     assert any(error.startswith(why) for error in raised.value.errors), raised.value.errors
@@ -246,7 +246,7 @@ def test_what_nobody_understands_is_told_by_its_path(obj: Obj, why: str) -> None
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(InvalidRequestError) as raised:
-        pod_request(pod({"needEIP": 1, "flavors": [{"flavorID": "a", "spot": 3}]}, priority="x"), "")
+        read_pod_request(pod({"needEIP": 1, "flavors": [{"flavorID": "a", "spot": 3}]}, priority="x"), "")
     assert [error.partition(":")[0] for error in raised.value.errors] == [
         "spec.virtualMachine.flavors[0].spot",
         "spec.virtualMachine.needEIP",
@@ -256,7 +256,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 def test_names_without_end_are_nobodys() -> None:
     machine = {"flavors": [{"flavorID": "a"}], f"need{'_' * 1000}EIP": True}
-    assert not pod_request(pod(machine), "").items[0].eip
+    assert not read_pod_request(pod(machine), "").items[0].eip
 
 
 # --- clusters -------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_a_cluster_is_a_site() -> None:
     }
     metadata = {"name": "az1", "namespace": "default", "uid": "u3", "labels": {"gpu": "yes"}}
     deleted = {**metadata, "deletionTimestamp": "2024-05-01T12:00:00Z"}
-    found = site_of({"metadata": deleted, "spec": spec, "status": {"phase": "Sellout"}}, "clouds")
+    found = read_site({"metadata": deleted, "spec": spec, "status": {"phase": "Sellout"}}, "clouds")
     assert found == Site(
         SiteKey("clouds", "default", "az1"),
         "u3",
@@ -320,12 +320,12 @@ def test_a_cluster_is_a_site() -> None:
     ],
 )
 def test_a_status_may_be_the_phase_itself(status: Any, health: Health) -> None:
-    assert site_of({"metadata": {"name": "a"}, "spec": {}, "status": status}, "").health is health
+    assert read_site({"metadata": {"name": "a"}, "spec": {}, "status": status}, "").health is health
 
 
 @pytest.mark.parametrize("spec", [None, 7, []])
 def test_a_cluster_that_makes_no_sense_takes_nothing(spec: Any) -> None:
-    found = site_of({"metadata": {"name": "a"}, "spec": spec}, "clouds")
+    found = read_site({"metadata": {"name": "a"}, "spec": spec}, "clouds")
     assert (found.key.name, found.taints, found.capacity) == ("a", (UNSCHEDULABLE,), Capacity())
 
 
@@ -346,7 +346,7 @@ LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a",
 def bound(pod: Obj, chosen: PlacedReplica) -> Obj:
     """As a Binding leaves it."""
     key, site = Key("shop", "default", "vm"), Site(chosen.site, region="r", zone="z")
-    binding = statuses.binding(key, Seen("u1", "7"), chosen, site)
+    binding = statuses.binding(key, ObservedSubject("u1", "7"), chosen, site)
     metadata = {**pod["metadata"], "annotations": {"a": "b", **binding["metadata"]["annotations"]}}
     spec = {**pod["spec"], "nodeName": chosen.site.name, "clusterName": chosen.site.name}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
@@ -364,10 +364,10 @@ def test_what_a_binding_wrote_is_what_the_pod_holds(
     flavors = [{"flavorID": one} for one in wished]
     obj = pod({"flavors": flavors, "needEIP": eip, "resourceCommonInfo": {"count": count}})
     obj["metadata"]["labels"] = labels
-    request = pod_request(obj, "shop")
+    request = read_pod_request(obj, "shop")
     chosen = chosen_for(request, (data.draw(st.sampled_from(wished)),), site)
-    assert reservation_of_pod(obj, "shop", CATALOGUE) is None
-    assert reservation_of_pod(bound(obj, chosen), "shop", CATALOGUE) == Reservation(
+    assert read_pod_reservation(obj, "shop", CATALOGUE) is None
+    assert read_pod_reservation(bound(obj, chosen), "shop", CATALOGUE) == Reservation(
         "u1", site, chosen.claim, "shop", tuple(sorted(request.labels.items()))
     )
 
@@ -391,7 +391,7 @@ def test_what_was_placed_is_what_an_allocation_holds(
         replicas=len(replicas),
     )
     obj["metadata"]["labels"] = labels
-    request = allocation_request(obj, "shop")
+    request = read_allocation_request(obj, "shop")
     chosen = [
         chosen_for(request, tuple(one if first else two for one, two, _, _ in resources), site)
         for site, first in replicas
@@ -401,28 +401,28 @@ def test_what_was_placed_is_what_an_allocation_holds(
         Reservation(f"u2/{number}", one.site, one.claim, "shop", tuple(sorted(request.labels.items())))
         for number, one in enumerate(chosen)
     ]
-    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
+    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
     obj["status"]["resources"] = [statuses.resource(item) for item in request.items]
-    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
+    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
     obj["spec"]["resource_group"]["resources"] = [{"flavors": [{"flavor_id": "other"}], "count": 999}]
-    assert reservations_of_allocation(obj, "shop", CATALOGUE) == held
-    assert allocation_request(obj, "shop").current == tuple(site for site, _ in replicas)
+    assert read_allocation_reservations(obj, "shop", CATALOGUE) == held
+    assert read_allocation_request(obj, "shop").current == tuple(site for site, _ in replicas)
 
 
 def test_what_was_bound_by_hand_has_its_first_flavor_where_its_spec_says() -> None:
     claim = ResourceClaim((("small", 1),), 1, 2048)
     held = Reservation("u1", SiteKey("", "", "az9"), claim, "shop", (("app", "web"),))
-    assert reservation_of_pod(pod(nodeName="az9"), "shop", CATALOGUE) == held
+    assert read_pod_reservation(pod(nodeName="az9"), "shop", CATALOGUE) == held
     moved = pod(clusterName="az9")
     moved["metadata"]["annotations"] = {"globalscheduler.com/cluster": "clouds|default/az1"}
-    assert reservation_of_pod(moved, "shop", CATALOGUE) == held
+    assert read_pod_reservation(moved, "shop", CATALOGUE) == held
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 def test_what_has_ended_holds_nothing(phase: str) -> None:
-    assert reservation_of_pod({**pod(nodeName="az1"), "status": {"phase": phase}}, "", CATALOGUE) is None
+    assert read_pod_reservation({**pod(nodeName="az1"), "status": {"phase": phase}}, "", CATALOGUE) is None
     status = {"phase": phase, "placements": [{"replica": 0, "cluster": {"name": "az1"}}]}
-    assert reservations_of_allocation({**allocation(), "status": status}, "", CATALOGUE) == []
+    assert read_allocation_reservations({**allocation(), "status": status}, "", CATALOGUE) == []
 
 
 # --- anything at all ------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ WHOLE = [
 @settings(max_examples=examples(150))
 def test_whatever_comes_is_read_or_refused(obj: Any) -> None:
     obj = obj if isinstance(obj, dict) else {}
-    for read in (pod_request, allocation_request):
+    for read in (read_pod_request, read_allocation_request):
         try:
             request = read(obj, "shop")
         except InvalidRequestError as error:
@@ -480,9 +480,9 @@ def test_whatever_comes_is_read_or_refused(obj: Any) -> None:
             assert request.uid
             assert all(item.flavors and item.number >= 1 for item in request.items)
             hash((request.items, request.selector))
-    site = site_of(obj, "clouds")
+    site = read_site(obj, "clouds")
     assert all(amount >= 0 for amount in (*site.capacity.flavors.values(), *site.capacity.storage.values()))
-    held = reservation_of_pod(obj, "shop", CATALOGUE)
-    numbers = [one.uid for one in reservations_of_allocation(obj, "shop", CATALOGUE)]
+    held = read_pod_reservation(obj, "shop", CATALOGUE)
+    numbers = [one.uid for one in read_allocation_reservations(obj, "shop", CATALOGUE)]
     assert held is None or held.site.name
     assert len(set(numbers)) == len(numbers)

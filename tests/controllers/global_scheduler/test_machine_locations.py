@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import PODS, Machines, machine, machines, report
 
-from farflung.controllers.global_scheduler.whereabouts import Whereabouts
+from farflung.controllers.global_scheduler.machine_locations import MachineLocations
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import SiteKey
 
@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happened_a_name_is_taken_where_another_one_has_it(steps: list[tuple[str, Any, Any]]) -> None:
-    one, targets, places = Whereabouts(), dict[SiteKey, Hashable](), dict[Key, SiteKey]()
+    one, targets, places = MachineLocations(), dict[SiteKey, Hashable](), dict[Key, SiteKey]()
     for what, who, where in steps:
         if what == "lead":
             one.lead(who, where)

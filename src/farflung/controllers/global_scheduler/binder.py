@@ -1,0 +1,257 @@
+"""Write what was decided, and find out what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final
+
+from farflung.client.errors import ClientError, NotFound, Refused, TooMany
+from farflung.client.resource import Collection
+from farflung.client.rest import Client
+from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.object_readers import (
+    InvalidRequestError,
+    read_pod_request,
+    read_pod_reservation,
+)
+from farflung.controllers.global_scheduler.refusals import MachineRef
+from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.subjects import (
+    ALLOCATION,
+    BOUND_CLUSTER,
+    POD,
+    ObservedSubject,
+    PlacedSubject,
+    SchedulingSubject,
+)
+from farflung.lib.klog import Logger
+from farflung.machinery import times
+from farflung.machinery.errors import Obj
+from farflung.runtime.informer import Informer
+from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.reflector import Environment
+from farflung.scheduling.values import Site, SiteKey
+
+PODS: Final = Collection("", "v1", "pods", "Pod")
+ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
+NO_BINDING_API: Final = (404, 405)  #: what servers say of Bindings that know none
+EVICTION_PERIOD: Final = 1.0  #: seconds between two looks at what has to leave
+
+
+class MachineBinder:
+    """`client_of`: the API of the workspace that a Pod or an Allocation is in; `delivers`: whether what is bound to a
+    site is brought there."""
+
+    def __init__(
+        self,
+        world: SchedulerState,
+        pods: Informer[ObservedSubject],
+        allocations: Informer[ObservedSubject],
+        client_of: Callable[[SchedulingSubject], Client],
+        delivers: Callable[[SiteKey], bool],
+        env: Environment,
+        now: Callable[[], datetime],
+        log: Logger,
+    ) -> None:
+        self._world = world
+        self._informers = {True: pods, False: allocations}
+        self._client_of = client_of
+        self._delivers = delivers
+        self._env = env
+        self._now = now
+        self._log = log
+        self._knows_bindings = True  #: as far as the server has shown
+
+    def _informer(self, subject: SchedulingSubject) -> Informer[ObservedSubject]:
+        return self._informers[subject.kind == POD]
+
+    async def bind(self, placed: PlacedSubject) -> bool:
+        """Whether it is done.  A failure after which nobody knows is tried again until somebody does: until then what
+        is reserved stays so, and nothing else is tried."""
+        failures, uid = 0, placed.request.uid
+        while self._world.is_under_way(uid):
+            try:
+                await self._write(placed)
+            except ClientError as error:
+                if not _is_final(error):
+                    failures += 1
+                    self._trouble(placed.subject, error)
+                    await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
+                    continue
+                self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
+                await self.settle(placed.subject, uid)
+                return False
+            self._world.written(uid, self._env.monotonic())
+            return True
+        return False
+
+    async def settle(self, subject: SchedulingSubject, uid: str) -> None:
+        """Ask what became of it, until somebody answers: if it is bound, that is so; if not, it is tried again."""
+        failures = 0
+        while self._world.is_under_way(uid):
+            try:
+                found = await self.fetch(subject)
+            except ClientError as error:
+                if _is_final(error):
+                    break
+                failures += 1
+                self._trouble(subject, error)
+                await self._env.sleep(self._env.backoff.delay(failures, error.retry_after))
+            else:
+                self._informer(subject).assume(found)
+                break
+        self._world.failed(uid, self._env.monotonic())
+
+    async def fetch(self, subject: SchedulingSubject) -> Obj:
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
+
+    async def unbind(self, subject: SchedulingSubject, found: Obj, refused_by: SiteKey | None = None) -> None:
+        """A Pod, if it is still as it was found.  `refused_by`: the Cluster that does not take it."""
+        patch = statuses.unbind_patch(found, refused_by, self._now())
+        client = self._client_of(subject)
+        self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def _write(self, placed: PlacedSubject) -> None:
+        if placed.subject.kind == POD:
+            await self._bind_pod(placed)
+        else:
+            await self._bind_allocation(placed)
+
+    async def _bind_pod(self, placed: PlacedSubject) -> None:
+        subject, chosen = placed.subject, placed.decision.chosen[0]
+        name, namespace = subject.key.name, subject.key.namespace
+        client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
+        await self._mark(placed, statuses.delivery_label(chosen.site) if self._delivers(chosen.site) else None)
+        if self._knows_bindings:
+            binding = statuses.binding(subject.key, self._as_it_is(placed), chosen, site)
+            try:
+                await client.create(PODS, binding, namespace, "binding")
+                return
+            except Refused as error:
+                if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.names(name)):
+                    raise
+        patched = await client.patch(PODS, name, statuses.bind_patch(self._as_it_is(placed), chosen, site), namespace)
+        self._knows_bindings = False  # the workspace is there, and so is the Pod
+        self._informer(subject).assume(patched)  # and whoever hears of it says so in its status
+
+    def _as_it_is(self, placed: PlacedSubject) -> ObservedSubject:
+        """What is known of it by now, unless it asks for something else: then the server refuses what was decided."""
+        seen = self._world.seen(placed.subject)
+        if seen is None or seen.request is None or seen.uid != placed.seen.uid:
+            return placed.seen
+        same = (seen.request.items, seen.request.selector) == (placed.request.items, placed.request.selector)
+        return seen if same else placed.seen
+
+    async def _mark(self, placed: PlacedSubject, label: str | None) -> None:
+        """As something that is to be delivered there and nowhere else, whatever was tried before."""
+        seen = self._as_it_is(placed)
+        if (seen.request or placed.request).labels.get(BOUND_CLUSTER) != label:
+            await self.mark(placed.subject, seen, label)
+
+    async def mark(self, subject: SchedulingSubject, seen: ObservedSubject, label: str | None) -> None:
+        """As something that is to be delivered, if it is still what was seen; None: it is not."""
+        patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version, "labels": {BOUND_CLUSTER: label}}}
+        client, key = self._client_of(subject), subject.key
+        self._informer(subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
+
+    async def _bind_allocation(self, placed: PlacedSubject) -> None:
+        subject = placed.subject
+        status = statuses.bound_allocation_status(placed, times.format_seconds(self._now()))
+        await self.write_status(subject, placed.seen, status)
+
+    async def write_status(self, subject: SchedulingSubject, seen: ObservedSubject, status: Obj) -> None:
+        """Conflict if it is not any more what was seen."""
+        collection = PODS if subject.kind == POD else ALLOCATIONS
+        patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": status}
+        client = self._client_of(subject)
+        written = await client.patch(collection, subject.key.name, patch, subject.key.namespace, "status")
+        self._informer(subject).assume(written)
+
+    def _trouble(self, subject: SchedulingSubject, error: ClientError) -> None:
+        self._log.error(error, "cannot bind", key=str(subject.key))
+
+
+def _is_final(error: ClientError) -> bool:
+    """The server understood and said no: it is not done, and asking again would lead to nothing else."""
+    return isinstance(error, Refused) and error.status < 500 and not isinstance(error, TooMany)
+
+
+def event_object(subject: SchedulingSubject, seen: ObservedSubject) -> About:
+    collection = PODS if subject.kind == POD else ALLOCATIONS
+    key = subject.key
+    return About(key.cluster, collection.api_version, collection.kind, key.name, key.namespace, seen.uid)
+
+
+class Evictor:
+    """`tell`: who decides, that something changed; `refuse`: note that a site did not take a machine."""
+
+    def __init__(
+        self,
+        world: SchedulerState,
+        binder: MachineBinder,
+        recorder: Recorder,
+        tell: Callable[[], None],
+        refuse: Callable[[SiteKey, MachineRef], Awaitable[None]],
+        env: Environment,
+        log: Logger,
+    ) -> None:
+        self._world = world
+        self._binder = binder
+        self._recorder = recorder
+        self._tell = tell
+        self._refuse = refuse
+        self._env = env
+        self._log = log
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._env.sleep(EVICTION_PERIOD)
+            now = self._env.monotonic()
+            for subject in self._world.unheard(now):
+                seen = self._world.seen(subject)
+                if seen is not None:
+                    await self._binder.settle(subject, seen.uid)
+            if not self._world.has_unwell:
+                continue
+            for subject, site in self._world.leaving(now):
+                try:
+                    await self.move(subject, site)
+                except ClientError as error:
+                    self._log.error(error, f"cannot move {subject.key}")
+            self._tell()
+
+    async def move(self, subject: SchedulingSubject, site: SiteKey) -> None:
+        """One that has to leave that site, if it is there."""
+        seen, now = self._world.seen(subject), self._env.monotonic()
+        if seen is None or not self._world.has_to_leave(subject, site, now):
+            return
+        if subject.kind != ALLOCATION:
+            await self._move_pod(subject, seen, site, now)
+        elif seen.request is not None:
+            self._world.ask_again(seen.request, now)
+
+    async def _move_pod(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey, now: float) -> None:
+        """To another place, if there is one, or if the cluster is no more or does not take it."""
+        try:
+            found = await self._binder.fetch(subject)
+            request = read_pod_request(found, subject.key.cluster)
+        except (Refused, InvalidRequestError):
+            return
+        held = read_pod_reservation(found, subject.key.cluster, {})
+        is_there = held is not None and (held.uid, held.site) == (seen.uid, site)
+        if not is_there or not self._world.has_to_leave(subject, site, now):
+            return  # something happened to one of them in the meantime
+        refused, gone = self._world.is_refused(subject, site), self._world.engine.site(site) is None
+        if refused or gone or self._world.finds_another(request, site, now):
+            by_name = self._world.is_taken(subject, site)
+            if refused and not by_name:
+                await self._refuse(site, MachineRef(subject.key.cluster, seen.uid))
+            await self._binder.unbind(subject, found, site if refused and not by_name else None)
+            self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
+            why = "does not take it" if refused else "is no more" if gone else "is not well"
+            self._recorder.record(event_object(subject, seen), "Warning", "LeftCluster", f"Left {site}, which {why}")

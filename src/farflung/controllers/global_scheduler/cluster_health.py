@@ -1,0 +1,137 @@
+"""What is wrong with which site, and since when: each of its taints and its health by itself, because who is there may
+tolerate one of them for longer than another.  Pure: `now` is an argument, in monotonic seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
+
+from farflung.scheduling.values import Health, Site, SiteKey, Taint, Toleration
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+NO_EXECUTE: Final = "NoExecute"
+HEALTH_TAINTS: Final = {Health.OFFLINE: NOT_READY, Health.DOWN: NOT_READY, Health.UNREACHABLE: UNREACHABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverOptions:
+    """How long a cluster that is not well keeps what it has, and how fast it loses it then."""
+
+    tolerated: float = 300.0  #: seconds, of those who say nothing
+    vanished: float = 5.0  #: seconds that a Cluster may be away; somebody may be about to make it again
+    refused: float = 30.0  #: seconds that a cluster may refuse what is bound to it; it may be about to learn something
+    per_second: float = 10.0  #: stacks that leave
+    share: float = 0.1  #: of all stacks, that leave in a second, if that is more
+    held_above: float = 0.5  #: nothing leaves while more than this share of all clusters are not well
+
+
+class EvictionBudget:
+    """How many may leave now."""
+
+    def __init__(self, patience: FailoverOptions) -> None:
+        self._patience = patience
+        self._left = patience.per_second
+        self._at: float | None = None
+
+    def refill(self, now: float, stacks: int) -> None:
+        """`stacks`: how many there are in all."""
+        rate = max(self._patience.per_second, self._patience.share * stacks)
+        passed = 0.0 if self._at is None else now - self._at
+        self._left = min(max(rate, 1.0), self._left + rate * passed)
+        self._at = now
+
+    def take(self) -> bool:
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+def toleration_seconds(taint: Taint, tolerations: tuple[Toleration, ...], otherwise: float) -> float:
+    """Seconds that a stack with these tolerations stays where there is this taint.  `otherwise`: if it says nothing
+    about it."""
+    found = [inf if one.seconds is None else max(0.0, one.seconds) for one in tolerations if _tolerates(one, taint)]
+    return min(found, default=otherwise)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def is_eviction_suspended(unwell: int, sites: int, patience: FailoverOptions) -> bool:
+    """Whether so many are not well that it is rather us who cannot see."""
+    return unwell > sites * patience.held_above
+
+
+class HealthCause(NamedTuple):
+    """A taint without its time; or one of those below."""
+
+    key: str
+    value: str = ""
+
+
+UNHEALTHY: Final = HealthCause("")  #: it does not matter what exactly its health is, as long as that is not good
+DELETED: Final = HealthCause("", "gone")  #: there is no such site
+
+
+def find_causes(site: Site) -> Iterator[tuple[HealthCause, Taint]]:
+    """Why who is there has to leave some day, and as which taint that counts."""
+    if site.health in HEALTH_TAINTS:
+        yield UNHEALTHY, Taint(HEALTH_TAINTS[site.health], "", NO_EXECUTE)
+    for taint in site.taints:
+        if taint.effect == NO_EXECUTE:
+            yield HealthCause(taint.key, taint.value), taint
+
+
+class ClusterHealth:
+    def __init__(self, patience: FailoverOptions) -> None:
+        self._patience = patience
+        self._since: dict[SiteKey, dict[HealthCause, float]] = {}
+        self._taints: dict[SiteKey, dict[HealthCause, Taint]] = {}
+
+    def __contains__(self, key: SiteKey) -> bool:
+        return key in self._since
+
+    def __iter__(self) -> Iterator[SiteKey]:
+        return iter(self._since)
+
+    def put(self, site: Site, now: float, ages: Mapping[HealthCause, float]) -> None:
+        """`ages`: for how long something has been so already; what was known before counts for more, as a clock may
+        have been set since."""
+        taints = dict(find_causes(site))
+        if not taints:
+            self.forget(site.key)
+            return
+        known = self._since.get(site.key, {})
+        self._since[site.key] = {
+            cause: known[cause] if cause in known else now - max(0.0, ages.get(cause, 0.0)) for cause in taints
+        }
+        self._taints[site.key] = taints
+
+    def lose(self, key: SiteKey, now: float) -> None:
+        """It is not there, since now or since somebody first said so."""
+        if DELETED not in self._since.get(key, {}):
+            self._since[key] = {DELETED: now}
+            self._taints.pop(key, None)
+
+    def forget(self, key: SiteKey) -> None:
+        self._since.pop(key, None)
+        self._taints.pop(key, None)
+
+    def due(self, key: SiteKey, tolerations: Iterable[Toleration]) -> float:
+        """When a stack with these tolerations has to leave."""
+        since, known = self._since.get(key, {}), tuple(tolerations)
+        if DELETED in since:
+            return since[DELETED] + self._patience.vanished
+        found = self._taints.get(key, {})
+        return min((since[cause] + self._grace(cause, taint, known) for cause, taint in found.items()), default=inf)
+
+    def _grace(self, cause: HealthCause, taint: Taint, tolerations: tuple[Toleration, ...]) -> float:
+        return toleration_seconds(taint, tolerations, self._patience.tolerated if cause == UNHEALTHY else 0.0)
