@@ -135,7 +135,7 @@ class Shape:
         return applied
 
     def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
-        """The value without fields that are in `last` and not in `kept`; None if nothing is left of it.
+        """The value without fields that are in `last` and not in `kept`; None if this empties it.
 
         What is emptied by this stays as a null while owners are computed, because it counts as still there then; those
         nulls are added to `emptied`.
@@ -227,7 +227,7 @@ class Container(Shape):
         return both
 
     def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
-        if type(value) is not dict:
+        if not value or type(value) is not dict:
             return value
         left = dict(value)
         for element, mine in last.items():
@@ -463,7 +463,7 @@ class List(Shape):
         return result
 
     def pruned(self, value: Any, last: Fields, kept: Fields, emptied: Emptied) -> Any:
-        if type(value) is not list:
+        if not value or type(value) is not list:
             return value
         left: list[Any] = []
         for item in value:
