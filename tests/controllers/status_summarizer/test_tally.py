@@ -12,7 +12,7 @@ import orjson
 import pytest
 from examples import examples
 from hub_harness import LocalHub
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.edge.summaries import STATUS_SUMMARY
@@ -130,8 +130,13 @@ mailboxes = st.sampled_from(["m1", "m2", "m3", "m4"])
 histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
+def replicas(number: int) -> Report:
+    return Report(Place("a", "a", "a"), Digest(numbers={"replicas": number}))
+
+
 @settings(max_examples=examples(100))
 @given(histories)
+@example([("m1", replicas(-(2**63))), ("m2", replicas(2**64 - 1))])  # the second has no exact form on the wire
 def test_after_any_history_it_says_what_a_count_from_scratch_says(history: list[tuple[str, Report | None]]) -> None:
     tally = Tally()
     known: dict[str, Report] = {}

@@ -88,18 +88,16 @@ class Statistics:
         return self._count > 0
 
     def add(self, value: int | float) -> None:
-        number = _plain(value)
-        self._values.add(number)
-        self._sum(number, 1)
+        self._values.add(_plain(value))
+        self._sum(value, 1)
 
     def remove(self, value: int | float) -> None:
-        number = _plain(value)
-        self._values.remove(number)
-        self._sum(number, -1)
+        self._values.remove(_plain(value))
+        self._sum(value, -1)
 
     def _sum(self, number: int | float, times: int) -> None:
         self._count += times
-        if type(number) is int:
+        if isinstance(number, int):
             self._integers += times * number
         else:
             self._floats += times * Fraction(number)
