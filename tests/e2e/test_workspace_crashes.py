@@ -37,7 +37,11 @@ def stored(directory: Path) -> dict[str, Json]:
     async def read() -> dict[str, Json]:
         store = await SqliteStore.open(directory / "workspaces.sqlite", stamp=objects.stamp, keep=3600)
         try:
-            return {entry.key: objects.decode(entry) for home in store.homes() for entry in store.list(home).entries}
+            return {
+                entry.key: objects.decode(entry)
+                for home in store.storage_prefixes()
+                for entry in store.list(home).entries
+            }
         finally:
             await store.close()
 
@@ -249,7 +253,7 @@ def create_and_kill(directory: Path, kills: int) -> None:
 
 
 def settle(hub: HubProcess) -> None:
-    """Until housekeeping writes nothing any more: a second look finds what the first one found."""
+    """Until the controllers write nothing any more: a second look finds what the first one found."""
     seen: list[int] = []
 
     with hub.client() as client:

@@ -67,7 +67,7 @@ def test_a_resource_without_objects_takes_no_place_and_has_changed_nonetheless()
     old = Entry(key("a"), b"", 5)
     present = Present([old, Entry(key("s", "secrets"), b"", 6)], 7)
     present.apply(Change(8, key("a"), None, old))
-    assert list(present.homes()) == ["/core/secrets/"]
+    assert list(present.storage_prefixes()) == ["/core/secrets/"]
     assert not present.unchanged_since("/core/configmaps/", 7)
     assert present.unchanged_since("/core/configmaps/", 8)
     assert present.unchanged_since("/core/secrets/", 7)

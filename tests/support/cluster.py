@@ -1,4 +1,4 @@
-"""A cluster in this process: a hub with housekeeping, controllers of workloads by a line that can fail, and a node that
+"""A cluster in this process: a hub with controllers, controllers of workloads by a line that can fail, and a node that
 pretends to run pods."""
 
 from __future__ import annotations

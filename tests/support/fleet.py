@@ -232,10 +232,10 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet() -> AsyncIterator[Fleet]:
-    """With `root:espw`, and housekeeping at work."""
+    """With `root:espw`, and running controllers."""
     hub = PlatformHub()
     await hub.platform.bootstrap.start(bare=False)
-    async with hub.kept():
+    async with hub.running_controllers():
         one = Fleet(hub, FaultyTransport(hub.function, OPERATOR), FaultyTransport(hub.function, MASTER))
         try:
             yield one

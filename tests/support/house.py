@@ -1,4 +1,4 @@
-"""A hub with housekeeping and without sockets, for tests."""
+"""A hub with controllers and without sockets, for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.controllers.loopback import Inside
+from farflung.hub.controllers.loopback import LoopbackClient
 from farflung.hub.controllers.namespaces import Pace
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
@@ -47,8 +47,8 @@ class House:
         users = hashed({TOKEN: User("admin", (ADMINISTRATORS,))})
         options, sources = Options(pace=self._pace), Sources(clock=self.clock, new_uid=NEW_UID)
         self.assembly = Assembly(self.store, self.keys, authority(), options, sources, tokens=users)
-        self.hub, self.housekeeping = self.assembly.hub, self.assembly.housekeeping
-        self.client = Inside(self.hub, f"Bearer {TOKEN}", "test/1.0")
+        self.hub, self.controllers = self.assembly.hub, self.assembly.controllers
+        self.client = LoopbackClient(self.hub, f"Bearer {TOKEN}", "test/1.0")
 
     def clock(self) -> datetime:
         return now() + self.ahead
@@ -76,7 +76,7 @@ class House:
 
     async def settle(self) -> None:
         async with asyncio.timeout(60):
-            await self.housekeeping.finished()
+            await self.controllers.finished()
 
     # --- what a client does -----------------------------------------------------------------------
 

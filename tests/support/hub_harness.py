@@ -238,7 +238,7 @@ class LocalHub:
         return cls(MemoryStore(stamp=objects.stamp))
 
     async def furnish(self) -> LocalHub:
-        """What housekeeping would bring: the default namespace and its account."""
+        """What controllers would create: the default namespace and its account."""
         await self.create("/api/v1/namespaces", {"metadata": {"name": "default"}})
         await self.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         return self

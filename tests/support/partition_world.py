@@ -265,7 +265,7 @@ class World:
         fleet = self.link.fleet
         await fleet.crash()
         with contextlib.suppress(TimeoutError):
-            await fleet.hub.housekeeping.stop()
+            await fleet.hub.controllers.stop()
         hub = PlatformHub((store or self.hub_store).reopened(), numbers=self.numbers)
         fleet.hub = hub
         self.listen()
@@ -273,7 +273,7 @@ class World:
             line.function = hub.function
         self.link.up.function = signed(hub.function, SYNCER)
         self.link.up.cut()
-        await hub.housekeeping.start()
+        await hub.controllers.start()
         await fleet.start(scheduler=False, mailboxes=True)
         self.link.up.up = up
 
@@ -335,7 +335,7 @@ async def separated(directory: Path) -> AsyncIterator[World]:
         fleet, edge, "", directory / "journal" / "syncer.sqlite", beat=BEAT, pause=PAUSE, env=simulated_environment()
     )
     try:
-        await hub.housekeeping.start()
+        await hub.controllers.start()
         await edge.start()
         await fleet.target("root:compute", "florin", {})
         await fleet.start(scheduler=False, mailboxes=True)
@@ -350,4 +350,4 @@ async def separated(directory: Path) -> AsyncIterator[World]:
         await fleet.crash()
         await link.edge.stop()
         with contextlib.suppress(TimeoutError):
-            await fleet.hub.housekeeping.stop()
+            await fleet.hub.controllers.stop()

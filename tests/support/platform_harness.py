@@ -15,7 +15,7 @@ from farflung.hub import objects
 from farflung.hub.assembly import Options
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.controllers.manager import Housekeeping
+from farflung.hub.controllers.manager import ControllerManager
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store
@@ -75,8 +75,8 @@ class PlatformHub(LocalHub):
         RECENT.append(self.kinds)
 
     @property
-    def housekeeping(self) -> Housekeeping:
-        return self.assembly.housekeeping
+    def controllers(self) -> ControllerManager:
+        return self.assembly.controllers
 
     async def of(
         self, token: str | None, method: str, path: str, body: Any = None, query: Query | str = "", **headers: str
@@ -144,25 +144,25 @@ class PlatformHub(LocalHub):
         """Everything, or everything of one cluster."""
         return {
             entry.key: entry.value
-            for home in sorted(self.store.homes())
+            for home in sorted(self.store.storage_prefixes())
             for entry in self.store.list(f"{home}{cluster}/" if cluster else home).entries
         }
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[Housekeeping]:
-        """Housekeeping at work."""
-        await self.housekeeping.start()
+    async def running_controllers(self) -> AsyncIterator[ControllerManager]:
+        """With running controllers."""
+        await self.controllers.start()
         try:
-            yield self.housekeeping
+            yield self.controllers
         finally:
             with contextlib.suppress(TimeoutError):
-                await self.housekeeping.stop()
+                await self.controllers.stop()
 
 
 async def platform_hub(store: Store | None = None, *, users: dict[str, User] | None = None) -> PlatformHub:
     hub = PlatformHub(store, users=users)
     await hub.platform.bootstrap.start(bare=True)
-    async with hub.kept():
+    async with hub.running_controllers():
         pass  # the default roles
     return hub
 

@@ -13,7 +13,7 @@ from typing import Any
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.auth.user import User
-from farflung.hub.controllers.workspaces import Workspaces
+from farflung.hub.controllers.workspaces import WorkspaceController
 from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
 from farflung.hub.tenancy.builtin_objects import builtin_types
 from farflung.hub.tenancy.direct_writes import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written
@@ -142,11 +142,13 @@ class LocalTenancy:
     def keys(self, cluster: str) -> list[str]:
         """Everything of a cluster."""
         return [
-            entry.key for home in sorted(self.store.homes()) for entry in self.store.list(f"{home}{cluster}/").entries
+            entry.key
+            for home in sorted(self.store.storage_prefixes())
+            for entry in self.store.list(f"{home}{cluster}/").entries
         ]
 
     def stored(self) -> set[str]:
-        return {entry.key for home in self.store.homes() for entry in self.store.list(home).entries}
+        return {entry.key for home in self.store.storage_prefixes() for entry in self.store.list(home).entries}
 
     def walked(self, text: str) -> str | None:
         """What a path means, looked up the slow way."""
@@ -165,25 +167,25 @@ class LocalTenancy:
         return cluster if self.store.get(logical_cluster_key(cluster or "-")) else None
 
 
-def housekeeping(local: LocalTenancy) -> AbstractAsyncContextManager[Workspaces]:
-    return keeping(local.store, local.tenancy)
+def workspace_controller(local: LocalTenancy) -> AbstractAsyncContextManager[WorkspaceController]:
+    return running(local.store, local.tenancy)
 
 
 @asynccontextmanager
-async def keeping(store: Store, tenancy: Tenancy) -> AsyncIterator[Workspaces]:
-    """The part of housekeeping that keeps workspaces, at work."""
-    part = Workspaces(store, tenancy)
-    part.start()
+async def running(store: Store, tenancy: Tenancy) -> AsyncIterator[WorkspaceController]:
+    """A running workspace controller."""
+    controller = WorkspaceController(store, tenancy)
+    controller.start()
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
-            part.work.start(group)
+            controller.queue.start(group)
 
     running = asyncio.create_task(run())
     try:
-        yield part
+        yield controller
     finally:
-        part.stop()
-        part.work.stop()
+        controller.stop()
+        controller.queue.stop()
         running.cancel()
         await asyncio.wait([running])

@@ -1,4 +1,4 @@
-"""A hub with workspaces, without sockets and housekeeping, and a client that calls it as a function."""
+"""A hub with workspaces, without sockets and controllers, and a client that calls it as a function."""
 
 from __future__ import annotations
 

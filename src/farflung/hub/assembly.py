@@ -1,6 +1,6 @@
 """The whole hub, composed in one place for the commands and for tests.
 
-    store ─► kinds, access, workspaces ─► Hub, which answers requests ─► Housekeeping, which sends it requests
+    store ─► kinds, access, workspaces ─► Hub, which answers requests ─► ControllerManager, which sends it requests
 
 Files, sockets and signals are left to the caller (`cli/hub.py`).
 """
@@ -30,9 +30,9 @@ from farflung.hub.auth.static_tokens import StaticTokens, token_hash
 from farflung.hub.auth.user import ADMINISTRATORS, User
 from farflung.hub.catalog.custom.registry import kinds_in
 from farflung.hub.catalog.served import Served
-from farflung.hub.controllers.events import HOUR
-from farflung.hub.controllers.manager import ONE_CLUSTER, Housekeeping
-from farflung.hub.controllers.namespaces import USUAL_PACE, Pace
+from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
+from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
+from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
 from farflung.hub.nodes import Nodes
 from farflung.hub.pools import Pools
 from farflung.hub.quotas import Quotas
@@ -45,7 +45,9 @@ from farflung.store.base import Store
 if TYPE_CHECKING:  # what only a hub with workspaces needs is loaded with one
     from farflung.hub.tenancy.platform import Platform
 
-HOUSEKEEPER: Final = User("system:kube-controller-manager", (ADMINISTRATORS,))  #: its token never leaves the process
+CONTROLLER_MANAGER: Final = User(
+    "system:kube-controller-manager", (ADMINISTRATORS,)
+)  #: its token never leaves the process
 
 
 @cache
@@ -69,8 +71,8 @@ class Options:
 
     url: str | None = None  #: with workspaces: where clients reach the hub; None: one cluster without workspaces
     bare: bool = False  #: with workspaces: create only what no client could create
-    event_seconds: float = HOUR  #: how long Events are kept
-    pace: Pace = USUAL_PACE  #: of deleting namespaces
+    event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
+    pace: Pace = DEFAULT_PACE  #: of deleting namespaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,39 +148,36 @@ class Assembly:
         if self.workspaces is not None:
             home = self.workspaces.writes.home_workspace
             tools = replace(tools, annotates=True, home_workspace=home, views=self.workspaces.views)
-        known = StaticTokens({**(tokens or {}), token_hash(own_token): HOUSEKEEPER}, tokens_file)
+        known = StaticTokens({**(tokens or {}), token_hash(own_token): CONTROLLER_MANAGER}, tokens_file)
         self.authenticator = Authenticator(known, self.accounts, clock)
         self.watches = Watches(store, longest=sources.watch_seconds)
         routes = None if self.workspaces is None else self.workspaces.routes
         self.hub = Hub(self.kinds, tools, self.authenticator, self.watches, audit, routes)
 
     @cached_property
-    def housekeeping(self) -> Housekeeping:
-        household = ONE_CLUSTER
+    def controllers(self) -> ControllerManager:
+        options = ManagerOptions(pace=self._options.pace, event_seconds=self._options.event_seconds)
         if self.workspaces is not None:
-            from farflung.hub.controllers.workspaces import household_of
+            from farflung.hub.controllers.workspaces import with_workspaces
 
-            household = household_of(self._store, self._clock, self.workspaces)
-        return Housekeeping(
+            options = with_workspaces(options, self._store, self._clock, self.workspaces)
+        dependencies = ManagerDependencies(
             self._store,
             self.kinds,
             self.hub,
-            authorization=self._authorization,
-            authority=self._certificates.ca_pem.decode(),
-            clock=self._clock,
-            tokens=self.accounts,
-            signer=self._certificates,
-            quotas=self.quotas,
-            pace=self._options.pace,
-            event_seconds=self._options.event_seconds,
-            household=household,
+            self._authorization,
+            self._certificates,
+            self.accounts,
+            self.quotas,
+            self._clock,
         )
+        return ControllerManager(dependencies, options)
 
     async def start(self) -> None:
-        """Create the objects that every hub has, and begin housekeeping."""
+        """Create the objects that every hub has, and start the controllers."""
         if self.workspaces is not None:
             await self.workspaces.bootstrap.start(bare=self._options.bare)
-        await self.housekeeping.start()
+        await self.controllers.start()
 
     async def stop(self) -> None:
-        await self.housekeeping.stop()
+        await self.controllers.stop()

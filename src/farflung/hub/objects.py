@@ -44,7 +44,7 @@ UID: Final = b'"uid":"'
 EVERY_CLUSTER: Final = "*"
 
 
-def home_of(resource: Resource) -> str:
+def storage_prefix(resource: Resource) -> str:
     """The prefix under which all objects of a resource are, in every cluster."""
     group = resource.group if resource.storage_group is None else resource.storage_group
     plural = f"{resource.plural}:{resource.identity}" if resource.identity else resource.plural
@@ -54,8 +54,8 @@ def home_of(resource: Resource) -> str:
 def prefix(resource: Resource, cluster: str, namespace: str = "") -> str:
     """Where a resource's objects are: all of a cluster's, or those of one namespace.  `*` stands for all clusters."""
     if cluster == EVERY_CLUSTER:
-        return home_of(resource)
-    start = f"{home_of(resource)}{cluster}/"
+        return storage_prefix(resource)
+    start = f"{storage_prefix(resource)}{cluster}/"
     return f"{start}{namespace}/" if namespace else start
 
 

@@ -139,7 +139,7 @@ class Store(Protocol):
 
     def get(self, key: str) -> Entry | None: ...
 
-    def homes(self) -> Sequence[str]:
+    def storage_prefixes(self) -> Sequence[str]:
         """Every prefix `/<group>/<resource>/` that has keys."""
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:

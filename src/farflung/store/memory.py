@@ -62,7 +62,7 @@ class MemoryStore:
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
 
-    def homes(self) -> Sequence[str]:
+    def storage_prefixes(self) -> Sequence[str]:
         return sorted(prefix for prefix, keys in self._keys.items() if keys)
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:

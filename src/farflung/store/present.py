@@ -112,7 +112,7 @@ class Present:
             del self._buckets[resource]
             self._emptied = change.revision
 
-    def homes(self) -> Sequence[str]:
+    def storage_prefixes(self) -> Sequence[str]:
         """The prefixes of all resources that have keys."""
         return tuple(self._buckets)
 

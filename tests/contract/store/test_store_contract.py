@@ -228,7 +228,7 @@ async def test_a_list_is_in_key_order_and_of_its_prefix_alone(store: Store) -> N
 async def test_a_store_tells_of_which_resources_it_has_keys(store: Store) -> None:
     for key in ("/core/pods/root/a/x", "/core/pods/root/a/y", "/apps/deployments/other/a/x"):
         await store.put(key, b"{}", expect=ABSENT)
-    assert sorted(store.homes()) == ["/apps/deployments/", "/core/pods/"]
+    assert sorted(store.storage_prefixes()) == ["/apps/deployments/", "/core/pods/"]
 
 
 async def test_names_in_any_script_are_kept_in_order(store: Store) -> None:
@@ -309,7 +309,7 @@ async def test_the_future_cannot_be_listed(store: Store) -> None:
     assert (refused.value.asked, refused.value.current) == (99, FIRST)
 
 
-# Hearing of changes
+# StoredKindsWatch of changes
 
 
 async def test_changes_tell_what_was_created_updated_and_deleted(store: Store) -> None:

@@ -42,7 +42,7 @@ class Place:
 async def workspaces() -> AsyncIterator[tuple[Place, Place]]:
     hub = PlatformHub()
     await hub.platform.bootstrap.start(bare=False)
-    async with hub.kept():
+    async with hub.running_controllers():
         places = [Place(hub, f"/clusters/{await hub.workspace(name)}") for name in ("wmw", "mailbox")]
         hub.token = MASTER
         yield places[0], places[1]

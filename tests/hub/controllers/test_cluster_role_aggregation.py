@@ -88,8 +88,8 @@ async def test_expressions_select_too(house: House) -> None:
     role["aggregationRule"] = {"clusterRoleSelectors": [{"matchExpressions": expressions}]}
     await house.client.request("POST", ROLES, role)
     for name, labels in {"one": {"team": "a"}, "two": {"team": "b", "off": ""}, "three": {"team": "c"}}.items():
-        part = {"metadata": {"name": name, "labels": labels}, "rules": [rule(name)]}
-        await house.client.request("POST", ROLES, part)
+        controller = {"metadata": {"name": name, "labels": labels}, "rules": [rule(name)]}
+        await house.client.request("POST", ROLES, controller)
 
     assert await rules_of(house, "whole") == ["one"]
 
@@ -125,9 +125,9 @@ def expected(present: dict[str, Obj], name: str, seen: frozenset[str] = frozense
         return
     for selector in role["aggregationRule"]["clusterRoleSelectors"]:
         [label] = selector["matchLabels"]
-        for part in sorted(present):
-            if label in present[part]["metadata"]["labels"] and part not in seen | {name}:
-                yield from expected(present, part, seen | {name})
+        for controller in sorted(present):
+            if label in present[controller]["metadata"]["labels"] and controller not in seen | {name}:
+                yield from expected(present, controller, seen | {name})
 
 
 @settings(max_examples=examples(40))
@@ -160,7 +160,7 @@ async def test_many_parts_are_gathered_in_few_writes(house: House, count: int) -
     before = house.store.revision
 
     parts = [labelled(f"p{number:03}", "x", rules=[rule(f"r{number:03}")]) for number in range(count)]
-    await asyncio.gather(*(house.client.request("POST", ROLES, part) for part in parts))
+    await asyncio.gather(*(house.client.request("POST", ROLES, controller) for controller in parts))
 
     assert len(await rules_of(house, "whole")) == count
     assert house.store.revision - before < count + 50

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.hub.admission.definitions.conditions import CLEANUP
-from farflung.hub.controllers.custom_resource_definitions import HOME
+from farflung.hub.controllers.custom_resource_definitions import DEFINITIONS as STORED
 from farflung.machinery.errors import ApiError, Obj
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -222,7 +222,7 @@ async def test_a_definition_gets_its_names_after_a_crash_that_came_when_the_othe
     rival["spec"]["names"]["plural"] = "others"
     await house.client.request("POST", DEFINITIONS, rival)
     await house.stop()
-    (gone,) = [entry for entry in house.store.list(HOME).entries if entry.key.endswith("/things.example.com")]
+    (gone,) = [entry for entry in house.store.list(STORED).entries if entry.key.endswith("/things.example.com")]
     await house.store.delete(gone.key, expect=gone.revision)
     await house.restart()
     await house.settle()

@@ -10,7 +10,7 @@ from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.controllers.events import TOGETHER, Events
+from farflung.hub.controllers.events import BATCH, EventTTLController
 from farflung.machinery.errors import Obj
 
 CORE = "/api/v1/namespaces/default/events"
@@ -28,27 +28,27 @@ async def left(hub: LocalHub) -> list[str]:
 
 
 class Ending:
-    """Housekeeping's part in a hub whose time the test sets."""
+    """The controller in a hub whose time the test sets."""
 
     def __init__(self, hub: LocalHub, seconds: float = 100) -> None:
-        self.part = Events(hub.store, lambda: hub.now, seconds)
+        self.controller = EventTTLController(hub.store, lambda: hub.now, seconds)
 
     async def __aenter__(self) -> Ending:
-        self.part.start()
+        self.controller.start()
         self._running = asyncio.create_task(self._run())
         return self
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.part.work.start(group)
+            self.controller.queue.start(group)
 
     async def look(self) -> None:
         """As if the time of its sleep were over."""
-        self.part.work.add("")
-        await self.part.work.finished()
+        self.controller.queue.add("")
+        await self.controller.queue.finished()
 
     async def __aexit__(self, *_: object) -> None:
-        self.part.stop()
+        self.controller.stop()
         self._running.cancel()
         await asyncio.wait([self._running])
 
@@ -74,7 +74,7 @@ async def test_an_event_goes_a_while_after_its_last_write(hub: LocalHub) -> None
 
 async def test_many_events_go_at_once(hub: LocalHub) -> None:
     async with Ending(hub) as ending:
-        for number in range(3 * TOGETHER):
+        for number in range(3 * BATCH):
             await hub.create(CORE, event(f"e{number}"))
         hub.later(101)
         await hub.create(CORE, event("young"))

@@ -235,7 +235,7 @@ async def settle(house: House, store: Mortal, crashes: list[int]) -> None:
     """Let it work, and be killed and started anew after so many writes, each time."""
     for writes in crashes:
         store.left, store.stuck = writes, asyncio.Event()
-        done = asyncio.create_task(house.housekeeping.finished())
+        done = asyncio.create_task(house.controllers.finished())
         stuck = asyncio.create_task(store.stuck.wait())
         async with asyncio.timeout(60):
             await asyncio.wait([done, stuck], return_when=asyncio.FIRST_COMPLETED)

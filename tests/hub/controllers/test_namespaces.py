@@ -10,7 +10,7 @@ from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.controllers.namespaces import FINE, USUAL_PACE, Pace, Remains, termination_conditions
+from farflung.hub.controllers.namespaces import DEFAULT_PACE, FINE, Pace, Remains, termination_conditions
 from farflung.machinery.errors import ApiError, Obj
 
 HOLD = ["example.com/hold"]
@@ -154,7 +154,7 @@ async def test_for_a_moment_everything_is_still_there() -> None:
 
 
 def test_the_usual_pace_is_measured_in_seconds() -> None:
-    assert 0 < USUAL_PACE.again <= USUAL_PACE.grace <= 5
+    assert 0 < DEFAULT_PACE.again <= DEFAULT_PACE.grace <= 5
 
 
 @settings(max_examples=examples(25))
@@ -216,6 +216,6 @@ def test_times_change_only_with_the_status() -> None:
 
 def test_failures_are_told_in_order() -> None:
     remains = Remains(failures=["b is stuck", "a is stuck"])
-    told = remains.verdicts()["NamespaceDeletionContentFailure"]
+    told = remains.findings()["NamespaceDeletionContentFailure"]
     assert told.status == "True"
     assert told.message == "Failed to delete all resource types, 2 remaining: a is stuck, b is stuck"

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from farflung.hub.controllers.reconcile_queue import FIRST_DELAY, LONGEST_DELAY, Unfinished, Work, delay_after
+from farflung.hub.controllers.reconcile_queue import FIRST_DELAY, LONGEST_DELAY, ReconcileQueue, Unfinished, delay_after
 from farflung.machinery.errors import ApiError
 
 
 @asynccontextmanager
-async def working(look: Callable[[str], Awaitable[None]], workers: int = 3) -> AsyncIterator[Work[str]]:
-    work: Work[str] = Work("test", look, workers=workers)
+async def working(look: Callable[[str], Awaitable[None]], workers: int = 3) -> AsyncIterator[ReconcileQueue[str]]:
+    work: ReconcileQueue[str] = ReconcileQueue("test", look, workers=workers)
     group_started = asyncio.Event()
 
     async def run() -> None:
@@ -162,7 +162,7 @@ async def test_what_is_forgotten_is_not_looked_at_later() -> None:
     async def look(key: str) -> None:
         looked.append(key)
 
-    work: Work[str] = Work("test", look, workers=1)
+    work: ReconcileQueue[str] = ReconcileQueue("test", look, workers=1)
     work.add_later("gone", 3600)
     assert work.is_busy
     work.forget("gone")

@@ -8,7 +8,7 @@ import pytest
 from house import House
 from hub_harness import authority
 
-from farflung.hub.controllers.loopback import Inside
+from farflung.hub.controllers.loopback import LoopbackClient
 from farflung.machinery.errors import ApiError
 
 BUNDLE = {"ca.crt": authority().ca_pem.decode()}
@@ -92,7 +92,7 @@ async def test_a_store_that_will_not_write_does_not_keep_the_hub_from_starting(
 
 
 async def test_failures_inside_are_told_with_the_servers_words(house: House) -> None:
-    client = Inside(house.hub, "Bearer wrong", "test")
+    client = LoopbackClient(house.hub, "Bearer wrong", "test")
     with pytest.raises(ApiError) as refused:
         await client.request("GET", "/api/v1/namespaces")
     assert refused.value.code == 401

@@ -1,4 +1,4 @@
-"""Kinds that come and go, as housekeeping follows them."""
+"""Kinds that come and go, as controllers follows them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from farflung.apis.builtin import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
-from farflung.hub.controllers.stored_kinds import Hearing, KeptKinds, Table, Turnover
-from farflung.hub.objects import home_of
+from farflung.hub.controllers.stored_kinds import KindsChange, KindTable, StoredKinds, StoredKindsWatch
+from farflung.hub.objects import storage_prefix
 from farflung.store.base import Change
 from farflung.store.memory import MemoryStore
 
@@ -21,68 +21,68 @@ def widget(version: str = "v1", *, namespaced: bool = True) -> Resource:
     return Resource("example.com", version, "widgets", "Widget", namespaced, definition, custom=True)
 
 
-def kept() -> KeptKinds:
-    return KeptKinds(Catalog(BUILTIN))
+def stored_kinds() -> StoredKinds:
+    return StoredKinds(Catalog(BUILTIN))
 
 
 def test_a_clusters_own_kinds_are_found_there_and_nowhere_else() -> None:
-    kinds = kept()
-    kinds.replace("one", Table([widget("v2"), widget("v1")]))
+    kinds = stored_kinds()
+    kinds.replace("one", KindTable([widget("v2"), widget("v1")]))
     assert kinds.of_type("one", "example.com/v1", "Widget") == widget("v1")
     assert kinds.of_type("other", "example.com/v1", "Widget") is None
     assert kinds.of_key(WIDGETS + "one/default/a") == widget("v2")
     assert kinds.of_key(WIDGETS + "other/default/a") is None
     assert kinds.namespaced("one")[-1] == widget("v2")
     assert widget("v2") not in kinds.namespaced("other")
-    kinds.replace("one", Table([]))
+    kinds.replace("one", KindTable([]))
     assert kinds.of_type("one", "example.com/v1", "Widget") is None
 
 
 def test_built_in_kinds_are_everywhere() -> None:
-    kinds = kept()
+    kinds = stored_kinds()
     for cluster in ("one", "other"):
         found = kinds.of_type(cluster, "v1", "ConfigMap")
         assert found is not None
-        assert home_of(found) == "/core/configmaps/"
+        assert storage_prefix(found) == "/core/configmaps/"
         assert kinds.of_key(f"/core/configmaps/{cluster}/default/a") == found
 
 
-def test_turnovers_name_the_homes_that_came_and_went() -> None:
-    kinds = kept()
-    heard: list[Turnover] = []
+def test_a_change_names_the_prefixes_that_were_added_and_removed() -> None:
+    kinds = stored_kinds()
+    heard: list[KindsChange] = []
     kinds.listen(heard.append)
-    kinds.replace("one", Table([widget()]))
-    kinds.replace("one", Table([widget()]))
-    kinds.replace("one", Table([widget(), widget("v2")]))
-    kinds.replace("one", Table([]))
+    kinds.replace("one", KindTable([widget()]))
+    kinds.replace("one", KindTable([widget()]))
+    kinds.replace("one", KindTable([widget(), widget("v2")]))
+    kinds.replace("one", KindTable([]))
     nothing: frozenset[str] = frozenset()
     assert heard == [
-        Turnover("one", frozenset({WIDGETS}), nothing),
-        Turnover("one", nothing, nothing),
-        Turnover("one", nothing, frozenset({WIDGETS})),
+        KindsChange("one", frozenset({WIDGETS}), nothing),
+        KindsChange("one", nothing, nothing),
+        KindsChange("one", nothing, frozenset({WIDGETS})),
     ]
 
 
-async def test_a_home_is_heard_as_long_as_some_cluster_has_it() -> None:
-    store, kinds = MemoryStore(), kept()
+async def test_a_prefix_is_watched_as_long_as_some_cluster_has_it() -> None:
+    store, kinds = MemoryStore(), stored_kinds()
     heard: list[str] = []
 
     def hear(changes: Sequence[Change]) -> None:
         heard.extend(change.key for change in changes)
 
-    hearing = Hearing(store, kinds, hear)
-    kinds.replace("one", Table([widget()]))
+    hearing = StoredKindsWatch(store, kinds, hear)
+    kinds.replace("one", KindTable([widget()]))
     hearing.start()
-    kinds.replace("other", Table([widget()]))
+    kinds.replace("other", KindTable([widget()]))
     await store.put(WIDGETS + "one/default/a", b"", expect=0)
-    kinds.replace("one", Table([]))
+    kinds.replace("one", KindTable([]))
     await store.put(WIDGETS + "other/default/b", b"", expect=0)
-    kinds.replace("other", Table([]))
+    kinds.replace("other", KindTable([]))
     await store.put(WIDGETS + "other/default/c", b"", expect=0)
-    kinds.replace("other", Table([widget()]))
+    kinds.replace("other", KindTable([widget()]))
     await store.put(WIDGETS + "other/default/d", b"", expect=0)
     hearing.stop()
-    kinds.replace("other", Table([]))
-    kinds.replace("other", Table([widget()]))
+    kinds.replace("other", KindTable([]))
+    kinds.replace("other", KindTable([widget()]))
     await store.put(WIDGETS + "other/default/e", b"", expect=0)
     assert [objects.name_in(key)[1] for key in heard] == ["a", "b", "d"]

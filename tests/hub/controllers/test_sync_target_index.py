@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.hub.controllers import sync_targets
-from farflung.hub.controllers.sync_targets import Count, Target, Workspace
+from farflung.hub.controllers.sync_targets import Count, Target, TargetIndex
 from farflung.machinery.errors import Obj
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ def target(**status: object) -> Obj:
     ],
 )
 def test_a_location_counts_the_targets_that_it_selects(selector: Obj | None, count: Count) -> None:
-    workspace = Workspace()
+    workspace = TargetIndex()
     workspace.set_target("a", Target({"env": "prod"}, True))
     workspace.set_location("x", location(selector))
     workspace.set_target("b", Target({"env": "prod"}, False))
@@ -48,14 +48,14 @@ def test_a_location_counts_the_targets_that_it_selects(selector: Obj | None, cou
 
 
 def test_a_location_without_a_spec_has_nothing() -> None:
-    workspace = Workspace()
+    workspace = TargetIndex()
     workspace.set_target("a", Target({}, True))
     workspace.set_location("x", {"metadata": {"name": "x"}})
     assert workspace.count("x") == Count(0, 0)
 
 
 def test_a_change_names_the_locations_that_it_changes() -> None:
-    workspace = Workspace()
+    workspace = TargetIndex()
     workspace.set_location("all", location({}))
     workspace.set_location("prod", location({"matchLabels": {"env": "prod"}}))
     assert workspace.set_target("a", Target({"env": "dev"}, False)) == ["all"]
@@ -93,7 +93,7 @@ def counted(location: Obj, targets: Iterable[Target]) -> Count:
 
 @given(steps=STEPS)
 def test_counts_are_right_after_any_history(steps: list[tuple[str, str, object]]) -> None:
-    workspace = Workspace()
+    workspace = TargetIndex()
     targets: dict[str, Target] = {}
     locations: dict[str, Obj] = {}
     for kind, name, value in steps:

@@ -11,8 +11,8 @@ from house import TOKEN, House
 
 from farflung.apis.kcp.kinds import definition
 from farflung.apis.resource import Resource
-from farflung.hub.controllers.loopback import Inside
-from farflung.hub.controllers.sync_targets import Inventory
+from farflung.hub.controllers.loopback import LoopbackClient
+from farflung.hub.controllers.sync_targets import SyncTargetController
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Change
 
@@ -30,7 +30,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Stock:
-    """A hub whose cluster has the kinds of an inventory, and the part that looks after them."""
+    """A hub whose cluster has the kinds of an inventory, and the controller that looks after them."""
 
     def __init__(self, house: House, seconds: float = 60) -> None:
         self.house = house
@@ -49,26 +49,18 @@ class Stock:
         return stock
 
     def start(self) -> None:
-        inside = Inside(self.house.hub, f"Bearer {TOKEN}", "kcp")
-        self.part = Inventory(
-            self.house.store,
-            inside,
-            self.house.clock,
-            URL,
-            sync_targets=SYNC_TARGET,
-            locations=LOCATION,
-            heartbeat_seconds=self._seconds,
-        )
-        self.part.start()
+        client = LoopbackClient(self.house.hub, f"Bearer {TOKEN}", "kcp")
+        self.controller = SyncTargetController(self.house.store, client, self.house.clock, URL, self._seconds)
+        self.controller.start()
         self._running = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.part.work.start(group)
+            self.controller.queue.start(group)
 
     async def stop(self) -> None:
-        self.part.stop()
-        self.part.work.stop()
+        self.controller.stop()
+        self.controller.queue.stop()
         assert self._running is not None
         self._running.cancel()
         await asyncio.wait([self._running])
@@ -82,8 +74,8 @@ class Stock:
 
     async def settle(self) -> None:
         async with asyncio.timeout(60):
-            while self.part.work.is_busy:
-                await self.part.work.finished()
+            while self.controller.queue.is_busy:
+                await self.controller.queue.finished()
 
     # --- what a client does -----------------------------------------------------------------------
 

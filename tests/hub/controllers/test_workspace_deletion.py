@@ -11,10 +11,10 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from platform_harness import TENANCY, platform_hub
-from tenancy_harness import ADMIN, LocalTenancy, housekeeping
+from tenancy_harness import ADMIN, LocalTenancy, workspace_controller
 
 from farflung.hub import objects
-from farflung.hub.controllers.workspaces import clearance
+from farflung.hub.controllers.workspaces import plan_deletion
 from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE, kind, rewritten
 from farflung.hub.tenancy.home_workspaces import Homes
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, logical_cluster_key, workspace_key
@@ -36,8 +36,8 @@ async def change(store: Store, key: str, **parts: Obj) -> None:
     entry = store.get(key)
     assert entry is not None
     obj = objects.decode(entry)
-    for name, part in parts.items():
-        obj[name] = {**obj.get(name, {}), **part}
+    for name, controller in parts.items():
+        obj[name] = {**obj.get(name, {}), **controller}
     await store.put(key, rewritten(obj), expect=entry.revision)
 
 
@@ -48,9 +48,9 @@ async def test_a_workspace_goes_with_everything_in_it() -> None:
     await local.config_map(cluster, "cm")
     await local.put(GADGET, cluster, {"metadata": {"name": "g", "namespace": "default"}})
     await universal(local, await universal(local, cluster, "b"), "c")
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.delete("root", "a")
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
@@ -60,9 +60,9 @@ async def test_others_stay() -> None:
     await local.config_map(kept, "cm")
     before = local.stored()
     await universal(local, "root", "gone")
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.delete("root", "gone")
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
@@ -72,9 +72,9 @@ async def test_what_a_finalizer_holds_is_waited_for() -> None:
     cluster = await universal(local, "root", "a")
     held = await local.config_map(cluster, "held", finalizers=["example.com/hold"])
     await local.config_map(cluster, "free")
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.delete("root", "a")
-        await part.work.finished()
+        await controller.queue.finished()
         assert local.workspace("root", "a")["metadata"]["labels"] == {"tenancy.kcp.io/phase": "Deleting"}
         logical_cluster = local.logical_cluster(cluster)
         assert logical_cluster["metadata"]["labels"] == {"tenancy.kcp.io/phase": "Deleting"}
@@ -92,7 +92,7 @@ async def test_what_a_finalizer_holds_is_waited_for() -> None:
         assert not any(key.endswith("/free") for key in local.keys(cluster))
         assert any("apibindings" in key for key in local.keys(cluster))
         await local.release(held)
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
@@ -101,13 +101,13 @@ async def test_what_came_while_it_was_held_goes_too() -> None:
     before = local.stored()
     cluster = await universal(local, "root", "a")
     held = await local.config_map(cluster, "held", finalizers=["example.com/hold"])
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.delete("root", "a")
-        await part.work.finished()
+        await controller.queue.finished()
         await local.config_map(cluster, "late", namespace="other")
         await universal(local, cluster, "late")
         await local.release(held)
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
@@ -118,7 +118,7 @@ async def test_a_definition_that_is_let_go_first_stays_until_what_it_defines_is_
     defined["metadata"] |= hold
     held = thing("held", a="b")
     held["metadata"] |= hold
-    async with hub.kept() as keeping:
+    async with hub.running_controllers() as keeping:
         cluster = await hub.workspace("a")
         await hub.create(f"/clusters/{cluster}{DEFINITIONS}", defined)
         await hub.create(f"/clusters/{cluster}{THINGS}", held)
@@ -138,9 +138,9 @@ async def test_finalizers_of_others_hold_a_workspace_itself() -> None:
     cluster = await universal(local, "root", "a")
     key = workspace_key("root", "a")
     await change(local.store, key, metadata={"finalizers": ["core.kcp.io/logicalcluster", "example.com/hold"]})
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.delete("root", "a")
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.object(key)["metadata"]["finalizers"] == ["example.com/hold"]
     assert not local.keys(cluster)
 
@@ -151,9 +151,9 @@ async def test_a_cluster_whose_workspace_was_made_go_goes_too() -> None:
     await universal(local, "root", "a")
     entry = local.store.get(workspace_key("root", "a"))
     assert entry is not None
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.store.delete(entry.key, expect=entry.revision)
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
@@ -161,22 +161,22 @@ async def test_a_workspace_whose_cluster_was_deleted_goes_too() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
     cluster = await universal(local, "root", "a")
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await change(local.store, logical_cluster_key(cluster), metadata={"deletionTimestamp": "2024-05-01T12:00:00Z"})
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before
 
 
 async def test_the_root_never_goes() -> None:
     local = await LocalTenancy.in_memory()
     before = local.stored()
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await change(local.store, logical_cluster_key("root"), metadata={"deletionTimestamp": "2024-05-01T12:00:00Z"})
-        await part.work.finished()
+        await controller.queue.finished()
         entry = local.store.get(logical_cluster_key("root"))
         assert entry is not None
         await local.store.delete(entry.key, expect=entry.revision)
-        await part.work.finished()
+        await controller.queue.finished()
     assert local.stored() == before - {entry.key}
 
 
@@ -188,10 +188,10 @@ async def test_the_label_and_the_phase_are_restored() -> None:
     await universal(local, "root", "a")
     key = workspace_key("root", "a")
     settled = local.object(key)
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await change(local.store, key, metadata={"labels": {"tenancy.kcp.io/phase": "Foo", "region": "west"}})
         await change(local.store, key, status={"phase": "Initializing"})
-        await part.work.finished()
+        await controller.queue.finished()
     workspace = local.object(key)
     assert workspace["metadata"]["labels"] == {"tenancy.kcp.io/phase": "Ready", "region": "west"}
     assert workspace["status"] == settled["status"]
@@ -201,11 +201,11 @@ async def test_a_workspace_is_ready_once_its_initializers_are_done() -> None:
     local = await LocalTenancy.in_memory()
     await local.put(WORKSPACE_TYPE, "root", {"metadata": {"name": "mine"}, "spec": {"initializer": True}})
     cluster = (await local.create("root", "w", type={"name": "mine"}))["spec"]["cluster"]
-    async with housekeeping(local) as part:
-        await part.work.finished()
+    async with workspace_controller(local) as controller:
+        await controller.queue.finished()
         assert local.workspace("root", "w")["status"]["phase"] == "Initializing"
         await change(local.store, logical_cluster_key(cluster), status={"initializers": []})
-        await part.work.finished()
+        await controller.queue.finished()
     workspace, logical_cluster = local.workspace("root", "w"), local.logical_cluster(cluster)
     for obj in (workspace, logical_cluster):
         assert obj["status"]["phase"] == "Ready"
@@ -219,20 +219,20 @@ async def test_nothing_is_written_where_nothing_is_wrong() -> None:
     await universal(local, "root", "a")
     await Homes(local.store, local.tenancy).workspace(ADMIN)
     before = local.store.revision
-    async with housekeeping(local) as part:
-        await part.work.finished()
+    async with workspace_controller(local) as controller:
+        await controller.queue.finished()
     assert local.store.revision == before
 
 
 async def test_a_workspace_gets_its_cluster_once_a_shard_wants_it() -> None:
     local = await LocalTenancy.in_memory()
     await local.create("root", "o6", location={"selector": {"matchLabels": {"size": "large"}}})
-    async with housekeeping(local) as part:
-        await part.work.finished()
+    async with workspace_controller(local) as controller:
+        await controller.queue.finished()
         assert "cluster" not in local.workspace("root", "o6")["spec"]
     await change(local.store, "/core.kcp.io/shards/root/root", metadata={"labels": {"size": "large"}})
-    async with housekeeping(local) as part:
-        await part.work.finished()
+    async with workspace_controller(local) as controller:
+        await controller.queue.finished()
     assert local.workspace("root", "o6")["status"]["phase"] == "Ready"
 
 
@@ -279,9 +279,9 @@ async def crashed(local: LocalTenancy, *, ends: bool) -> bool:
         if not ends:
             await build(local)
         else:
-            async with housekeeping(local) as part:
+            async with workspace_controller(local) as controller:
                 await local.delete("root", "a")
-                watch = asyncio.create_task(part.work.finished())
+                watch = asyncio.create_task(controller.queue.finished())
                 while not watch.done() and local.store.left:
                     await asyncio.sleep(0)
                 watch.cancel()
@@ -295,8 +295,8 @@ async def restarted(local: LocalTenancy) -> LocalTenancy:
     assert isinstance(local.store, Mortal)
     local.store.left = -1
     again = LocalTenancy(local.store, seed="again")
-    async with housekeeping(again) as part:
-        await part.work.finished()
+    async with workspace_controller(again) as controller:
+        await controller.queue.finished()
     return again
 
 
@@ -351,9 +351,9 @@ async def test_many_siblings_go_together(tmp_path: Path) -> None:
         before = local.stored()
         cluster = await universal(local, "root", "a")
         await asyncio.gather(*(universal(local, cluster, f"w{at}") for at in range(200)))
-        async with housekeeping(local) as part:
+        async with workspace_controller(local) as controller:
             await local.delete("root", "a")
-            await part.work.finished()
+            await controller.queue.finished()
         assert local.stored() == before
     finally:
         await store.close()
@@ -367,9 +367,9 @@ async def test_a_long_line_of_workspaces_goes_from_its_end(tmp_path: Path) -> No
         cluster = "root"
         for _ in range(50):
             cluster = await universal(local, cluster, "a")
-        async with housekeeping(local) as part:
+        async with workspace_controller(local) as controller:
             await local.delete("root", "a")
-            await part.work.finished()
+            await controller.queue.finished()
         assert local.stored() == before
     finally:
         await store.close()
@@ -381,8 +381,8 @@ async def test_a_cluster_that_nobody_can_reach_is_removed_at_a_start(cluster: st
     before = local.stored()
     await local.config_map(cluster, "cm", finalizers=["example.com/hold"])
     kept = {await local.config_map(other, "kept") for other in ("system:admin", "e3b0c442" * 8, "A")}
-    async with housekeeping(local) as part:
-        await part.work.finished()
+    async with workspace_controller(local) as controller:
+        await controller.queue.finished()
     assert local.stored() == before | kept
 
 
@@ -391,15 +391,15 @@ async def test_namespaces_go_before_what_is_in_them() -> None:
     local = await LocalTenancy.in_memory()
     cluster = await universal(local, "root", "a")
     await local.config_map(cluster, "cm")
-    assert clearance(local.store, cluster).free[0].key == f"/core/namespaces/{cluster}/default"
+    assert plan_deletion(local.store, cluster).free[0].key == f"/core/namespaces/{cluster}/default"
     gone: list[str] = []
     for home in ("/core/namespaces/", "/core/configmaps/", "/core/serviceaccounts/"):
         local.store.subscribe(home, lambda changes: gone.extend(change.key for change in changes if not change.entry))
     entry = local.store.get(logical_cluster_key(cluster))
     assert entry is not None
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         await local.store.delete(entry.key, expect=entry.revision)
-        await part.work.finished()
+        await controller.queue.finished()
     assert gone[0] == f"/core/namespaces/{cluster}/default"
     assert len(gone) >= 3
 
@@ -428,14 +428,14 @@ async def test_what_is_written_while_a_logical_cluster_goes_goes_too(tmp_path: P
     store.written = []
     local = await LocalTenancy(store).furnish()
     before = local.stored()
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         for number in range(24):
             store.turns = 1 + number % 6
             await universal(local, "root", f"w{number}")
             await local.delete("root", f"w{number}")
-            await part.work.finished()
+            await controller.queue.finished()
             await asyncio.gather(*store.written)
-            await part.work.finished()
+            await controller.queue.finished()
             assert local.stored() == before
     assert store.written
     await store.close()
@@ -445,7 +445,7 @@ async def test_a_home_that_is_asked_for_while_it_goes_is_whole_or_not_there(tmp_
     store = await SqliteStore.open(tmp_path / "store.db", stamp=objects.stamp)
     local = await LocalTenancy(store).furnish()
     homes = Homes(store, local.tenancy)
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         cluster = str((await homes.workspace(ADMIN))["spec"]["cluster"])
         whole = local.keys(cluster)
         for yielding in range(20):
@@ -457,7 +457,7 @@ async def test_a_home_that_is_asked_for_while_it_goes_is_whole_or_not_there(tmp_
             for _ in range(yielding):
                 await asyncio.sleep(0)
             await homes.workspace(ADMIN)
-            await part.work.finished()
+            await controller.queue.finished()
             assert local.keys(cluster) in (whole, [])
             await homes.workspace(ADMIN)
     await store.close()

@@ -14,8 +14,8 @@ from apis_harness import API_BINDING, DEFINITION, EXPORT, LATER, LocalApis, cond
 from farflung.apis.resource import Resource
 from farflung.http.messages import Answer, Request, Response
 from farflung.hub import objects
-from farflung.hub.controllers.api_bindings import Bindings
-from farflung.hub.controllers.loopback import Inside, collection_path
+from farflung.hub.controllers.api_bindings import APIBindingController
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.tenancy.api_exports import SECRET
 from farflung.hub.tenancy.direct_writes import CONFIG_MAP, kind, rewritten, written
 from farflung.machinery.errors import Obj
@@ -32,14 +32,12 @@ class Following(LocalApis):
         super().__init__(*args)
         self.deleted: list[str] = []
         self.freed: list[tuple[str, str]] = []
-        self.parts = Bindings(
+        self.controller = APIBindingController(
+            self,
             self.store,
-            self.apis,
-            self.binder,
-            self.exporter,
-            Inside(self.front_door, "", "test"),
+            LoopbackClient(self.front_door, "", "test"),
             lambda: datetime(2024, 5, 1, 12, 0, 7, tzinfo=UTC),
-            freed=lambda cluster, group: self.freed.append((cluster, group)),
+            release_names=lambda cluster, group: self.freed.append((cluster, group)),
         )
 
     async def front_door(self, request: Request) -> Answer:
@@ -62,22 +60,22 @@ class Following(LocalApis):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        self.parts.start()
+        self.controller.start()
         async with asyncio.TaskGroup() as group:
             tasks = asyncio.create_task(self._work(), name="bindings")
             group.create_task(asyncio.wait([tasks]))
             yield
-            self.parts.stop()
-            self.parts.work.stop()
+            self.controller.stop()
+            self.controller.queue.stop()
             tasks.cancel()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self.parts.work.start(group)
+            self.controller.queue.start(group)
 
     async def quiet(self) -> None:
         async with asyncio.timeout(60):
-            await self.parts.work.finished()
+            await self.controller.queue.finished()
 
     async def unbind(self, name: str = "w") -> None:
         binding = self.read(API_BINDING, "c-cons", name)
@@ -119,10 +117,10 @@ async def test_nobody_looks_at_bindings_when_an_export_changes_in_what_does_not_
         export = local.read(EXPORT, "c-prov", "ex.test")
         export["status"]["virtualWorkspaces"] = [{"url": "https://elsewhere"}]
         await local.write(EXPORT, "c-prov", export)
-        assert not local.parts.work.is_busy
+        assert not local.controller.queue.is_busy
         export["metadata"].setdefault("annotations", {})["extra.apis.kcp.io/foo"] = "bar"
         await local.write(EXPORT, "c-prov", export)
-        assert local.parts.work.is_busy
+        assert local.controller.queue.is_busy
         await local.quiet()
     assert local.read(API_BINDING, "c-cons", "w")["metadata"]["annotations"]["extra.apis.kcp.io/foo"] == "bar"
 
@@ -363,13 +361,13 @@ async def test_nobody_listens_for_the_end_of_objects_whose_binding_somebody_else
     async with local.running():
         await local.unbind()
         await local.quiet()
-        assert local.parts._waiting
+        assert local.controller._waiting
         for key in (widget, OWN):
             entry = local.store.get(key)
             assert entry is not None
             await local.store.delete(key, expect=entry.revision)
         await local.quiet()
-        assert not local.parts._waiting
+        assert not local.controller._waiting
 
 
 async def test_a_binding_that_others_hold_stays_without_our_finalizer() -> None:

@@ -279,7 +279,7 @@ def described(hub: Started) -> set[str]:
     """Everything that is there, but for the names that chance gives."""
     return {
         entry.key.rpartition("/")[2].rpartition("-")[0] or entry.key.rpartition("/")[2]
-        for home in hub.store.homes()
+        for home in hub.store.storage_prefixes()
         for entry in hub.store.list(home).entries
     }
 
@@ -295,7 +295,7 @@ def test_a_start_that_was_stopped_is_made_up_for(writes: int) -> None:
         again, whole = await started(store, bare=False, seed="again"), await started(bare=False)
         for path in ("root:compute", "root:espw"):
             ours, theirs = again.clusters.resolve(path), whole.clusters.resolve(path)
-            for home in whole.store.homes():
+            for home in whole.store.storage_prefixes():
                 assert len(again.names(f"{home}{ours}/")) == len(whole.names(f"{home}{theirs}/")), home
         assert described(again) == described(whole)
 

@@ -24,7 +24,7 @@ async def offer_another_schema(world: Provided) -> None:
 
 
 async def look_again(world: Provided) -> None:
-    """At the binding, as housekeeping does."""
+    """At the binding, as controllers does."""
     path = f"/clusters/{world.consumer}{BINDINGS}/w"
     assert (await world.hub.patch(path, {"metadata": {"labels": {"looked": "at"}}})).status == 200
 

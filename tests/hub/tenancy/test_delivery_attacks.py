@@ -37,10 +37,16 @@ class Grounds:
     async def every_way(self, user: str, name: str, **changed: Any) -> list[Answer]:
         """Another spec or other annotations, by all kinds of requests."""
         present = (await self.of(MASTER, "GET", name)).json
-        wanted = {**present, **{part: {**present[part], **fields} for part, fields in changed.items()}}
-        replaced = [{"op": "replace", "path": f"/{part}", "value": wanted[part]} for part in changed]
+        wanted = {
+            **present,
+            **{controller: {**present[controller], **fields} for controller, fields in changed.items()},
+        }
+        replaced = [{"op": "replace", "path": f"/{controller}", "value": wanted[controller]} for controller in changed]
         bare = {"apiVersion": present["apiVersion"], "kind": present["kind"], "metadata": {"name": name}}
-        applied = {**bare, **{part: {**bare.get(part, {}), **fields} for part, fields in changed.items()}}
+        applied = {
+            **bare,
+            **{controller: {**bare.get(controller, {}), **fields} for controller, fields in changed.items()},
+        }
         force = {"fieldManager": "alice", "force": "true"}
         return [
             await self.of(user, "PATCH", name, changed, content_type=MERGE_PATCH),
@@ -55,7 +61,7 @@ class Grounds:
 async def grounds() -> Grounds:
     hub = PlatformHub()
     await hub.platform.bootstrap.start(bare=False)
-    async with hub.kept():
+    async with hub.running_controllers():
         pass  # the default roles
     home = await hub.workspace("alices", ALICE)
     for path, export in (("root:compute", "kubernetes"), ("root:espw", "edge.kcp.io")):

@@ -182,7 +182,7 @@ async def test_a_watch_from_the_past_tells_of_those_that_left_since(waiting: Sce
 
 
 async def test_a_workspace_is_ready_once_its_initializer_has_taken_itself_off_the_list(waiting: Scene) -> None:
-    async with waiting.hub.kept():
+    async with waiting.hub.running_controllers():
         answer = await waiting.finish()
         assert (answer.status, answer.json["status"]["initializers"]) == (200, [])
         assert await waiting.listed() == []
@@ -276,7 +276,7 @@ async def test_the_owner_may_enter_and_end_a_workspace_that_waits(waiting: Scene
     assert (await waiting.get(BOB, f"/clusters/{waiting.cluster}{MAPS}")).status == 200
     answer = await waiting.hub.of(BOB, "DELETE", f"/clusters/{waiting.team}{TENANCY}/workspaces/new")
     assert answer.status == 200
-    async with waiting.hub.kept():
+    async with waiting.hub.running_controllers():
         await until(lambda: not waiting.hub.stored(waiting.cluster))
     assert await waiting.listed() == []
 
@@ -468,7 +468,7 @@ async def restarted(one: Scene, written: list[tuple[str, bytes | None]]) -> Scen
 async def test_a_hub_that_stops_anywhere_goes_on_to_the_same_end() -> None:
     store = Recorded()
     one = await scene(store=store)
-    async with one.hub.kept():
+    async with one.hub.running_controllers():
         assert (await one.finish()).status == 200
         await until(lambda: one.phases() == ("Ready", "Ready"))
     whole = store.written
@@ -477,7 +477,7 @@ async def test_a_hub_that_stops_anywhere_goes_on_to_the_same_end() -> None:
     done = next(number for number, (key, _) in enumerate(whole) if key == one.key and number > made)
     for length in range(first + 1, len(whole) + 1):
         again = await restarted(one, whole[:length])
-        async with again.hub.kept():
+        async with again.hub.running_controllers():
             if length <= made:
                 await until(lambda again=again: not again.hub.stored(one.cluster))
             elif length <= done:

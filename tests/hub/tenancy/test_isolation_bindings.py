@@ -144,8 +144,8 @@ async def test_an_identity_is_not_had_by_saying_so(neighbours: Neighbours) -> No
     spec = {"latestResourceSchemas": ["v1.widgets.ex.test"]}
     export = {"metadata": {"name": "mine"}, "spec": spec, "status": stolen}
     assert (await neighbours.attempt("POST", f"{APIS}/apiexports", export)).status == 201
-    for part in ("", "/status"):
-        at = f"{APIS}/apiexports/mine{part}"
+    for controller in ("", "/status"):
+        at = f"{APIS}/apiexports/mine{controller}"
         await neighbours.attempt("PATCH", at, {"status": stolen}, content_type=MERGE_PATCH)
         present = (await neighbours.attempt("GET", f"{APIS}/apiexports/mine")).json
         await neighbours.attempt("PUT", at, {**present, "status": {**present["status"], **stolen}})
@@ -182,8 +182,8 @@ async def test_a_binding_is_not_bound_by_saying_so(neighbours: Neighbours) -> No
     body = {**api_binding("x", "root:org:alices", "bobs-api"), "status": status}
     answer = await neighbours.attempt("POST", f"{APIS}/apibindings", body)
     assert answer.status == 201
-    for part in ("", "/status"):
-        at = f"{APIS}/apibindings/x{part}"
+    for controller in ("", "/status"):
+        at = f"{APIS}/apibindings/x{controller}"
         await neighbours.attempt("PATCH", at, {"status": status}, content_type=MERGE_PATCH)
     found = await neighbours.attempt("GET", f"{APIS}/apibindings/x")
     assert neighbours.bobs.encode() not in found.body
@@ -284,16 +284,16 @@ async def test_a_workspace_cannot_be_made_of_a_cluster_that_is_there(neighbours:
 async def test_of_what_nobody_has_bound_any_more_nothing_is_kept(neighbours: Neighbours) -> None:
     hub, copies = neighbours.hub, f"/apis.kcp.io/apiresourceschemas:bound/{neighbours.identity}/"
     assert len(hub.store.list(copies).entries) == 1
-    async with hub.kept() as housekeeping:
+    async with hub.running_controllers() as controllers:
         await hub.of(BOB, "DELETE", f"/clusters/{neighbours.bobs}{APIS}/apibindings/own")
-        await housekeeping.finished()
+        await controllers.finished()
         assert hub.store.list(copies).entries == []
         await hub.bind(neighbours.bobs, "again", "root:org:bobs", "bobs-api", by=BOB)
         await hub.made(BOB, f"/clusters/{neighbours.bobs}{WIDGETS}", {"metadata": {"name": "w"}})
-        await housekeeping.finished()
+        await controllers.finished()
         assert len(hub.store.list(copies).entries) == 1
         await hub.of(OPERATOR, "DELETE", f"/clusters/root:org{TENANCY}/workspaces/bobs")
-        await housekeeping.finished()
+        await controllers.finished()
     assert hub.store.list(copies).entries == []
     assert not [key for key in hub.stored() if neighbours.bobs in key or neighbours.identity in key]
 
@@ -303,8 +303,8 @@ async def test_a_copy_of_a_schema_whose_binding_never_came_goes_at_the_next_star
     held = hub.store.list("/apis.kcp.io/apiresourceschemas:bound/").entries
     key = f"/apis.kcp.io/apiresourceschemas:bound/{'0' * 64}/some-uid"
     await hub.store.put(key, held[0].value, expect=ABSENT)
-    async with hub.kept() as housekeeping:
-        await housekeeping.finished()
+    async with hub.running_controllers() as controllers:
+        await controllers.finished()
     assert [entry.key for entry in hub.store.list("/apis.kcp.io/apiresourceschemas:bound/").entries] == [
         entry.key for entry in held
     ]

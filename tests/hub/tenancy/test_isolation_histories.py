@@ -108,8 +108,8 @@ class Tenants:
             self.hub.token = OPERATOR
 
     async def received(self) -> list[object]:
-        async with self.hub.kept() as housekeeping, asyncio.timeout(PATIENCE):
-            await housekeeping.finished()
+        async with self.hub.running_controllers() as controllers, asyncio.timeout(PATIENCE):
+            await controllers.finished()
         told = [[COUNTS.sub(b"", line) for line in watch.lines] for watch in self.watches]
         return [*self.heard, *told, *await self._finally()]
 

@@ -299,9 +299,9 @@ async def signed(neighbours: Neighbours, spec: Obj) -> Obj:
     at = f"/clusters/{neighbours.alices}/apis/certificates.k8s.io/v1/certificatesigningrequests"
     made = await neighbours.hub.made(ALICE, at, {"metadata": {"name": "x"}, "spec": spec})
     made["status"]["conditions"] = [{"type": "Approved", "status": "True", "reason": "x", "message": "x"}]
-    async with neighbours.hub.kept() as housekeeping:
+    async with neighbours.hub.running_controllers() as controllers:
         assert (await neighbours.hub.of(ALICE, "PUT", f"{at}/x/approval", made)).status == 200
-        await housekeeping.finished()
+        await controllers.finished()
     status: Obj = (await neighbours.hub.of(ALICE, "GET", f"{at}/x")).json["status"]
     return status
 
@@ -346,9 +346,9 @@ async def test_a_token_secret_is_filled_for_an_account_of_the_same_workspace(nei
     at = f"/clusters/{neighbours.alices}/api/v1/namespaces/default/secrets"
     annotations = {"kubernetes.io/service-account.name": NAMED}
     kind = "kubernetes.io/service-account-token"
-    async with hub.kept() as housekeeping:
+    async with hub.running_controllers() as controllers:
         await hub.of(ALICE, "POST", at, {"metadata": {"name": "t", "annotations": annotations}, "type": kind})
-        await housekeeping.finished()
+        await controllers.finished()
     found = await hub.of(ALICE, "GET", f"{at}/t")
     assert found.status == 404 or "token" not in found.json.get("data", {})
 
@@ -547,19 +547,19 @@ async def test_an_owner_in_another_workspace_is_none(neighbours: Neighbours) -> 
     stolen = {"metadata": {"name": "kept", "ownerReferences": [{**same, "uid": mine["metadata"]["uid"]}]}}
     await hub.made(BOB, f"/clusters/{neighbours.bobs}{MAPS}", {"metadata": {"name": "free"}})
     before = hub.stored(neighbours.bobs)
-    async with hub.kept() as housekeeping:
-        await housekeeping.finished()
+    async with hub.running_controllers() as controllers:
+        await controllers.finished()
         left = (await hub.of(ALICE, "GET", f"/clusters/{neighbours.alices}{MAPS}")).names
         assert "his" not in left
         assert "hers" in left
         await hub.of(
             ALICE, "DELETE", f"/clusters/{neighbours.alices}{MAPS}/{NAMED}", {"propagationPolicy": "Foreground"}
         )
-        await housekeeping.finished()
+        await controllers.finished()
         kept = {key: value for key, value in hub.stored(neighbours.bobs).items() if key in before}
         assert kept.keys() == before.keys()
         await hub.made(BOB, f"/clusters/{neighbours.bobs}{MAPS}", stolen)
-        await housekeeping.finished()
+        await controllers.finished()
         present = (await hub.of(BOB, "GET", f"/clusters/{neighbours.bobs}{MAPS}")).names
         assert NAMED in present
         assert "kept" not in present, "an owner that is not in the workspace is gone"
@@ -583,16 +583,16 @@ async def test_quotas_and_limits_of_one_workspace_are_none_of_anothers(neighbour
     at = f"/clusters/{neighbours.bobs}/api/v1/namespaces/default"
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"configmaps": "0", "count/secrets": "0"}}}
     await hub.made(BOB, f"{at}/resourcequotas", quota)
-    async with hub.kept() as housekeeping:
-        await housekeeping.finished()
+    async with hub.running_controllers() as controllers:
+        await controllers.finished()
         refused = await hub.of(BOB, "POST", f"{at}/configmaps", {"metadata": {"name": "more"}})
         assert refused.status == 403
         for name in ("a", "b"):
             await hub.made(ALICE, f"/clusters/{neighbours.alices}{MAPS}", {"metadata": {"name": name}})
-        await housekeeping.finished()
+        await controllers.finished()
         mine = {"metadata": {"name": "mine"}, "spec": {"hard": {"configmaps": "9"}}}
         await hub.made(ALICE, f"/clusters/{neighbours.alices}/api/v1/namespaces/default/resourcequotas", mine)
-        await housekeeping.finished()
+        await controllers.finished()
         found = await hub.of(
             ALICE, "GET", f"/clusters/{neighbours.alices}/api/v1/namespaces/default/resourcequotas/mine"
         )
@@ -606,10 +606,10 @@ async def test_a_namespace_that_ends_takes_nothing_of_anothers(neighbours: Neigh
         BOB, f"/clusters/{neighbours.bobs}/api/v1/namespaces/{NAMED}/configmaps", {"metadata": {"name": "kept"}}
     )
     before = hub.stored(neighbours.bobs)
-    async with hub.kept() as housekeeping:
+    async with hub.running_controllers() as controllers:
         await hub.of(ALICE, "DELETE", f"/clusters/{neighbours.alices}/api/v1/namespaces/{NAMED}")
         await hub.of(ALICE, "DELETE", f"/clusters/{neighbours.alices}/api/v1/namespaces/{NAMED}/configmaps")
-        await housekeeping.finished()
+        await controllers.finished()
     assert before.keys() <= hub.stored(neighbours.bobs).keys()
 
 
@@ -624,12 +624,12 @@ async def test_a_workspace_that_comes_again_is_another_one(neighbours: Neighbour
     page = await hub.of(ALICE, "GET", f"/clusters/{old}{MAPS}", query="limit=1")
     hub.token = ALICE
     watch = await hub.watch(f"/clusters/root:org:alices{MAPS}", {"resourceVersion": str(hub.store.revision)})
-    async with hub.kept() as housekeeping:
+    async with hub.running_controllers() as controllers:
         await hub.of(OPERATOR, "DELETE", f"/clusters/root:org{TENANCY}/workspaces/alices")
-        await housekeeping.finished()
+        await controllers.finished()
         assert hub.stored(old) == {}
         new = await hub.workspace("alices", BOB, parent="root:org")
-        await housekeeping.finished()
+        await controllers.finished()
     assert new != old
     await hub.robot(new)
     await hub.made(BOB, f"/clusters/{new}{MAPS}", {"metadata": {"name": "fresh"}, "data": {"k": SECRET}})

@@ -231,13 +231,13 @@ async def test_a_workspace_that_goes_is_seen_no_more(market: Market) -> None:
     watches = [await market.watch(rest, resourceVersion=now) for rest in (WIDGETS, "/api/v1/configmaps")]
     hub.token = "master"
     everywhere = await hub.watch("/clusters/*/api/v1/configmaps", {"resourceVersion": now})
-    async with hub.kept() as housekeeping:
+    async with hub.running_controllers() as controllers:
         await hub.of(OPERATOR, "DELETE", f"/clusters/root:org{TENANCY}/workspaces/bobs")
-        await housekeeping.finished()
+        await controllers.finished()
         assert hub.stored(market.bobs) == {}
         again = await hub.workspace("bobs", BOB, parent="root:org")
         await hub.made(BOB, f"/clusters/{again}{MAPS}", {"metadata": {"name": "new"}})
-        await housekeeping.finished()
+        await controllers.finished()
     for watch in watches:
         assert "new" not in json.dumps(watch.events)
         assert again not in json.dumps(watch.events)
@@ -253,8 +253,8 @@ async def test_a_claim_that_the_export_makes_no_more_is_worth_nothing(market: Ma
     assert (await market.hub.of(ALICE, "PATCH", at, grown, content_type=MERGE_PATCH)).status == 200
     for housekept in (False, True):
         if housekept:
-            async with market.hub.kept() as housekeeping:
-                await housekeeping.finished()
+            async with market.hub.running_controllers() as controllers:
+                await controllers.finished()
         for rest in ("/api/v1/secrets", "/api/v1/configmaps"):
             answer = await market.view("GET", rest)
             assert SECRET.encode() not in answer.body

@@ -49,7 +49,7 @@ def naming(root: Any, text: str) -> list[str]:
         if isinstance(thing, APART) or id(thing) in seen or path.endswith(BOUNDED):
             continue
         seen.add(id(thing))
-        waiting += [(path + step, part) for step, part in parts_of(thing)]
+        waiting += [(path + step, controller) for step, controller in parts_of(thing)]
     return found
 
 
@@ -80,7 +80,7 @@ async def furnished(hub: PlatformHub, name: str) -> str:
     await hub.made(ALICE, at + DEFINITIONS, definition())
     target = {"apiVersion": "workload.kcp.io/v1alpha1", "kind": "SyncTarget", "metadata": {"name": "t"}, "spec": {}}
     await hub.made(OPERATOR, f"{at}/apis/workload.kcp.io/v1alpha1/synctargets", target)
-    await hub.housekeeping.finished()
+    await hub.controllers.finished()
     made = {"apiVersion": "z.test/v1", "kind": "Foo", "metadata": {"name": "f"}}
     await hub.made(ALICE, f"{at}/apis/z.test/v1/foos", made)
     return cluster
@@ -88,19 +88,19 @@ async def furnished(hub: PlatformHub, name: str) -> str:
 
 async def test_nothing_is_remembered_of_a_workspace_that_is_gone() -> None:
     hub = await platform_hub()
-    async with hub.kept():
+    async with hub.running_controllers():
         cluster = await furnished(hub, "gone")
         remembered = set(naming(hub, cluster))
         assert len(remembered) > 10, "or else this test looks at too little"
         await hub.of(OPERATOR, "DELETE", f"/clusters/root{TENANCY}/workspaces/gone")
-        await hub.housekeeping.finished()
+        await hub.controllers.finished()
         assert not hub.stored(cluster)
         assert naming(hub, cluster) == []
 
 
 async def test_nothing_is_remembered_of_exports_that_are_gone() -> None:
     hub = await platform_hub()
-    async with hub.kept():
+    async with hub.running_controllers():
         cluster = await hub.workspace("w")
         at = f"/clusters/{cluster}{APIS}"
         await hub.export(cluster, PASSING, widget_schema(), permissionClaims=[CLAIM])
@@ -109,7 +109,7 @@ async def test_nothing_is_remembered_of_exports_that_are_gone() -> None:
         assert (await hub.of(OPERATOR, "GET", view)).status == 200
         for path in (f"apiexports/{PASSING}", "apibindings/b"):
             assert (await hub.of(OPERATOR, "DELETE", f"{at}/{path}")).status == 200
-            await hub.housekeeping.finished()
+            await hub.controllers.finished()
         identity = f"/core/secrets/{cluster}/kcp-system/{PASSING}"
         assert {key for key in hub.stored(cluster) if key.endswith(f"/{PASSING}")} == {identity}
         where = [one for one in naming(hub, PASSING) if "._store" not in one]

@@ -44,13 +44,13 @@ async def made(hub: PlatformHub, name: str) -> int:
 async def test_what_a_workspace_needs_and_cannot_be_written_leaves_nothing_behind(refused: str) -> None:
     store = Refusing()
     hub = await platform_hub(store)
-    async with hub.kept() as housekeeping:
-        await housekeeping.finished()
+    async with hub.running_controllers() as controllers:
+        await controllers.finished()
         before = hub.stored().keys()
         store.refused = refused
         assert await made(hub, "shop") == 503
         assert store.refused == ""
         assert (await hub.of(OPERATOR, "GET", f"{WORKSPACES}/shop")).status == 404
-        await housekeeping.finished()
+        await controllers.finished()
         assert hub.stored().keys() == before
         assert await made(hub, "shop") == 201

@@ -8,7 +8,7 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tenancy_harness import LocalTenancy, housekeeping
+from tenancy_harness import LocalTenancy, workspace_controller
 
 from farflung.hub.tenancy.paths import is_path, malformed
 
@@ -95,7 +95,7 @@ def test_after_any_history_paths_lead_where_a_walk_does(steps: list[Step]) -> No
 async def live(steps: list[Step]) -> None:
     local = await LocalTenancy.in_memory()
     seen = ["root"]
-    async with housekeeping(local) as part:
+    async with workspace_controller(local) as controller:
         for verb, at, number in steps:
             parent, name = seen[at % len(seen)], f"w{number}"
             cluster, present = local.clusters.resolve(parent), local.clusters.resolve(f"{parent}:{name}")
@@ -106,7 +106,7 @@ async def live(steps: list[Step]) -> None:
                 seen.append(f"{parent}:{name}")
             elif verb == "delete" and present is not None:
                 await local.delete(cluster, name)
-                await part.work.finished()
+                await controller.queue.finished()
             for text in seen:
                 assert local.clusters.resolve(text) == local.walked(text)
                 found = local.clusters.resolve(text)

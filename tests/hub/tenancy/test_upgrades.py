@@ -54,7 +54,7 @@ async def bound_schemas(hub: PlatformHub, cluster: str) -> list[str]:
 
 async def test_pods_of_an_earlier_hub_can_be_machines_after_the_next_start_and_those_that_are_there_stay() -> None:
     earlier = await earlier_hub()
-    async with earlier.kept():
+    async with earlier.running_controllers():
         cluster = await earlier.workspace("shop")
         await earlier.bind(cluster, "kube", "root:compute", "kubernetes")
         pods = f"/clusters/{cluster}{PODS}"
@@ -64,8 +64,8 @@ async def test_pods_of_an_earlier_hub_can_be_machines_after_the_next_start_and_t
         assert await bound_schemas(earlier, cluster) == [NAME]
 
     hub = await started(earlier.store)
-    async with hub.kept() as housekeeping:
-        await housekeeping.finished()
+    async with hub.running_controllers() as controllers:
+        await controllers.finished()
         (name,) = await bound_schemas(hub, cluster)
         assert name.startswith("v124-")
         assert name.endswith(".pods.core")

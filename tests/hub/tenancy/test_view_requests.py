@@ -126,7 +126,7 @@ async def test_the_end_of_objects_is_told_even_if_that_of_their_binding_is_heard
     await accept(world, ACCEPTED)
     await world.hub.create(f"/clusters/{world.consumer}{WIDGETS}", widget("a"))
     watch = await world.hub.watch(world.view(WIDGETS))
-    (home,) = (one for one in store.homes() if one.startswith("/ex.test/"))
+    (home,) = (one for one in store.storage_prefixes() if one.startswith("/ex.test/"))
     (entry,) = store.list(home).entries
     bound = store.get(f"/apis.kcp.io/apibindings/{world.consumer}/w")
     assert bound is not None

@@ -75,9 +75,9 @@ async def test_a_workspace_whose_policies_refuse_every_deletion_is_deleted_with_
     match = {"resourceRules": [rule("*/*", operations=("DELETE", "UPDATE"))]}
     await bind(hub, policy("never", "false", match=match), cluster=cluster)
     assert refused(await hub.delete(f"/clusters/{cluster}{MAPS}/kept"), "never", "failed expression: false")
-    async with hub.kept():
+    async with hub.running_controllers():
         assert (await hub.delete(f"/clusters/root{TENANCY}/workspaces/stubborn")).status == 200
-        await hub.housekeeping.finished()
+        await hub.controllers.finished()
     assert not hub.stored(cluster)
     assert hub.policies.of(cluster) is None
 

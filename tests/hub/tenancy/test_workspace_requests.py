@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hub_harness import ADMIN_TOKEN, TABLE, Watch
 from platform_harness import URL
-from tenancy_harness import keeping
+from tenancy_harness import running
 from workspaces_harness import LocalWorkspaces, types_of, workspace, workspace_type, workspaces_of
 
 from farflung.machinery.errors import Obj
@@ -136,7 +136,7 @@ async def test_a_name_that_is_taken_leaves_nothing_behind(hub: LocalWorkspaces) 
 async def test_a_workspace_is_written_after_all_that_is_in_its_cluster(hub: LocalWorkspaces) -> None:
     made = await hub.new_workspace("root", "a")
     cluster = made["spec"]["cluster"]
-    stored = [entry for home in hub.store.homes() for entry in hub.store.list(f"{home}{cluster}/").entries]
+    stored = [entry for home in hub.store.storage_prefixes() for entry in hub.store.list(f"{home}{cluster}/").entries]
     last = max(stored, key=lambda entry: entry.revision)
     assert last.key == f"/core.kcp.io/logicalclusters/{cluster}/cluster"
     assert last.revision < int(made["metadata"]["resourceVersion"])
@@ -188,7 +188,7 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
     maps = f"/clusters/{cluster}/api/v1/namespaces/default/configmaps"
     await hub.create(maps, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
     watch, inside = await hub.watch(maps), await hub.watch(f"/clusters/{cluster}/{LOGICAL_CLUSTERS}")
-    async with keeping(hub.store, hub.platform.tenancy) as part:
+    async with running(hub.store, hub.platform.tenancy) as controller:
         answer = await hub.delete(workspaces_of("root", "a"))
         assert answer.status == 200
         assert answer.json["metadata"]["deletionTimestamp"], "it waits for what is in it"
@@ -198,7 +198,7 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
         await hub.create(f"/clusters/{cluster}/api/v1/namespaces", {"metadata": {"name": "late"}})
         answer = await hub.patch(f"{maps}/held", {"metadata": {"finalizers": None}})
         assert answer.status == 200
-        await part.work.finished()
+        await controller.queue.finished()
     assert [what for what, name in watch.changes if name == "held"] == ["ADDED", "MODIFIED", "DELETED"]
     assert (await hub.get(workspaces_of("root", "a"))).status == 404
     for one in (cluster, "root:a"):
@@ -208,7 +208,9 @@ async def test_who_is_in_a_workspace_that_is_deleted_can_go_on_until_it_is_gone(
             'namespaces is forbidden: User "kcp-admin" cannot list resource "namespaces" in API group "" at the '
             "cluster scope: access denied",
         )
-    assert not any(f"/{cluster}/" in entry.key for home in hub.store.homes() for entry in hub.store.list(home).entries)
+    assert not any(
+        f"/{cluster}/" in entry.key for home in hub.store.storage_prefixes() for entry in hub.store.list(home).entries
+    )
 
 
 async def test_nobody_deletes_a_workspace_from_inside(hub: LocalWorkspaces) -> None:

@@ -50,7 +50,7 @@ async def test_a_workspace_is_ready_when_it_is_there(local: LocalTenancy) -> Non
     }
 
 
-async def test_its_namespace_has_its_account_when_housekeeping_hears_of_it(local: LocalTenancy) -> None:
+async def test_its_namespace_has_its_account_when_controllers_are_notified(local: LocalTenancy) -> None:
     heard: list[str] = []
     for kind in ("namespaces", "serviceaccounts", "configmaps"):
         local.store.subscribe(f"/core/{kind}/", lambda changes, kind=kind: heard.append(kind))

@@ -1,12 +1,11 @@
-"""What becomes of exports and bindings after they were written.
+"""APIExports and APIBindings.
 
-    an export     that a crash left without identity gets it; whether its Secret still has it is told
-    a binding     follows its export: its schemas, claims and annotations, its coming and going; it gets names that
-                  become free
-    its deletion  deletes the objects of what it bound, in its workspace, and then lets it go; copies of schemas that
-                  nobody has bound any more go too
+    APIExport   gets a missing identity, and reports whether its Secret still has it
+    APIBinding  follows the schemas, claims and annotations of its export, and binds names that become free.  Deleting
+                it deletes the objects of the bound resources in its workspace.
+    schema copy is deleted with the last binding of its identity
 
-At the start everything is looked at that is not certainly as it should be.
+At start everything is reconciled that is not known to be current.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Final, Protocol
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.loopback import Inside, collection_path
-from farflung.hub.controllers.reconcile_queue import Work
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.tenancy import api_bindings as bindings
@@ -41,90 +40,97 @@ from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription, Watcher
 
 WORKERS: Final = 8
-AGAIN: Final = 0.05  #: seconds before a binding is looked at again whose objects' dependents are not dealt with yet
+AGAIN: Final = 0.05  #: seconds to wait for the garbage collector
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 SECRETS: Final = "/core/secrets/"
 
 
-class Dependents(Protocol):
+class Collector(Protocol):
     def is_behind(self, prefix: str) -> bool:
-        """Whether it is not yet dealt with who depended on objects under a prefix."""
+        """Whether dependents of deleted objects under a prefix are not handled yet."""
 
 
-class Bindings:
-    """Looks at keys of bindings and exports."""
+class APIServices(Protocol):
+    @property
+    def apis(self) -> BoundApis: ...
+    @property
+    def binder(self) -> Binder: ...
+    @property
+    def exporter(self) -> Exporter: ...
+
+
+class APIBindingController:
+    """Reconciles keys of bindings, exports and schema copies."""
 
     def __init__(
         self,
+        services: APIServices,
         store: Store,
-        apis: BoundApis,
-        binder: Binder,
-        exporter: Exporter,
-        inside: Inside,
+        client: LoopbackClient,
         clock: Callable[[], datetime],
-        collector: Dependents | None = None,
-        freed: Callable[[str, str], None] = lambda cluster, group: None,
+        collector: Collector | None = None,
+        release_names: Callable[[str, str], None] = lambda cluster, group: None,
     ) -> None:
-        """`collector`: it must have looked at who depends on the objects that go, while their kind is known.  `freed`:
-        told of (cluster, group) with names that are free again."""
+        """`collector`: must handle the dependents of deleted objects while their kind is served.  `release_names`:
+        called with (cluster, group) when names become free."""
         self._store = store
-        self._apis = apis
-        self._binder = binder
-        self._exporter = exporter
-        self._inside = inside
+        self._apis = services.apis
+        self._binder = services.binder
+        self._exporter = services.exporter
+        self._client = client
         self._clock = clock
         self._collector = collector
-        self._freed = freed
-        self._identities: dict[str, set[str]] = {}  #: key of a Secret → the exports whose identity is in it
+        self._release_names = release_names
+        self._identities: dict[str, set[str]] = {}  #: key of a Secret → exports whose identity is in it
         self._subscriptions: list[Subscription] = []
-        #: key of a binding → where the objects are whose end it waits for, of which it hears
+        #: key of a deleted binding → subscriptions to the prefixes of its remaining objects
         self._waiting: dict[str, dict[str, Subscription]] = {}
-        self.work: Work[str] = Work("bindings", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("bindings", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         listeners: Sequence[tuple[str, Watcher]] = (
-            (EXPORTS, self._hear_exports),
-            (SCHEMAS, self._hear_schemas),
-            (BINDINGS, self._hear_bindings),
-            (DEFINITIONS, self._hear_definitions),
-            (SECRETS, self._hear_secrets),
+            (EXPORTS, self._on_exports),
+            (SCHEMAS, self._on_schemas),
+            (BINDINGS, self._on_bindings),
+            (DEFINITIONS, self._on_definitions),
+            (SECRETS, self._on_secrets),
         )
-        self._subscriptions = [self._store.subscribe(home, watcher) for home, watcher in listeners]
+        self._subscriptions = [self._store.subscribe(prefix, watcher) for prefix, watcher in listeners]
         for entry in self._store.list(EXPORTS).entries:
             self._follow_identity(None, entry)
-            self.work.add(entry.key)
+            self.queue.add(entry.key)
         for entry in self._store.list(COPIES).entries:
-            self._look_at_copies(cluster_in(entry.key))
+            self._enqueue_copies(cluster_in(entry.key))
         for key in self._apis.all_keys():
             if not self._is_current(self._apis.in_cluster(cluster_in(key))[key]):
-                self.work.add(key)
+                self.queue.add(key)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
         for key in tuple(self._waiting):
-            self._wait_no_more(key)
+            self._stop_waiting(key)
 
     def _is_current(self, facts: Facts) -> bool:
-        """Of what every workspace has, so much that nobody needs to read it.  Everything else is looked at."""
+        """Whether a binding to an export of root needs no reconcile.  Other bindings are always reconciled at start."""
         if facts.export is None or not facts.valid or facts.ends or not is_for_all(facts.export):
             return False
         offer = self._binder.offered(facts.export)
         bound = {(one.uid, one.identity) for one in facts.bound}
         return offer is not None and all((one.uid, offer.identity) in bound for one in offer.resources or ())
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear_exports(self, changes: Sequence[Change]) -> None:
+    def _on_exports(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._follow_identity(change.previous, change.entry)
-            if change.entry and change.previous and offering(change.entry) == offering(change.previous):
+            if change.entry and change.previous and offer_fields(change.entry) == offer_fields(change.previous):
                 continue
             name = name_in(change.key)[1]
-            self._look_at_bindings(Export(cluster_in(change.key), name))
+            self._enqueue_bindings(Export(cluster_in(change.key), name))
             if change.entry is not None and change.previous is None:
                 for key in self._apis.missing(name):
-                    self.work.add(key)
+                    self.queue.add(key)
 
     def _follow_identity(self, before: Entry | None, after: Entry | None) -> None:
         if before is not None and (key := identity_key(before)) in self._identities:
@@ -134,57 +140,57 @@ class Bindings:
         if after is not None:
             self._identities.setdefault(identity_key(after), set()).add(after.key)
 
-    def _hear_secrets(self, changes: Sequence[Change]) -> None:
+    def _on_secrets(self, changes: Sequence[Change]) -> None:
         for change in changes:
             for key in self._identities.get(change.key, ()):
-                self.work.add(key)
+                self.queue.add(key)
 
-    def _look_at_bindings(self, export: Export) -> None:
+    def _enqueue_bindings(self, export: Export) -> None:
         for key in self._apis.of_export(export):
-            self.work.add(key)
+            self.queue.add(key)
 
-    def _hear_schemas(self, changes: Sequence[Change]) -> None:
+    def _on_schemas(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is not None and change.previous is not None:
-                continue  # what they say never changes
+                continue  # schemas are immutable
             cluster, name = cluster_in(change.key), name_in(change.key)[1]
             for entry in self._store.list(f"{EXPORTS}{cluster}/").entries:
                 if name in schema_names(objects.decode(entry)):
-                    self._look_at_bindings(Export(cluster, name_in(entry.key)[1]))
+                    self._enqueue_bindings(Export(cluster, name_in(entry.key)[1]))
 
-    def _hear_definitions(self, changes: Sequence[Change]) -> None:
+    def _on_definitions(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.previous is not None:
-                self._look_at_waiting(cluster_in(change.key))
+                self._enqueue_waiting(cluster_in(change.key))
 
-    def _look_at_waiting(self, cluster: str) -> None:
-        """Names may be free again."""
+    def _enqueue_waiting(self, cluster: str) -> None:
+        """Enqueue the bindings that wait for names."""
         for key, facts in self._apis.in_cluster(cluster).items():
             if not facts.bound or facts.clashes:
-                self.work.add(key)
+                self.queue.add(key)
 
-    def _hear_bindings(self, changes: Sequence[Change]) -> None:
+    def _on_bindings(self, changes: Sequence[Change]) -> None:
         for change in changes:
             cluster = cluster_in(change.key)
             facts = self._apis.in_cluster(cluster).get(change.key)
             if change.entry is None or facts is None:
-                self._wait_no_more(change.key)
-                self._look_at_waiting(cluster)
+                self._stop_waiting(change.key)
+                self._enqueue_waiting(cluster)
                 for group in bound_groups(change.previous):
-                    self._freed(cluster, group)
+                    self._release_names(cluster, group)
                 for identity in identities_of(facts_of(change.previous)) if change.previous is not None else ():
-                    self._look_at_copies(identity)
-            elif facts.ends or self._lacks_something(cluster, change.key, facts):
-                self.work.add(change.key)
+                    self._enqueue_copies(identity)
+            elif facts.ends or self._is_incomplete(cluster, change.key, facts):
+                self.queue.add(change.key)
 
-    def _look_at_copies(self, identity: str) -> None:
-        """Of schemas, once nobody has bound any more what has an identity: nothing is stored by them."""
+    def _enqueue_copies(self, identity: str) -> None:
+        """Enqueue the schema copies of an identity without bindings."""
         if not self._apis.is_bound(identity):
             for entry in self._store.list(f"{COPIES}{identity}/").entries:
-                self.work.add(entry.key)
+                self.queue.add(entry.key)
 
-    def _lacks_something(self, cluster: str, key: str, facts: Facts) -> bool:
-        """Copies of schemas, or its names, which another one got at the same time."""
+    def _is_incomplete(self, cluster: str, key: str, facts: Facts) -> bool:
+        """Whether schema copies are missing, or another binding got the same names concurrently."""
         if any(self._store.get(copy_key(one.identity, one.uid)) is None for one in facts.bound):
             return True
         places = {one.place for one in facts.bound}
@@ -195,37 +201,33 @@ class Bindings:
             for one in found.bound
         )
 
-    # --- what is done about it --------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None:
-            self._wait_no_more(key)
+            self._stop_waiting(key)
             return
         try:
             if key.startswith(COPIES):
-                await self._drop_copy(entry)
+                if not self._apis.is_bound(cluster_in(key)):
+                    await self._store.delete(key, expect=entry.revision)
             elif key.startswith(EXPORTS):
-                await self._settle_export(entry)
+                await self._update_export(entry)
             elif is_terminating(entry):
-                await self._end(entry, objects.decode(entry))
+                await self._finalize(entry, objects.decode(entry))
             else:
-                await self._settle(entry)
+                await self._update_binding(entry)
         except Conflict:
-            self.work.add(key)  # somebody else was faster
+            self.queue.add(key)  # another client wrote the object
 
-    async def _drop_copy(self, entry: Entry) -> None:
-        """A binding that is under way meanwhile lacks it, and gets it again."""
-        if not self._apis.is_bound(cluster_in(entry.key)):
-            await self._store.delete(entry.key, expect=entry.revision)
-
-    async def _settle_export(self, entry: Entry) -> None:
+    async def _update_export(self, entry: Entry) -> None:
         old, new = objects.decode(entry), objects.decode(entry)
         new["metadata"]["annotations"] = dict(new["metadata"].get("annotations") or {})
         await self._exporter.settle(cluster_in(entry.key), new, old, self._now())
         await self._write(entry, new, old)
 
-    async def _settle(self, entry: Entry) -> None:
+    async def _update_binding(self, entry: Entry) -> None:
         binding = objects.decode(entry)
         settled = await self._binder.settle_binding(cluster_in(entry.key), binding, self._now())
         await self._write(entry, settled, binding)
@@ -239,28 +241,29 @@ class Bindings:
     def _now(self) -> str:
         return format_seconds(self._clock())
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- deletion ---------------------------------------------------------------------------------
 
-    async def _end(self, entry: Entry, binding: Obj) -> None:
+    async def _finalize(self, entry: Entry, binding: Obj) -> None:
         if FINALIZER not in (binding["metadata"].get("finalizers") or ()):
             return
-        homes = dict(self._own(entry.key))
-        # once it is told, every object whose creation was begun before the deletion is there to be seen
-        if homes and await self._write(entry, bindings.ending(binding, self._now()), binding):
-            return  # which is heard, and looked at
-        for prefix, resource in homes.items():
+        prefixes = dict(self._own(entry.key))
+        # once it is written, every object is visible whose creation began before the deletion
+        if prefixes and await self._write(entry, bindings.ending(binding, self._now()), binding):
+            return  # the write triggers the next reconcile
+        for prefix, resource in prefixes.items():
             self._wait(prefix, entry.key)
             await self._delete_all(prefix, resource)
-        if any(self._store.list(prefix, limit=1).entries for prefix in homes):
+        if any(self._store.list(prefix, limit=1).entries for prefix in prefixes):
             return
-        if self._collector is not None and any(self._collector.is_behind(prefix) for prefix in homes):
-            self.work.add_later(entry.key, AGAIN)
+        if self._collector is not None and any(self._collector.is_behind(prefix) for prefix in prefixes):
+            self.queue.add_later(entry.key, AGAIN)
             return
-        self._wait_no_more(entry.key)
-        await self._release(entry, binding)
+        self._stop_waiting(entry.key)
+        await self._remove_finalizer(entry, binding)
 
     def _own(self, key: str) -> Iterator[tuple[str, Resource]]:
-        """Where the objects are that nobody else's binding is about; of several that go at once, the first's."""
+        """Prefixes of objects that no other binding of the cluster has bound.  Of several bindings that are deleted at
+        once, the first deletes them."""
         cluster = cluster_in(key)
         facts = self._apis.in_cluster(cluster).get(key)
         others = {
@@ -283,22 +286,22 @@ class Bindings:
         if prefix in waiting:
             return
 
-        def hear(changes: Sequence[Change]) -> None:
+        def on_changes(changes: Sequence[Change]) -> None:
             if any(change.entry is None for change in changes):
-                self.work.add(key)
+                self.queue.add(key)
 
-        waiting[prefix] = self._store.subscribe(prefix, hear)
+        waiting[prefix] = self._store.subscribe(prefix, on_changes)
 
-    def _wait_no_more(self, key: str) -> None:
+    def _stop_waiting(self, key: str) -> None:
         for subscription in self._waiting.pop(key, {}).values():
             subscription.cancel()
 
     async def _delete_all(self, prefix: str, resource: Resource) -> None:
         entries = self._store.list(prefix).entries
         for namespace in {name_in(entry.key)[0] for entry in entries if not is_terminating(entry)}:
-            await self._inside.delete_all(collection_path(resource, cluster_in(prefix), namespace))
+            await self._client.delete_all(collection_path(resource, cluster_in(prefix), namespace))
 
-    async def _release(self, entry: Entry, binding: Obj) -> None:
+    async def _remove_finalizer(self, entry: Entry, binding: Obj) -> None:
         finalizers = [one for one in binding["metadata"]["finalizers"] if one != FINALIZER]
         if not finalizers:
             await self._store.delete(entry.key, expect=entry.revision)
@@ -308,7 +311,7 @@ class Bindings:
 
 
 def identity_key(export: Entry) -> str:
-    """Where the Secret is, if there is one, that has an export's identity."""
+    """The key of the Secret with an export's identity; empty without one."""
     secret = identity_secret(objects.decode(export))
     return f"{SECRETS}{cluster_in(export.key)}/{secret.namespace}/{secret.name}" if secret is not None else ""
 
@@ -320,8 +323,8 @@ def bound_groups(entry: Entry | None) -> set[str]:
     return {one.get("group", "") for one in status.get("boundResources") or ()}
 
 
-def offering(entry: Entry) -> tuple[object, ...]:
-    """Of an export: what its bindings depend on."""
+def offer_fields(entry: Entry) -> tuple[object, ...]:
+    """The fields of an export that its bindings depend on."""
     export = objects.decode(entry)
     annotations = export["metadata"].get("annotations") or {}
     identity = (export.get("status") or {}).get("identityHash", "")

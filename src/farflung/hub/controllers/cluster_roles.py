@@ -1,8 +1,10 @@
-"""The roles and bindings that every cluster starts with.
+"""Default ClusterRoles and ClusterRoleBindings, and aggregated ClusterRoles.
 
-At a start they are made where they are missing, and given what they lack of rules, subjects and labels.  Nothing is
-taken from them, and those with the annotation `autoupdate: "false"` are left alone.  One that is deleted comes back
-with the next start.
+At start, missing default roles and bindings are created, and missing rules, subjects and labels are added.  Nothing is
+removed, and objects with the annotation `autoupdate: "false"` are not changed.
+
+An aggregated role has the rules of all non-aggregated roles that it contains, directly or over other aggregated roles.
+So nested aggregated roles are complete at once, and two roles that contain each other do not loop.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from farflung.hub.auth.rbac.coverage import missing
 from farflung.hub.auth.rbac.defaults import API_VERSION, AUTO_UPDATE, default_bindings, default_roles
 from farflung.hub.auth.rbac.policy import CLUSTER_BINDINGS, CLUSTER_ROLES
 from farflung.hub.auth.rbac.rules import rule_of
-from farflung.hub.controllers.loopback import Inside, collection_path, object_path
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.stored_kinds import KeptKinds
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.hub.media_types import APPLY_PATCH
 from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj
@@ -32,25 +34,27 @@ WORKERS: Final = 4
 MANAGER: Final = "clusterrole-aggregation-controller"
 
 
-class DefaultRoles:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, clusters: Iterable[str]) -> None:
+class DefaultRolesController:
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, clusters: Iterable[str]) -> None:
         self._store = store
-        homes = {"ClusterRole": CLUSTER_ROLES, "ClusterRoleBinding": CLUSTER_BINDINGS}
-        self._resources = {kind: kinds.builtin(home) for kind, home in homes.items()}
-        self._inside = inside
+        self._resources = {
+            "ClusterRole": kinds.builtin(CLUSTER_ROLES),
+            "ClusterRoleBinding": kinds.builtin(CLUSTER_BINDINGS),
+        }
+        self._client = client
         self._clusters = tuple(clusters)
         self._wanted = [*default_roles(), *default_bindings()]
-        self.work: Work[str] = Work("default-roles", self._look, workers=1)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("default-roles", self._reconcile, workers=1)
 
     def start(self) -> None:
         for cluster in self._clusters:
-            self.work.add(cluster)
+            self.queue.add(cluster)
 
     def stop(self) -> None:
         pass
 
-    async def _look(self, cluster: str) -> None:
-        """All at once, so that they share a commit."""
+    async def _reconcile(self, cluster: str) -> None:
+        """Concurrent requests share a commit."""
         await asyncio.gather(*(self._ensure(cluster, wanted) for wanted in self._wanted))
 
     async def _ensure(self, cluster: str, wanted: Obj) -> None:
@@ -58,30 +62,29 @@ class DefaultRoles:
         key = objects.key(resource, cluster, "", wanted["metadata"]["name"])
         entry = self._store.get(key)
         if entry is None:
-            await self._inside.request("POST", collection_path(resource, cluster), wanted)
+            await self._client.request("POST", collection_path(resource, cluster), wanted)
             return
         present = objects.decode(entry)
         if "roleRef" in wanted and present.get("roleRef") != wanted["roleRef"]:
             await self._replace(resource, cluster, key, present, wanted)
         elif completed := complete(present, wanted):
-            await self._inside.request("PUT", object_path(resource, key), completed)
+            await self._client.request("PUT", object_path(resource, key), completed)
 
     async def _replace(self, resource: Resource, cluster: str, key: str, present: Obj, wanted: Obj) -> None:
-        """A binding to another role cannot be changed into the wanted one."""
-        if is_kept(present):
+        """The roleRef of a binding is immutable, so the binding is deleted and created."""
+        if is_auto_updated(present):
             uid = present["metadata"]["uid"]
-            await self._inside.delete(object_path(resource, key), policy="Background", uid=uid)
-            await self._inside.request("POST", collection_path(resource, cluster), wanted)
+            await self._client.delete(object_path(resource, key), policy="Background", uid=uid)
+            await self._client.request("POST", collection_path(resource, cluster), wanted)
 
 
-def is_kept(present: Obj) -> bool:
-    """Its owner has not said to leave it alone."""
+def is_auto_updated(present: Obj) -> bool:
     return (present["metadata"].get("annotations") or {}).get(AUTO_UPDATE) != "false"
 
 
 def complete(present: Obj, wanted: Obj) -> Obj | None:
-    """The present object with all that is wanted of it; None if there is nothing to add."""
-    if not is_kept(present):
+    """The object with missing parts added; None if it is complete."""
+    if not is_auto_updated(present):
         return None
     changed = present | {"metadata": with_metadata(present["metadata"], wanted["metadata"])}
     if "subjects" in wanted:
@@ -98,7 +101,7 @@ def complete(present: Obj, wanted: Obj) -> Obj | None:
 
 
 def with_metadata(present: Obj, wanted: Obj) -> Obj:
-    """What somebody has changed stays changed."""
+    """Labels and annotations that a client changed are kept."""
     parts = {part: wanted[part] | (present.get(part) or {}) for part in ("labels", "annotations")}
     return present | parts
 
@@ -111,38 +114,38 @@ def lacking(present: list[Obj], wanted: list[Obj]) -> list[Obj]:
 Selectors = tuple[LabelSelector, ...]
 
 
-class Aggregation:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside) -> None:
+class ClusterRoleAggregationController:
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient) -> None:
         self._store = store
         self._cluster_roles = kinds.builtin(CLUSTER_ROLES)
-        self._inside = inside
-        self._selectors: dict[str, dict[str, Selectors]] = {}  #: cluster → key of an aggregated role → what it is of
+        self._client = client
+        self._selectors: dict[str, dict[str, Selectors]] = {}  #: cluster → key of an aggregated role → its selectors
         self._labels: dict[str, dict[str, dict[str, str]]] = {}  #: cluster → key of a role → its labels
         self._subscriptions: list[Subscription] = []
-        self.work: Work[str] = Work("aggregated-roles", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("aggregated-roles", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        self._subscriptions = [self._store.subscribe(CLUSTER_ROLES, self._hear)]
+        self._subscriptions = [self._store.subscribe(CLUSTER_ROLES, self._on_changes)]
         for entry in self._store.list(CLUSTER_ROLES).entries:
             self._note(entry.key, entry)
         for aggregated in self._selectors.values():
             for key in aggregated:
-                self.work.add(key)
+                self.queue.add(key)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             before = self._containing(change.key)
             self._note(change.key, change.entry)
             for key in before | self._containing(change.key):
-                self.work.add(key)
+                self.queue.add(key)
             if change.key in self._selectors.get(cluster_in(change.key), ()):
-                self.work.add(change.key)
+                self.queue.add(change.key)
 
     def _note(self, key: str, entry: Entry | None) -> None:
         cluster = cluster_in(key)
@@ -158,7 +161,7 @@ class Aggregation:
             del self._selectors[cluster], self._labels[cluster]
 
     def _containing(self, key: str) -> set[str]:
-        """The aggregated roles that a role is directly a part of."""
+        """The aggregated roles that select a role."""
         cluster = cluster_in(key)
         labels = self._labels.get(cluster, {}).get(key)
         if labels is None:
@@ -169,9 +172,9 @@ class Aggregation:
             if whole != key and any(selector.matches(labels) for selector in selectors)
         }
 
-    # --- what there should be ---------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None or key not in self._selectors.get(cluster_in(key), ()):
             return
@@ -182,10 +185,10 @@ class Aggregation:
         identity = {"name": role["metadata"]["name"], "uid": role["metadata"]["uid"]}
         wanted = {"apiVersion": API_VERSION, "kind": "ClusterRole", "metadata": identity, "rules": rules}
         path = object_path(self._cluster_roles, key)
-        await self._inside.request("PATCH", path, wanted, query=f"fieldManager={MANAGER}&force=true", media=APPLY_PATCH)
+        await self._client.request("PATCH", path, wanted, query=f"fieldManager={MANAGER}&force=true", media=APPLY_PATCH)
 
     def _rules_of(self, key: str) -> list[Obj]:
-        """Each rule once, in the order of the selectors and, for each of them, of the names."""
+        """Each rule once, ordered by selector and role name."""
         rules: dict[bytes, Obj] = {}
         for leaf in self._leaves(key):
             entry = self._store.get(leaf)
@@ -194,7 +197,7 @@ class Aggregation:
         return list(rules.values())
 
     def _leaves(self, key: str) -> Iterator[str]:
-        """The roles that are not aggregated, of which this one is made; those that come first, first."""
+        """The non-aggregated roles that an aggregated role contains, in order."""
         cluster = cluster_in(key)
         seen, waiting = {key}, [iter(self._parts(cluster, key))]
         while waiting:

@@ -1,7 +1,7 @@
-"""The end of Events: each goes a while after it was last written.
+"""Expiry of Events: each is deleted some time after its last write.
 
-The time of a write is not stored.  For what was there before the start it is taken from the Event itself: nothing that
-an Event tells of is later than its last write, if its author's clock is right.
+The store does not keep the time of a write.  For Events that are older than the process, it is the latest time that
+the Event contains.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from typing import Final
 
 import msgspec
 
-from farflung.hub.controllers.reconcile_queue import Work
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.machinery import times
 from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 
-HOME: Final = "/core/events/"
-HOUR: Final = 3600.0
-TOGETHER: Final = 64  #: events that are deleted at a time, in shared commits
+EVENTS: Final = "/core/events/"
+DEFAULT_TTL_SECONDS: Final = 3600.0
+BATCH: Final = 64  #: events that are deleted in shared commits
 LONGEST_SLEEP: Final = 60.0  #: seconds; the clock may be set meanwhile
 
 
-class Events:
+class EventTTLController:
     def __init__(self, store: Store, clock: Callable[[], datetime], seconds: float) -> None:
-        """`seconds`: how long an Event stays after its last write."""
+        """`seconds`: how long an Event is kept after its last write."""
         self._store = store
         self._clock = clock
-        self._stay = timedelta(seconds=seconds)
-        self._ends: dict[str, datetime] = {}  #: key → when it goes, the next one first
+        self._ttl = timedelta(seconds=seconds)
+        self._expiry: dict[str, datetime] = {}  #: key → expiry, earliest first
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.work: Work[str] = Work("events", self._look, workers=1)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("events", self._reconcile, workers=1)
 
     def start(self) -> None:
-        self._subscription = self._store.subscribe(HOME, self._hear)
+        self._subscription = self._store.subscribe(EVENTS, self._on_changes)
         now = self._clock()
-        ends = {entry.key: min(last_time(entry), now) + self._stay for entry in self._store.list(HOME).entries}
-        self._ends = dict(sorted(ends.items(), key=lambda item: item[1]))
-        self.work.add(HOME)
+        expiry = {entry.key: min(last_time(entry), now) + self._ttl for entry in self._store.list(EVENTS).entries}
+        self._expiry = dict(sorted(expiry.items(), key=lambda item: item[1]))
+        self.queue.add(EVENTS)
 
     def stop(self) -> None:
         if self._subscription is not None:
             self._subscription.cancel()
         self._sleep(None)
 
-    def _hear(self, changes: Sequence[Change]) -> None:
-        end = self._clock() + self._stay
+    def _on_changes(self, changes: Sequence[Change]) -> None:
+        expiry = self._clock() + self._ttl
         for change in changes:
-            self._ends.pop(change.key, None)
+            self._expiry.pop(change.key, None)
             if change.entry is not None:
-                self._ends[change.key] = end
-        if self._timer is None and self._ends:
-            self._sleep(self._stay)
+                self._expiry[change.key] = expiry
+        if self._timer is None and self._expiry:
+            self._sleep(self._ttl)
 
     def _sleep(self, time: timedelta | None) -> None:
         if self._timer is not None:
@@ -62,28 +62,28 @@ class Events:
             self._timer = None
         if time is not None:
             seconds = min(max(time.total_seconds(), 0), LONGEST_SLEEP)
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.work.add, HOME)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.queue.add, EVENTS)
 
-    async def _look(self, _: str) -> None:
-        """Delete what is due, and sleep until something is."""
+    async def _reconcile(self, _: str) -> None:
+        """Delete expired Events, and sleep until the next one expires."""
         self._sleep(None)
-        while due := self._due(self._clock()):
-            await asyncio.gather(*map(self._delete, due))
-        if self._ends:
-            self._sleep(next(iter(self._ends.values())) - self._clock())
+        while expired := self._expired(self._clock()):
+            await asyncio.gather(*map(self._delete, expired))
+        if self._expiry:
+            self._sleep(next(iter(self._expiry.values())) - self._clock())
 
-    def _due(self, now: datetime) -> list[str]:
-        return [key for key, end in islice(self._ends.items(), TOGETHER) if end <= now]
+    def _expired(self, now: datetime) -> list[str]:
+        return [key for key, expiry in islice(self._expiry.items(), BATCH) if expiry <= now]
 
     async def _delete(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None:
-            self._ends.pop(key, None)
+            self._expiry.pop(key, None)
             return
         try:
             await self._store.delete(key, expect=entry.revision)
         except Conflict:
-            return  # it was written just now, which is heard
+            return  # a newer write has set another expiry
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -105,8 +105,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def last_time(entry: Entry) -> datetime:
-    """The latest moment that a stored Event tells of."""
+    """The latest time in a stored Event."""
     event = _decode(entry.value)
     observed = event.series.lastObservedTime if event.series is not None else None
-    told = (event.metadata.creationTimestamp, event.lastTimestamp, event.eventTime, observed)
-    return max(times.parse(text) for text in told if text)
+    found = (event.metadata.creationTimestamp, event.lastTimestamp, event.eventTime, observed)
+    return max(times.parse(text) for text in found if text)

@@ -1,4 +1,4 @@
-"""A client of the hub inside the hub: the same function that serves the wire, without the wire."""
+"""The loopback client: sends requests to the hub's own request handler, without a connection."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from farflung.store.base import Revision
 
 
 def collection_path(resource: Resource, cluster: str, namespace: str = "") -> str:
-    """Where a resource's objects are on the wire."""
     group = f"apis/{resource.group}" if resource.group else "api"
     within = f"namespaces/{namespace}/" if namespace else ""
     return f"/clusters/{cluster}/{group}/{resource.version}/{within}{resource.plural}"
 
 
 def object_path(resource: Resource, key: str) -> str:
-    """Where the object of a store's key is on the wire."""
+    """The request path of the object at a store key."""
     namespace, name = objects.name_in(key)
     return f"{collection_path(resource, cluster_in(key), namespace)}/{quote(name, safe=':')}"
 
 
-class Inside:
-    """Requests as an administrator with a name of its own, so that managedFields say who did it."""
+class LoopbackClient:
+    """Sends requests as an administrator.  `agent` becomes the field manager."""
 
     def __init__(self, handler: Handler, authorization: str, agent: str) -> None:
         self._handler = handler
@@ -40,22 +39,22 @@ class Inside:
     async def request(
         self, method: str, path: str, body: Obj | None = None, *, query: str = "", media: str = ""
     ) -> Any:
-        """The answer's JSON.  A failure Status is raised as ApiError."""
-        return orjson.loads(content_of(await self._send(method, path, body, query=query, media=media)))
+        """The response's JSON.  Raises ApiError for a failure Status."""
+        return orjson.loads(_content(await self._send(method, path, body, query=query, media=media)))
 
     async def delete(self, path: str, *, policy: str, uid: str, revision: Revision | None = None) -> None:
-        """Delete this very object: not one that took its name, and, with a revision, not one that has changed."""
+        """Delete an object with the preconditions uid and, if given, resourceVersion."""
         preconditions: Obj = {"uid": uid}
         if revision is not None:
             preconditions["resourceVersion"] = str(revision)
         await self._send("DELETE", path, {"propagationPolicy": policy, "preconditions": preconditions})
 
     async def delete_all(self, path: str) -> None:
-        """Delete a collection; what must go first goes in the background."""
+        """Delete a collection, with background propagation."""
         await self._send("DELETE", path, {"propagationPolicy": "Background"})
 
     async def patch(self, path: str, change: Obj, *, uid: str, revision: Revision) -> None:
-        """Merge a change into this very object, unless it has changed meanwhile."""
+        """Merge a change into an object.  Raises 409 if its uid or resourceVersion differs."""
         identity = {"uid": uid, "resourceVersion": str(revision)}
         body = change | {"metadata": change.get("metadata", {}) | identity}
         await self._send("PATCH", path, body, media=MERGE_PATCH)
@@ -63,23 +62,23 @@ class Inside:
     async def _send(self, method: str, path: str, body: Obj | None, *, query: str = "", media: str = "") -> Response:
         headers = self._headers | {"content-type": media} if media else self._headers
         content = b"" if body is None else orjson.dumps(body)
-        answer = self._handler(Request(method, path, query, headers, content))
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        assert isinstance(answer, Response), "only a watch is a stream, and nobody inside watches over HTTP"
-        if answer.status >= 400:
-            raise failure_of(answer)
-        return answer
+        response = self._handler(Request(method, path, query, headers, content))
+        if isinstance(response, Awaitable):
+            response = await response
+        assert isinstance(response, Response), "only watches are streams, and controllers subscribe to the store"
+        if response.status >= 400:
+            raise _error(response)
+        return response
 
 
-def content_of(answer: Response) -> bytes:
-    return answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+def _content(response: Response) -> bytes:
+    return response.body if isinstance(response.body, bytes) else b"".join(response.body)
 
 
-def failure_of(answer: Response) -> ApiError:
-    content = content_of(answer)
+def _error(response: Response) -> ApiError:
+    content = _content(response)
     try:
         status = orjson.loads(content)
     except orjson.JSONDecodeError:
-        return ApiError(answer.status, "", content.decode(errors="replace").strip())
-    return ApiError(answer.status, status.get("reason", ""), status.get("message", ""), status.get("details"))
+        return ApiError(response.status, "", content.decode(errors="replace").strip())
+    return ApiError(response.status, status.get("reason", ""), status.get("message", ""), status.get("details"))

@@ -1,20 +1,18 @@
-"""What the hub does by itself: the parts of a controller manager that every Kubernetes API needs.
+"""The hub's controller manager: the controllers that every Kubernetes API server depends on.
 
-    system       the namespaces and priority classes that are always there
-    roles        the roles and bindings that are there from the start
-    aggregation  the rules of ClusterRoles that are made of others
-    accounts     the ServiceAccount and the CA's ConfigMap of every namespace
-    namespaces   the end of a namespace
-    definitions  the end of a CustomResourceDefinition
-    quotas       the status of ResourceQuotas
-    protection   claims and volumes that are in use
-    events       the end of Events that are old
-    collector    the end of objects whose owners are gone
-    secrets      the tokens in Secrets of ServiceAccounts
-    signing      certificates for those who ask
+    system_objects                namespaces and priority classes that always exist
+    cluster_roles                 default roles and bindings, and aggregated ClusterRoles
+    service_accounts              the ServiceAccount and CA ConfigMap of every namespace, and tokens in Secrets
+    namespaces                    deletion of namespaces
+    custom_resource_definitions   deletion of CustomResourceDefinitions, and their names
+    resource_quotas               status of ResourceQuotas
+    volume_protection             finalizers of claims and volumes in use
+    events                        expiry of Events
+    garbage_collector             deletion of objects whose owners were deleted
+    certificates                  signing of CertificateSigningRequests
 
-Each part listens to the store, so nothing is polled, and acts through the hub's front door, so that what it does is
-checked and shown like anybody's requests.  On start it looks at everything again: what was under way goes on.
+Each controller subscribes to the store and writes through the request handler, so its writes are admitted, audited
+and visible like those of any client.  At start every controller reconciles all of its objects.
 """
 
 from __future__ import annotations
@@ -30,141 +28,133 @@ from farflung.http.certificates import Certificates
 from farflung.http.messages import Handler
 from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.controllers.certificates import Signing
-from farflung.hub.controllers.cluster_roles import Aggregation, DefaultRoles
-from farflung.hub.controllers.custom_resource_definitions import Definitions
-from farflung.hub.controllers.events import HOUR, Events
-from farflung.hub.controllers.garbage_collector import Collector
-from farflung.hub.controllers.loopback import Inside
-from farflung.hub.controllers.namespaces import USUAL_PACE, Namespaces, Pace
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.resource_quotas import QuotaStatus
-from farflung.hub.controllers.service_accounts import Accounts, TokenSecrets
-from farflung.hub.controllers.stored_kinds import KeptKinds, follow
-from farflung.hub.controllers.system_objects import SystemObjects
-from farflung.hub.controllers.volume_protection import PODS, Protection
+from farflung.hub.controllers.certificates import CertificateController
+from farflung.hub.controllers.cluster_roles import ClusterRoleAggregationController, DefaultRolesController
+from farflung.hub.controllers.custom_resource_definitions import CRDController
+from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS, EventTTLController
+from farflung.hub.controllers.garbage_collector import GarbageCollector
+from farflung.hub.controllers.loopback import LoopbackClient
+from farflung.hub.controllers.namespaces import DEFAULT_PACE, NamespaceController, Pace
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.resource_quotas import ResourceQuotaController
+from farflung.hub.controllers.service_accounts import ServiceAccountsController, TokensController
+from farflung.hub.controllers.stored_kinds import StoredKinds, follow
+from farflung.hub.controllers.system_objects import SystemObjectsController
+from farflung.hub.controllers.volume_protection import PODS, VolumeProtectionController
 from farflung.hub.quotas import Quotas
 from farflung.hub.routing.target import DEFAULT_CLUSTER
 from farflung.store.base import Store
 
-#: who managedFields say it was
+#: field managers of what controllers write
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 SERVER: Final = "kube-apiserver"
-PATIENCE: Final = 1.0  #: seconds that a start waits for the first namespaces; a full disk must not keep it for ever
+START_TIMEOUT: Final = 1.0  #: seconds to wait for the first namespaces; a full disk must not block the start
 
 log = logging.getLogger(__name__)
 
 
-class Part(Protocol):
-    """Something that is kept in order, by looking at one key at a time."""
+class HubController(Protocol):
+    """Reconciles one key of its queue at a time."""
 
     @property
-    def work(self) -> Work[Any]: ...
+    def queue(self) -> ReconcileQueue[Any]: ...
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
 
-#: the door to act through, who deals with dependents, and who gives names to definitions → further parts
-Further = Callable[[Inside, Collector, Definitions], Sequence[Part]]
+ExtraControllers = Callable[[LoopbackClient, GarbageCollector, CRDController], Sequence[HubController]]
 
 
-def no_more(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
+def no_extra_controllers(
+    client: LoopbackClient, collector: GarbageCollector, definitions: CRDController
+) -> Sequence[HubController]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Household:
-    """What differs between hubs."""
-
-    clusters: Sequence[str] = (DEFAULT_CLUSTER,)  #: which have the namespaces that are always there
-    roles_in: str = DEFAULT_CLUSTER  #: where the default roles are
-    further: Further = no_more  #: parts that only some hubs have
-
-
-ONE_CLUSTER: Final = Household()
+class ManagerOptions:
+    clusters: Sequence[str] = (DEFAULT_CLUSTER,)  #: clusters with system namespaces and priority classes
+    roles_in: str = DEFAULT_CLUSTER  #: the cluster with the default roles
+    extra_controllers: ExtraControllers = no_extra_controllers
+    pace: Pace = DEFAULT_PACE
+    event_seconds: float = DEFAULT_TTL_SECONDS  #: how long Events are kept
 
 
-class Housekeeping:
-    def __init__(
-        self,
-        store: Store,
-        kinds: Kinds,
-        handler: Handler,
-        *,
-        authorization: str,
-        authority: str,
-        clock: Callable[[], datetime],
-        tokens: AccountTokens,
-        signer: Certificates,
-        quotas: Quotas,
-        pace: Pace = USUAL_PACE,
-        event_seconds: float = HOUR,
-        household: Household = ONE_CLUSTER,
-    ) -> None:
-        """`authorization`: the header of an administrator; `authority`: the hub's CA in PEM; `event_seconds`: how long
-        Events stay."""
-        clusters = self._clusters = household.clusters
-        kept = KeptKinds(kinds.builtin.catalog)
-        follow(kinds, kept)
-        inside = Inside(handler, authorization, CONTROLLER_MANAGER)
-        self._system = SystemObjects(store, kept, Inside(handler, authorization, SERVER), clusters)
-        self._roles = DefaultRoles(store, kept, Inside(handler, authorization, SERVER), [household.roles_in])
-        self._aggregation = Aggregation(store, kept, inside)
-        self._accounts = Accounts(store, kept, inside, authority)
-        self._namespaces = Namespaces(store, kept, inside, clock, pace)
-        self._collector = Collector(store, kept, inside, clock)
-        definitions = Definitions(store, kept, inside, clock, self._collector, kinds.bound_names)
-        secrets = TokenSecrets(store, kept, inside, tokens, authority)
-        signing = Signing(store, kept, inside, signer, clock)
-        self._parts: tuple[Part, ...] = (
+@dataclass(frozen=True, slots=True)
+class ManagerDependencies:
+    store: Store
+    kinds: Kinds
+    handler: Handler
+    authorization: str  #: an administrator's Authorization header
+    certificates: Certificates
+    tokens: AccountTokens
+    quotas: Quotas
+    clock: Callable[[], datetime]
+
+
+class ControllerManager:
+    def __init__(self, hub: ManagerDependencies, options: ManagerOptions) -> None:
+        self._clusters = options.clusters
+        store, clock, authority = hub.store, hub.clock, hub.certificates.ca_pem.decode()
+        kinds = StoredKinds(hub.kinds.builtin.catalog)
+        follow(hub.kinds, kinds)
+        client = LoopbackClient(hub.handler, hub.authorization, CONTROLLER_MANAGER)
+        server = LoopbackClient(hub.handler, hub.authorization, SERVER)
+        self._system = SystemObjectsController(store, kinds, server, options.clusters)
+        self._roles = DefaultRolesController(store, kinds, server, [options.roles_in])
+        self._aggregation = ClusterRoleAggregationController(store, kinds, client)
+        self._accounts = ServiceAccountsController(store, kinds, client, authority)
+        collector = GarbageCollector(store, kinds, client, clock)
+        definitions = CRDController(store, kinds, client, clock, collector, hub.kinds.bound_names)
+        self._controllers: tuple[HubController, ...] = (
             self._system,
             self._roles,
             self._aggregation,
             self._accounts,
-            self._namespaces,
-            self._collector,
+            NamespaceController(store, kinds, client, clock, options.pace),
+            collector,
             definitions,
-            QuotaStatus(store, kept, inside, quotas, pace.gather),
-            *([Protection(store, kept, inside)] if kept.has(PODS) else []),
-            Events(store, clock, event_seconds),
-            secrets,
-            signing,
-            *household.further(inside, self._collector, definitions),
+            ResourceQuotaController(store, kinds, client, hub.quotas, options.pace.gather),
+            *([VolumeProtectionController(store, kinds, client)] if kinds.has(PODS) else []),
+            EventTTLController(store, clock, options.event_seconds),
+            TokensController(store, kinds, client, hub.tokens, authority),
+            CertificateController(store, kinds, client, hub.certificates, clock),
+            *options.extra_controllers(client, collector, definitions),
         )
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """When it returns, the namespaces that are always there are complete, unless the store refuses to write."""
-        for part in self._parts:
-            part.start()
-        self._running = asyncio.create_task(self._run(), name="housekeeping")
+        """Returns when the system's namespaces are complete, unless the store refuses writes."""
+        for controller in self._controllers:
+            controller.start()
+        self._running = asyncio.create_task(self._run(), name="controllers")
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._system.work.finished()
-                await self._roles.work.finished()
-                await self._aggregation.work.finished()
+            async with asyncio.timeout(START_TIMEOUT):
+                await self._system.queue.finished()
+                await self._roles.queue.finished()
+                await self._aggregation.queue.finished()
                 if self._clusters:
-                    await self._accounts.work.finished()
+                    await self._accounts.queue.finished()
         except TimeoutError:
             log.warning("the first namespaces are not complete yet")
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for part in self._parts:
-                part.work.start(group)
+            for controller in self._controllers:
+                controller.queue.start(group)
 
     async def finished(self) -> None:
-        """Until there is nothing left to do: for the present, as every write may bring something new."""
-        while any(part.work.is_busy for part in self._parts):
-            for part in self._parts:
-                await part.work.finished()
+        """Wait until all queues are empty.  Any later write may add keys."""
+        while any(controller.queue.is_busy for controller in self._controllers):
+            for controller in self._controllers:
+                await controller.queue.finished()
 
     async def stop(self) -> None:
-        for part in self._parts:
-            part.stop()
-            part.work.stop()
+        for controller in self._controllers:
+            controller.stop()
+            controller.queue.stop()
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running])

@@ -1,4 +1,7 @@
-"""The end of a namespace: its content is deleted, and when nothing is left, it goes too."""
+"""Deletion of namespaces: deletes their content, reports what remains, and removes the finalizer at the end.
+
+Conditions have the reasons and messages of Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.loopback import Inside, collection_path, object_path
-from farflung.hub.controllers.owner_graph import identity_of, is_concerned
-from farflung.hub.controllers.reconcile_queue import OVERTAKEN, Unfinished, Work
-from farflung.hub.controllers.stored_kinds import Hearing, KeptKinds, Turnover
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
+from farflung.hub.controllers.owner_graph import is_concerned, ownership_of
+from farflung.hub.controllers.reconcile_queue import STALE, ReconcileQueue, Unfinished
+from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
 from farflung.hub.namespaces import is_terminating, namespace_key
-from farflung.hub.objects import home_of
+from farflung.hub.objects import storage_prefix
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription
@@ -33,18 +36,16 @@ FINALIZERS: Final = "NamespaceFinalizersRemaining"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """In seconds."""
+    """Delays in seconds."""
 
-    #: Before a deleted namespace's content goes.  Kubernetes waits for five, for the sake of its caches; we have none,
-    #: but clients that look right after the deletion count on finding what was there.
+    #: Before the content of a deleted namespace is deleted.  Kubernetes waits five seconds for its caches.  The hub has
+    #: none, but some clients expect the content right after the deletion.
     grace: float = 3.0
-    #: Before a namespace that was held is looked at again, once some of its content has gone.
-    again: float = 3.0
-    #: In which changes of what a quota counts gather, before its status tells.
-    gather: float = 0.1
+    again: float = 3.0  #: before a namespace with finalizers is checked again
+    gather: float = 0.1  #: in which changes of a quota's usage are collected
 
 
-USUAL_PACE: Final = Pace()
+DEFAULT_PACE: Final = Pace()
 
 
 class Scope(NamedTuple):
@@ -53,29 +54,29 @@ class Scope(NamedTuple):
 
 
 def scope_of(key: str) -> Scope:
-    """The namespace that a key names, or that an object's key is in."""
+    """The namespace of a Namespace's key, or of a namespaced object's key."""
     return Scope(*key.split("/", 5)[3:5])
 
 
-class Namespaces:
+class NamespaceController:
     def __init__(
-        self, store: Store, kinds: KeptKinds, inside: Inside, clock: Callable[[], datetime], pace: Pace
+        self, store: Store, kinds: StoredKinds, client: LoopbackClient, clock: Callable[[], datetime], pace: Pace
     ) -> None:
         self._store = store
         self._kinds = kinds
-        self._inside = inside
+        self._client = client
         self._clock = clock
         self._pace = pace
         self._resource = kinds.builtin(NAMESPACES)
         self._terminating: set[Scope] = set()
         self._subscription: Subscription | None = None
-        self._content = Hearing(store, kinds, self._hear_content)
-        kinds.listen(self._hear_kinds)
-        self.work: Work[Scope] = Work("namespaces", self._look, workers=WORKERS)
+        self._content = StoredKindsWatch(store, kinds, self._on_content)
+        kinds.listen(self._on_kinds)
+        self.queue: ReconcileQueue[Scope] = ReconcileQueue("namespaces", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         self._content.start()
-        self._subscription = self._store.subscribe(NAMESPACES, self._hear)
+        self._subscription = self._store.subscribe(NAMESPACES, self._on_changes)
         for entry in self._store.list(NAMESPACES).entries:
             if is_terminating(entry):
                 self._terminate(entry, after=0)
@@ -85,22 +86,22 @@ class Namespaces:
         if self._subscription is not None:
             self._subscription.cancel()
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None:
                 self._terminating.discard(scope_of(change.key))
-                self.work.forget(scope_of(change.key))  # another one of that name has a grace of its own
+                self.queue.forget(scope_of(change.key))  # a new namespace of that name has its own grace
             elif is_terminating(change.entry):
                 self._terminate(change.entry, after=self._pace.grace)
 
     def _terminate(self, entry: Entry, *, after: float) -> None:
         scope = scope_of(entry.key)
-        self.work.add_later(scope, self._pace.again if scope in self._terminating else after)
+        self.queue.add_later(scope, self._pace.again if scope in self._terminating else after)
         self._terminating.add(scope)
 
-    def _hear_content(self, changes: Sequence[Change]) -> None:
+    def _on_content(self, changes: Sequence[Change]) -> None:
         """However fast its content dwindles, a terminating namespace is looked at only now and then."""
         if not self._terminating:
             return
@@ -108,67 +109,64 @@ class Namespaces:
             scope = scope_of(change.key)
             came_or_went = change.entry is None or change.previous is None
             if came_or_went and scope in self._terminating and is_content(change):
-                self.work.add_later(scope, self._pace.again)
+                self.queue.add_later(scope, self._pace.again)
 
-    def _hear_kinds(self, turnover: Turnover) -> None:
+    def _on_kinds(self, change: KindsChange) -> None:
         """A kind that appears may have objects in a namespace that is about to go."""
         for scope in self._terminating:
-            if scope.cluster == turnover.cluster:
-                self.work.add_later(scope, self._pace.again)
+            if scope.cluster == change.cluster:
+                self.queue.add_later(scope, self._pace.again)
 
     def _entries(self, resource: Resource, scope: Scope) -> Sequence[Entry]:
         return self._store.list(objects.prefix(resource, *scope)).entries
 
-    # --- what is done about it --------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    async def _look(self, scope: Scope) -> None:
+    async def _reconcile(self, scope: Scope) -> None:
         key = namespace_key(*scope)
         entry = self._store.get(key)
         if entry is None or not is_terminating(entry) or not finalizers_of(objects.decode(entry)):
             return
-        remains = await self._empty(scope)
-        await self._tell(key, remains)
+        remains = await self._delete_content(scope)
+        await self._report(key, remains)
         if remains.failures:
             raise Unfinished("; ".join(remains.failures))
         if not remains.resources:
             await self._finalize(key)
 
-    async def _empty(self, scope: Scope) -> Remains:
-        """Delete everything: first the Pods, because they use the rest, and the rest when there are none."""
+    async def _delete_content(self, scope: Scope) -> Remains:
+        """Delete the Pods first, and all else when no Pod is left, because Pods use the other objects."""
         remains = Remains()
         content = self._kinds.namespaced(scope.cluster)
-        pods = [resource for resource in content if home_of(resource) == PODS]
-        others = [resource for resource in content if home_of(resource) != PODS]
+        pods = [resource for resource in content if storage_prefix(resource) == PODS]
+        others = [resource for resource in content if storage_prefix(resource) != PODS]
         for resources in (pods, others):
-            await self._delete_all(resources, scope, remains)
-            self._count_all(resources, scope, remains)
+            for resource in resources:
+                if any(not is_going(entry) for entry in self._entries(resource, scope)):
+                    await self._delete(resource, scope, remains)
+            self._count(resources, scope, remains)
             if remains.resources:
                 break
         return remains
 
-    async def _delete_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
-        for resource in resources:
-            if any(not is_going(entry) for entry in self._entries(resource, scope)):
-                await self._delete(resource, scope, remains)
-
     async def _delete(self, resource: Resource, scope: Scope, remains: Remains) -> None:
         try:
-            await self._inside.delete_all(collection_path(resource, *scope))
+            await self._client.delete_all(collection_path(resource, *scope))
         except ApiError as error:
-            if error.code in OVERTAKEN:
-                self.work.add_later(scope, self._pace.again)
+            if error.code in STALE:
+                self.queue.add_later(scope, self._pace.again)
             else:
                 remains.failures.append(error.message)
 
-    def _count_all(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
+    def _count(self, resources: Iterable[Resource], scope: Scope, remains: Remains) -> None:
         for resource in resources:
             entries = self._entries(resource, scope)
             if entries:
                 remains.resources[resource.plural, resource.group] = len(entries)
             for entry in entries:
-                remains.finalizers.update(identity_of(entry).finalizers or ())
+                remains.finalizers.update(ownership_of(entry).finalizers or ())
 
-    async def _tell(self, key: str, remains: Remains) -> None:
+    async def _report(self, key: str, remains: Remains) -> None:
         entry = self._store.get(key)
         if entry is None:
             return
@@ -178,7 +176,7 @@ class Namespaces:
         if wanted != present:
             change = {"status": {"conditions": wanted}}
             path = object_path(self._resource, key) + "/status"
-            await self._inside.patch(path, change, uid=namespace["metadata"]["uid"], revision=entry.revision)
+            await self._client.patch(path, change, uid=namespace["metadata"]["uid"], revision=entry.revision)
 
     async def _finalize(self, key: str) -> None:
         entry = self._store.get(key)
@@ -188,88 +186,88 @@ class Namespaces:
         finalizers = finalizers_of(namespace)
         if FINALIZER in finalizers:
             namespace["spec"]["finalizers"] = [one for one in finalizers if one != FINALIZER]
-            await self._inside.request("PUT", object_path(self._resource, key) + "/finalize", namespace)
+            await self._client.request("PUT", object_path(self._resource, key) + "/finalize", namespace)
 
 
 def finalizers_of(namespace: Obj) -> list[str]:
-    """Those who must be done before it goes.  With none, it was finished by hand before it was deleted."""
+    """The finalizers of the spec.  A client may have removed them before the deletion."""
     return namespace.get("spec", {}).get("finalizers") or []
 
 
 def is_content(change: Change) -> bool:
-    """Of a namespace, not beside it: only keys of objects in namespaces have five parts."""
+    """Whether an object is namespaced: only such keys have five parts."""
     return change.key.count("/") == 5
 
 
 def is_going(entry: Entry) -> bool:
-    """Deleted already, and only waiting for somebody else: the garbage collector's finalizers are not needed here."""
+    """Whether an object is being deleted and has no finalizer of the garbage collector, which is not needed here."""
     if not is_concerned(entry.value):
         return False
-    identity = identity_of(entry)
+    identity = ownership_of(entry)
     return identity.deletionTimestamp is not None and not identity.mark
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     status: str
     reason: str
     message: str
 
 
-#: each condition, in their order, when there is nothing to tell
+#: the conditions of an empty namespace, in their order
 FINE: Final = {
-    DISCOVERY: Verdict("False", "ResourcesDiscovered", "All resources successfully discovered"),
-    PARSING: Verdict("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    CONTENT: Verdict("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-    REMAINING: Verdict("False", "ContentRemoved", "All content successfully removed"),
-    FINALIZERS: Verdict("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+    DISCOVERY: Finding("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    PARSING: Finding("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    CONTENT: Finding("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+    REMAINING: Finding("False", "ContentRemoved", "All content successfully removed"),
+    FINALIZERS: Finding("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
 
 
 @dataclass(slots=True)
 class Remains:
-    """What is left in a namespace after its content was deleted."""
+    """The content of a namespace that is not deleted yet."""
 
     resources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (plural, group) → objects
     finalizers: Counter[str] = field(default_factory=Counter)  #: finalizer → objects that it holds
-    failures: list[str] = field(default_factory=list)  #: why something could not even be deleted
+    failures: list[str] = field(default_factory=list)  #: errors of delete requests
 
-    def verdicts(self) -> dict[str, Verdict]:
+    def findings(self) -> dict[str, Finding]:
         found = dict(FINE)
         if self.failures:
-            told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
-            found[CONTENT] = Verdict("True", "ContentDeletionFailed", told + ", ".join(sorted(self.failures)))
+            start = f"Failed to delete all resource types, {len(self.failures)} remaining: "
+            found[CONTENT] = Finding("True", "ContentDeletionFailed", start + ", ".join(sorted(self.failures)))
         if self.resources:
             counts = [
                 f"{name}.{group} has {count} resource instances" for (name, group), count in self.resources.items()
             ]
-            told = "Some resources are remaining: "
-            found[REMAINING] = Verdict("True", "SomeResourcesRemain", told + ", ".join(sorted(counts)))
+            start = "Some resources are remaining: "
+            found[REMAINING] = Finding("True", "SomeResourcesRemain", start + ", ".join(sorted(counts)))
         if self.finalizers:
             counts = [f"{name} in {count} resource instances" for name, count in self.finalizers.items()]
-            told = "Some content in the namespace has finalizers remaining: "
-            found[FINALIZERS] = Verdict("True", "SomeFinalizersRemain", told + ", ".join(sorted(counts)))
+            start = "Some content in the namespace has finalizers remaining: "
+            found[FINALIZERS] = Finding("True", "SomeFinalizersRemain", start + ", ".join(sorted(counts)))
         return found
 
 
 def termination_conditions(present: Sequence[Obj], remains: Remains, now: str) -> list[Obj]:
     """A Namespace's conditions, with those of this controller brought up to date."""
     updated = list(present)
-    for kind, verdict in remains.verdicts().items():
-        place = next((place for place, one in enumerate(updated) if one.get("type") == kind), None)
-        if place is None:
-            updated.append(condition(kind, verdict, now))
+    for kind, finding in remains.findings().items():
+        index = next((index for index, one in enumerate(updated) if one.get("type") == kind), None)
+        if index is None:
+            updated.append(condition(kind, finding, now))
         else:
-            old = updated[place]
-            since = old.get("lastTransitionTime") if old.get("status") == verdict.status else now
-            updated[place] = condition(kind, verdict, since)
+            old = updated[index]
+            since = old.get("lastTransitionTime") if old.get("status") == finding.status else now
+            updated[index] = condition(kind, finding, since)
     return updated
 
 
-def condition(kind: str, verdict: Verdict, since: str | None) -> Obj:
+def condition(kind: str, finding: Finding, since: str | None) -> Obj:
     return {
         "type": kind,
-        "status": verdict.status,
+        "status": finding.status,
         "lastTransitionTime": since,
-        "reason": verdict.reason,
-        "message": verdict.message,
+        "reason": finding.reason,
+        "message": finding.message,
     }

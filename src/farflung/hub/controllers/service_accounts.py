@@ -1,4 +1,8 @@
-"""What every namespace has from its first moment: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`."""
+"""ServiceAccounts and their tokens.
+
+Every namespace gets the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.  A Secret of the type
+`kubernetes.io/service-account-token` gets the token of its ServiceAccount, and is deleted with it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ import msgspec
 
 from farflung.hub import objects
 from farflung.hub.auth.service_account_tokens import Account, AccountTokens
-from farflung.hub.controllers.loopback import Inside, collection_path, object_path
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.namespaces import NAMESPACES, Scope, scope_of
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.stored_kinds import KeptKinds
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.hub.namespaces import is_terminating, namespace_key
 from farflung.hub.objects import cluster_in
-from farflung.machinery.errors import ApiError, Obj
+from farflung.machinery.errors import ApiError
 from farflung.store.base import Change, Entry, Store, Subscription
 
 WORKERS: Final = 8
@@ -38,76 +42,74 @@ ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 
-class Accounts:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, authority: str) -> None:
-        """`authority`: the certificates, in PEM, that clients inside a cluster are to trust."""
+class ServiceAccountsController:
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, authority: str) -> None:
+        """`authority`: the CA bundle in PEM."""
         self._store = store
-        self._inside = inside
+        self._client = client
         self._accounts = kinds.builtin(ACCOUNTS)
         self._config_maps = kinds.builtin(CONFIG_MAPS)
         self._data = {"ca.crt": authority}
         self._subscriptions: list[Subscription] = []
-        self.work: Work[Scope] = Work("accounts", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[Scope] = ReconcileQueue("accounts", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         subscribe = self._store.subscribe
         self._subscriptions = [
-            subscribe(NAMESPACES, self._hear_namespaces),
-            subscribe(ACCOUNTS, self._hear_accounts),
-            subscribe(CONFIG_MAPS, self._hear_config_maps),
+            subscribe(NAMESPACES, self._on_namespaces),
+            subscribe(ACCOUNTS, self._on_accounts),
+            subscribe(CONFIG_MAPS, self._on_config_maps),
         ]
         for entry in self._store.list(NAMESPACES).entries:
-            self.work.add(scope_of(entry.key))
+            self.queue.add(scope_of(entry.key))
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _hear_namespaces(self, changes: Sequence[Change]) -> None:
+    def _on_namespaces(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.previous is None:
-                self.work.add(scope_of(change.key))
+                self.queue.add(scope_of(change.key))
 
-    def _hear_accounts(self, changes: Sequence[Change]) -> None:
+    def _on_accounts(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None and change.key.endswith("/" + ACCOUNT):
-                self.work.add(scope_of(change.key))
+                self.queue.add(scope_of(change.key))
 
-    def _hear_config_maps(self, changes: Sequence[Change]) -> None:
+    def _on_config_maps(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.key.endswith("/" + AUTHORITY) and change.previous is not None:
-                self.work.add(scope_of(change.key))
+                self.queue.add(scope_of(change.key))
 
-    async def _look(self, scope: Scope) -> None:
-        if self._is_open(scope):
+    async def _reconcile(self, scope: Scope) -> None:
+        if self._is_active(scope):
             try:
                 await asyncio.gather(self._ensure_account(scope), self._ensure_authority(scope))
             except ApiError:
-                if self._is_open(scope):
+                if self._is_active(scope):
                     raise
 
-    def _is_open(self, scope: Scope) -> bool:
+    def _is_active(self, scope: Scope) -> bool:
         namespace = self._store.get(namespace_key(*scope))
         return namespace is not None and not is_terminating(namespace)
 
     async def _ensure_account(self, scope: Scope) -> None:
         if self._store.get(objects.key(self._accounts, *scope, ACCOUNT)) is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
-            await self._inside.request("POST", collection_path(self._accounts, *scope), account)
+            await self._client.request("POST", collection_path(self._accounts, *scope), account)
 
     async def _ensure_authority(self, scope: Scope) -> None:
         key = objects.key(self._config_maps, *scope, AUTHORITY)
         entry = self._store.get(key)
         if entry is None:
-            await self._inside.request("POST", collection_path(self._config_maps, *scope), self._authority())
+            metadata = {"name": AUTHORITY, "annotations": {"kubernetes.io/description": DESCRIPTION}}
+            obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data}
+            await self._client.request("POST", collection_path(self._config_maps, *scope), obj)
             return
         present = objects.decode(entry)
         if present.get("data") != self._data and "deletionTimestamp" not in present["metadata"]:
-            await self._inside.request("PUT", object_path(self._config_maps, key), present | {"data": self._data})
-
-    def _authority(self) -> Obj:
-        metadata = {"name": AUTHORITY, "annotations": {"kubernetes.io/description": DESCRIPTION}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data}
+            await self._client.request("PUT", object_path(self._config_maps, key), present | {"data": self._data})
 
 
 class _Metadata(msgspec.Struct):
@@ -128,7 +130,7 @@ class TokenSecret(msgspec.Struct):
 
     @property
     def account_uid(self) -> str:
-        """Empty: whichever has the name."""
+        """Empty: any account of that name."""
         return (self.metadata.annotations or {}).get(ACCOUNT_UID, "")
 
 
@@ -136,82 +138,84 @@ _decode = msgspec.json.Decoder(TokenSecret).decode
 
 
 def token_secret(entry: Entry | None) -> TokenSecret | None:
-    """None if it is no Secret of this kind, which nearly all others show without being decoded."""
+    """None for Secrets of other types, nearly all of which are not decoded."""
     if entry is None or MARK not in entry.value:
         return None
     secret = _decode(entry.value)
     return secret if secret.type == TYPE and secret.account_name else None
 
 
-class Filling(NamedTuple):
-    """Look at a Secret."""
-
+class FillSecret(NamedTuple):
     key: str
 
 
-class Forgetting(NamedTuple):
-    """Look whether an account still names a Secret that is gone."""
+class RemoveSecretReference(NamedTuple):
+    """Remove a deleted Secret from its account's list of secrets."""
 
     account: str  #: a key
     secret: str  #: a name
 
 
-class TokenSecrets:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, tokens: AccountTokens, authority: str) -> None:
-        """`authority`: the certificates, in PEM, that whoever uses a token is to trust."""
+class TokensController:
+    def __init__(
+        self, store: Store, kinds: StoredKinds, client: LoopbackClient, tokens: AccountTokens, authority: str
+    ) -> None:
+        """`authority`: the CA bundle in PEM."""
         self._store = store
-        self._inside = inside
+        self._client = client
         self._tokens = tokens
         self._authority = encoded(authority)
         self._secrets = kinds.builtin(SECRETS)
         self._accounts = kinds.builtin(ACCOUNTS)
         self._of_account: dict[str, set[str]] = {}  #: key of an account → keys of its Secrets
         self._subscriptions: list[Subscription] = []
-        self.work: Work[Filling | Forgetting] = Work("token-secrets", self._look, workers=TOKEN_WORKERS)
+        self.queue: ReconcileQueue[FillSecret | RemoveSecretReference] = ReconcileQueue(
+            "token-secrets", self._reconcile, workers=TOKEN_WORKERS
+        )
 
     def start(self) -> None:
         subscribe = self._store.subscribe
-        self._subscriptions = [subscribe(SECRETS, self._hear_secrets), subscribe(ACCOUNTS, self._hear_accounts)]
+        self._subscriptions = [subscribe(SECRETS, self._on_secrets), subscribe(ACCOUNTS, self._on_accounts)]
         for entry in self._store.list(SECRETS).entries:
             if (secret := token_secret(entry)) is not None:
-                self._note(entry.key, secret)
+                self._track(entry.key, secret)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _note(self, key: str, secret: TokenSecret) -> None:
+    def _track(self, key: str, secret: TokenSecret) -> None:
         self._of_account.setdefault(account_key(key, secret), set()).add(key)
-        self.work.add(Filling(key))
+        self.queue.add(FillSecret(key))
 
-    def _hear_secrets(self, changes: Sequence[Change]) -> None:
+    def _on_secrets(self, changes: Sequence[Change]) -> None:
         for change in changes:
             old, new = token_secret(change.previous), token_secret(change.entry)
             if old is not None and (new is None or new.account_name != old.account_name):
-                self._let_go(change.key, old)
+                self._untrack(change.key, old)
             if new is not None:
-                self._note(change.key, new)
+                self._track(change.key, new)
 
-    def _let_go(self, key: str, secret: TokenSecret) -> None:
+    def _untrack(self, key: str, secret: TokenSecret) -> None:
         account = account_key(key, secret)
         keys = self._of_account.get(account, set())
         keys.discard(key)
         if not keys:
             self._of_account.pop(account, None)
-        self.work.add(Forgetting(account, objects.name_in(key)[1]))
+        self.queue.add(RemoveSecretReference(account, objects.name_in(key)[1]))
 
-    def _hear_accounts(self, changes: Sequence[Change]) -> None:
+    def _on_accounts(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None or change.previous is None:
                 for key in self._of_account.get(change.key, ()):
-                    self.work.add(Filling(key))
+                    self.queue.add(FillSecret(key))
 
-    # --- what is done about it --------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    async def _look(self, task: Filling | Forgetting) -> None:
-        if isinstance(task, Filling):
+    async def _reconcile(self, task: FillSecret | RemoveSecretReference) -> None:
+        if isinstance(task, FillSecret):
             await self._fill(task.key)
         else:
             await self._forget(task)
@@ -224,13 +228,13 @@ class TokenSecrets:
         account = self._account(account_key(key, secret))
         path = object_path(self._secrets, key)
         if account is None or secret.account_uid not in ("", account.uid):
-            await self._inside.delete(path, policy="Background", uid=secret.metadata.uid)
+            await self._client.delete(path, policy="Background", uid=secret.metadata.uid)
             return
         missing = self._missing(account, objects.name_in(key)[1], secret.data or {})
         if missing and not secret.immutable:
             annotations = {ACCOUNT_NAME: account.name, ACCOUNT_UID: account.uid}
             change = {"metadata": {"annotations": annotations}, "data": missing}
-            await self._inside.patch(path, change, uid=secret.metadata.uid, revision=entry.revision)
+            await self._client.patch(path, change, uid=secret.metadata.uid, revision=entry.revision)
 
     def _missing(self, account: Account, name: str, data: dict[str, str]) -> dict[str, str]:
         missing = {}
@@ -248,7 +252,7 @@ class TokenSecrets:
             return None
         return Account(cluster_in(key), *objects.name_in(key), objects.decode(entry)["metadata"]["uid"])
 
-    async def _forget(self, task: Forgetting) -> None:
+    async def _forget(self, task: RemoveSecretReference) -> None:
         entry = self._store.get(task.account)
         namespace = objects.name_in(task.account)[0]
         gone = objects.key(self._secrets, cluster_in(task.account), namespace, task.secret)
@@ -256,14 +260,14 @@ class TokenSecrets:
             return
         account = objects.decode(entry)
         named = account.get("secrets") or []
-        kept = [reference for reference in named if reference.get("name") != task.secret]
-        if len(kept) < len(named):
+        left = [reference for reference in named if reference.get("name") != task.secret]
+        if len(left) < len(named):
             path, uid = object_path(self._accounts, task.account), account["metadata"]["uid"]
-            await self._inside.patch(path, {"secrets": kept or None}, uid=uid, revision=entry.revision)
+            await self._client.patch(path, {"secrets": left or None}, uid=uid, revision=entry.revision)
 
 
 def account_key(key: str, secret: TokenSecret) -> str:
-    """Of the account that a Secret names: it is in the same namespace."""
+    """The key of a Secret's account, which is in the same namespace."""
     return f"{ACCOUNTS}{cluster_in(key)}/{objects.name_in(key)[0]}/{secret.account_name}"
 
 

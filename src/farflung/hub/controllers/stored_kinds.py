@@ -1,7 +1,7 @@
-"""The kinds whose objects are in the store, as housekeeping needs them: by the place of their objects, by type.
+"""The stored kinds of every cluster, for controllers that handle objects of any kind.
 
-Built-in kinds are the same in every cluster and stay.  Custom ones are a cluster's own, and come and go.  Where a
-kind's objects are, its home, does not tell the cluster: two clusters with a kind of the same name share one.
+Built-in kinds are the same in every cluster.  Custom kinds belong to one cluster.  A kind's storage prefix does not
+contain the cluster: two clusters with a custom kind of the same name share a prefix.
 """
 
 from __future__ import annotations
@@ -13,161 +13,157 @@ from weakref import WeakKeyDictionary
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.served import Changed, Kinds, Served
-from farflung.hub.objects import cluster_in, home_of
+from farflung.hub.objects import cluster_in, storage_prefix
 from farflung.store.base import Store, Subscription, Watcher
 from farflung.store.keys import resource_prefix
 
 
-class Turnover(NamedTuple):
-    """Which homes a cluster got and lost."""
+class KindsChange(NamedTuple):
+    """Storage prefixes of custom kinds that were added to a cluster, and removed from it."""
 
     cluster: str
-    came: frozenset[str]
-    went: frozenset[str]
+    added: frozenset[str]
+    removed: frozenset[str]
 
 
-class Table:
-    """Some kinds, found by type and by home.  Of several versions the first counts."""
+class KindTable:
+    """Kinds by type and by storage prefix.  The first of several versions wins."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        kept = [resource for resource in resources if {"list", "delete"} <= set(resource.verbs)]
-        self.by_type = {(one.api_version, one.kind): one for one in kept}
-        self.by_home: dict[str, Resource] = {}
+        stored = [resource for resource in resources if {"list", "delete"} <= set(resource.verbs)]
+        self.by_type = {(one.api_version, one.kind): one for one in stored}
+        self.by_prefix: dict[str, Resource] = {}
         by_name: dict[tuple[str, str], Resource] = {}
-        for resource in kept:
-            self.by_home.setdefault(home_of(resource), resource)
+        for resource in stored:
+            self.by_prefix.setdefault(storage_prefix(resource), resource)
             by_name.setdefault((resource.group, resource.plural), resource)
-        #: what a namespace can contain
         self.namespaced = tuple(resource for resource in by_name.values() if resource.namespaced)
-        self.homes = frozenset(self.by_home)
+        self.prefixes = frozenset(self.by_prefix)
 
 
-NONE = Table(())
+NONE = KindTable(())
 
 
-class KeptKinds:
+class StoredKinds:
     def __init__(self, catalog: Catalog) -> None:
-        """With the built-in kinds; the custom ones are told by `replace`."""
-        self._builtin = Table(preferred_first(catalog))
-        self._custom: dict[str, Table] = {}  #: cluster → its own kinds, if any
-        self._clusters: dict[str, int] = {}  #: home of custom kinds → how many clusters have it
-        self._listeners: list[Callable[[Turnover], None]] = []
+        """`catalog`: the built-in kinds."""
+        self._builtin = KindTable(preferred_first(catalog))
+        self._custom: dict[str, KindTable] = {}  #: cluster → its custom kinds, if any
+        self._clusters: dict[str, int] = {}  #: prefix of custom kinds → number of clusters that have it
+        self._listeners: list[Callable[[KindsChange], None]] = []
 
     @property
-    def homes(self) -> frozenset[str]:
-        """Of every kind of every cluster."""
-        return self._builtin.homes.union(self._clusters)
+    def prefixes(self) -> frozenset[str]:
+        """Storage prefixes of all kinds of all clusters."""
+        return self._builtin.prefixes.union(self._clusters)
 
     def of_type(self, cluster: str, api_version: str, kind: str) -> Resource | None:
         found = self._builtin.by_type.get((api_version, kind))
         return found or self._own(cluster).by_type.get((api_version, kind))
 
     def of_key(self, key: str) -> Resource | None:
-        """Whose objects are at a key."""
-        home = resource_prefix(key)
-        return self._builtin.by_home.get(home) or self._own(cluster_in(key)).by_home.get(home)
+        prefix = resource_prefix(key)
+        return self._builtin.by_prefix.get(prefix) or self._own(cluster_in(key)).by_prefix.get(prefix)
 
     def is_builtin(self, key: str) -> bool:
-        """Whether objects at a key are of a kind that is always there."""
-        return resource_prefix(key) in self._builtin.by_home
+        return resource_prefix(key) in self._builtin.by_prefix
 
-    def has(self, home: str) -> bool:
-        """Whether a kind is always there."""
-        return home in self._builtin.by_home
+    def has(self, prefix: str) -> bool:
+        """Whether a prefix belongs to a built-in kind."""
+        return prefix in self._builtin.by_prefix
 
-    def is_anywhere(self, home: str) -> bool:
-        """Whether any cluster has a kind."""
-        return home in self._builtin.by_home or home in self._clusters
+    def is_anywhere(self, prefix: str) -> bool:
+        """Whether any cluster has the kind."""
+        return prefix in self._builtin.by_prefix or prefix in self._clusters
 
-    def builtin(self, home: str) -> Resource:
-        """A kind that is always there."""
-        return self._builtin.by_home[home]
+    def builtin(self, prefix: str) -> Resource:
+        return self._builtin.by_prefix[prefix]
 
     def namespaced(self, cluster: str) -> tuple[Resource, ...]:
-        """What a namespace of a cluster can contain, each resource in the version that is preferred."""
+        """The namespaced resources of a cluster, each in its preferred version."""
         return self._builtin.namespaced + self._own(cluster).namespaced
 
     def custom(self, cluster: str) -> Mapping[str, Resource]:
-        """A cluster's own kinds by home."""
-        return self._own(cluster).by_home
+        """A cluster's custom kinds by prefix."""
+        return self._own(cluster).by_prefix
 
-    def _own(self, cluster: str) -> Table:
+    def _own(self, cluster: str) -> KindTable:
         return self._custom.get(cluster, NONE)
 
-    def replace(self, cluster: str, new: Table) -> None:
-        """A cluster's own kinds, as they are from now on, the preferred versions first."""
+    def replace(self, cluster: str, new: KindTable) -> None:
+        """Set a cluster's custom kinds, preferred versions first."""
         old = self._own(cluster)
-        if new.by_home:
+        if new.by_prefix:
             self._custom[cluster] = new
         else:
             self._custom.pop(cluster, None)
-        turnover = Turnover(cluster, new.homes - old.homes, old.homes - new.homes)
-        for home in turnover.came:
-            self._clusters[home] = self._clusters.get(home, 0) + 1
-        for home in turnover.went:
-            self._clusters[home] -= 1
-            if not self._clusters[home]:
-                del self._clusters[home]
-        if new.by_type.keys() != old.by_type.keys() or turnover.came or turnover.went:
+        change = KindsChange(cluster, new.prefixes - old.prefixes, old.prefixes - new.prefixes)
+        for prefix in change.added:
+            self._clusters[prefix] = self._clusters.get(prefix, 0) + 1
+        for prefix in change.removed:
+            self._clusters[prefix] -= 1
+            if not self._clusters[prefix]:
+                del self._clusters[prefix]
+        if new.by_type.keys() != old.by_type.keys() or change.added or change.removed:
             for listener in self._listeners:
-                listener(turnover)
+                listener(change)
 
-    def listen(self, listener: Callable[[Turnover], None]) -> None:
-        """Hear of every replacement that changed something, after the fact."""
+    def listen(self, listener: Callable[[KindsChange], None]) -> None:
+        """Call a listener after every replacement that changed something."""
         self._listeners.append(listener)
 
 
-def follow(kinds: Kinds, kept: KeptKinds) -> None:
-    """Keep up with what the clusters serve beside what is always there."""
-    tables: WeakKeyDictionary[Served, Table] = WeakKeyDictionary()  #: thousands of clusters serve the same
+def follow(served_kinds: Kinds, stored: StoredKinds) -> None:
+    """Keep the custom kinds equal to what each cluster serves."""
+    tables: WeakKeyDictionary[Served, KindTable] = WeakKeyDictionary()  #: thousands of clusters share one
 
-    def table_of(served: Served) -> Table:
+    def table_of(served: Served) -> KindTable:
         table = tables.get(served)
         if table is None:
-            own = (one for one in preferred_first(served.catalog) if one.custom and not kept.has(home_of(one)))
-            table = tables[served] = Table(own)
+            custom = (one for one in preferred_first(served.catalog) if one.custom)
+            table = tables[served] = KindTable(one for one in custom if not stored.has(storage_prefix(one)))
         return table
 
-    def hear(changed: Iterable[Changed]) -> None:
+    def update(changed: Iterable[Changed]) -> None:
         for cluster in {cluster for cluster, _, _ in changed}:
-            kept.replace(cluster, table_of(kinds.of(cluster)))
+            stored.replace(cluster, table_of(served_kinds.of(cluster)))
 
-    kinds.subscribe(hear)
-    hear((cluster, "", "") for cluster in kinds.clusters)
+    served_kinds.subscribe(update)
+    update((cluster, "", "") for cluster in served_kinds.clusters)
 
 
-class Hearing:
-    """One watcher of the homes of all kinds that there are, whichever they are at the time."""
+class StoredKindsWatch:
+    """Subscribes one watcher to the prefixes of all stored kinds, also of kinds that are added later."""
 
     def __init__(
-        self, store: Store, kinds: KeptKinds, watcher: Watcher, *, without: frozenset[str] = frozenset()
+        self, store: Store, kinds: StoredKinds, watcher: Watcher, *, without: frozenset[str] = frozenset()
     ) -> None:
         self._store = store
         self._kinds = kinds
         self._watcher = watcher
         self._without = without
         self._subscriptions: dict[str, Subscription] = {}
-        self._listens = False
-        kinds.listen(self._follow)
+        self._is_started = False
+        kinds.listen(self._on_kinds)
 
     def start(self) -> None:
-        self._listens = True
-        self._listen_to(self._kinds.homes)
+        self._is_started = True
+        self._subscribe(self._kinds.prefixes)
 
-    def _follow(self, turnover: Turnover) -> None:
-        if not self._listens:
+    def _on_kinds(self, change: KindsChange) -> None:
+        if not self._is_started:
             return
-        for home in turnover.went & self._subscriptions.keys():
-            if not self._kinds.is_anywhere(home):
-                self._subscriptions.pop(home).cancel()
-        self._listen_to(turnover.came)
+        for prefix in change.removed & self._subscriptions.keys():
+            if not self._kinds.is_anywhere(prefix):
+                self._subscriptions.pop(prefix).cancel()
+        self._subscribe(change.added)
 
-    def _listen_to(self, homes: frozenset[str]) -> None:
-        for home in homes - self._subscriptions.keys() - self._without:
-            self._subscriptions[home] = self._store.subscribe(home, self._watcher)
+    def _subscribe(self, prefixes: frozenset[str]) -> None:
+        for prefix in prefixes - self._subscriptions.keys() - self._without:
+            self._subscriptions[prefix] = self._store.subscribe(prefix, self._watcher)
 
     def stop(self) -> None:
-        self._listens = False
+        self._is_started = False
         for subscription in self._subscriptions.values():
             subscription.cancel()
         self._subscriptions.clear()

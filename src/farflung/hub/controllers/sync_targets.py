@@ -1,9 +1,11 @@
-"""The inventory of workspaces: what becomes of SyncTargets and Locations.
+"""SyncTargets and Locations.
 
-a target    gets its key, the addresses for its syncer, and conditions that follow its heartbeats
-a location  shows how many targets it has, and how many of them can be used
-a workspace with its first target gets the export `kubernetes`, the Location `default` and a binding, once and
-            for all: the export is marked when they are made, so whoever deletes them is rid of them
+SyncTarget  gets its key label, its syncer's URLs, and conditions that depend on heartbeats
+Location    counts its SyncTargets and the available ones
+workspace   gets the export `kubernetes`, its binding, and the Location `default` with its first SyncTarget.  An
+            annotation of the export records that, so these objects can be deleted for good.
+
+Targets and locations are indexed by labels and selectors: the cost of a change depends on the objects it concerns.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from pyroaring import BitMap
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.loopback import Inside, collection_path, object_path
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.objects import cluster_in, home_of, name_in
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.objects import cluster_in, name_in, storage_prefix
 from farflung.hub.tenancy.hashes import sync_target_key
 from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
 from farflung.lib.numbers import Numbers
@@ -40,61 +42,59 @@ COMPUTE: Final = "extra.apis.kcp.io/compute.workload.kcp.io"
 DONE: Final = "workload.kcp.io/skip-default-object-creation"
 EXPORTS: Final = Resource(APIS, "v1alpha1", "apiexports", "APIExport", False, "")
 BINDINGS: Final = Resource(APIS, "v1alpha1", "apibindings", "APIBinding", False, "")
+SYNC_TARGETS: Final = Resource("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget", False, "")
+LOCATIONS: Final = Resource("scheduling.kcp.io", "v1alpha1", "locations", "Location", False, "")
 HEARTBEAT: Final = "HeartbeatHealthy"
-REACHABLE: Final = "EdgeReachable"  #: what a target's syncer says of its cluster
-SECONDS: Final = 60.0  #: after which a target without a heartbeat is not ready any more
+REACHABLE: Final = "EdgeReachable"  #: condition that the target's syncer reports
+SECONDS: Final = 60.0  #: without a heartbeat, after which a target is not ready
 KEY_LABEL: Final = "internal.workload.kcp.io/key"
-LABELS: Final = "scheduling.kcp.io/labels"  #: the annotation of a Location that shows its labels
+LABELS: Final = "scheduling.kcp.io/labels"  #: annotation of a Location with its labels
 
 
 class Default(NamedTuple):
-    """Something that a workspace with targets has from the start."""
+    """An object that a workspace gets with its first SyncTarget."""
 
     resource: Resource
     body: Obj
 
 
-class Inventory:
+class SyncTargetController:
     def __init__(
         self,
         store: Store,
-        inside: Inside,
+        client: LoopbackClient,
         clock: Callable[[], datetime],
         url: str,
-        *,
-        sync_targets: Resource,
-        locations: Resource,
         heartbeat_seconds: float = SECONDS,
     ) -> None:
-        """`url`: where clients reach the hub; the resources: those that root exports, and no others of the name."""
+        """`url`: the hub's address for clients."""
         self._store = store
-        self._inside = inside
+        self._client = client
         self._clock = clock
         self._url = url
-        self._targets = sync_targets
-        self._locations = locations
+
         self._seconds = heartbeat_seconds
-        self._looks = {
-            home_of(sync_targets): self._look_at_target,
-            home_of(locations): self._look_at_location,
-            home_of(EXPORTS): self._look_at_defaults,
+        self._reconcilers = {
+            storage_prefix(SYNC_TARGETS): self._reconcile_target,
+            storage_prefix(LOCATIONS): self._reconcile_location,
+            storage_prefix(EXPORTS): self._reconcile_defaults,
         }
-        self._workspaces: dict[str, Workspace] = {}
+        self._workspaces: dict[str, TargetIndex] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._subscriptions: list[Subscription] = []
-        self.work: Work[str] = Work("inventory", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("inventory", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
-        targets, locations = home_of(self._targets), home_of(self._locations)
+        targets, locations = storage_prefix(SYNC_TARGETS), storage_prefix(LOCATIONS)
         self._subscriptions = [
-            self._store.subscribe(targets, self._hear_targets),
-            self._store.subscribe(locations, self._hear_locations),
+            self._store.subscribe(targets, self._on_targets),
+            self._store.subscribe(locations, self._on_locations),
         ]
         for entry in self._store.list(targets).entries:
-            self._follow_target(entry.key, entry)
-            self.work.add(defaults_key(entry.key))
+            self._update_target_index(entry.key, entry)
+            self.queue.add(defaults_key(entry.key))
         for entry in self._store.list(locations).entries:
-            self._follow_location(entry.key, entry)
+            self._update_location_index(entry.key, entry)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
@@ -103,74 +103,74 @@ class Inventory:
             timer.cancel()
         self._timers.clear()
 
-    # --- listening --------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear_targets(self, changes: Sequence[Change]) -> None:
+    def _on_targets(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._follow_target(change.key, change.entry)
+            self._update_target_index(change.key, change.entry)
             if change.previous is None:
-                self.work.add(defaults_key(change.key))
+                self.queue.add(defaults_key(change.key))
 
-    def _hear_locations(self, changes: Sequence[Change]) -> None:
+    def _on_locations(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            self._follow_location(change.key, change.entry)
+            self._update_location_index(change.key, change.entry)
 
-    def _follow_target(self, key: str, entry: Entry | None) -> None:
+    def _update_target_index(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, Workspace())
+        workspace = self._workspaces.setdefault(cluster, TargetIndex())
         target = None if entry is None else target_of(orjson.loads(entry.value))
         for location in workspace.set_target(name, target):
-            self.work.add(objects.key(self._locations, cluster, "", location))
-        self.work.add(key)
-        self._leave_if_empty(cluster, workspace)
+            self.queue.add(objects.key(LOCATIONS, cluster, "", location))
+        self.queue.add(key)
+        self._drop_if_empty(cluster, workspace)
 
-    def _follow_location(self, key: str, entry: Entry | None) -> None:
+    def _update_location_index(self, key: str, entry: Entry | None) -> None:
         cluster, (_, name) = cluster_in(key), name_in(key)
-        workspace = self._workspaces.setdefault(cluster, Workspace())
+        workspace = self._workspaces.setdefault(cluster, TargetIndex())
         workspace.set_location(name, None if entry is None else orjson.loads(entry.value))
         if entry is not None:
-            self.work.add(key)
-        self._leave_if_empty(cluster, workspace)
+            self.queue.add(key)
+        self._drop_if_empty(cluster, workspace)
 
-    def _leave_if_empty(self, cluster: str, workspace: Workspace) -> None:
+    def _drop_if_empty(self, cluster: str, workspace: TargetIndex) -> None:
         if workspace.is_empty:
             del self._workspaces[cluster]
 
-    # --- mending ----------------------------------------------------------------------------------
+    # --- reconciling ------------------------------------------------------------------------------
 
-    async def _look(self, key: str) -> None:
-        await self._looks[resource_prefix(key)](key)
+    async def _reconcile(self, key: str) -> None:
+        await self._reconcilers[resource_prefix(key)](key)
 
-    async def _look_at_target(self, key: str) -> None:
-        self._forget_timer(key)
+    async def _reconcile_target(self, key: str) -> None:
+        self._cancel_timer(key)
         entry, target = self._found(key)
         if entry is None or "deletionTimestamp" in target["metadata"]:
             return
-        uid, path = target["metadata"]["uid"], object_path(self._targets, key)
+        uid, path = target["metadata"]["uid"], object_path(SYNC_TARGETS, key)
         label = key_of(cluster_in(key), target)
         if (target["metadata"].get("labels") or {}).get(KEY_LABEL) != label:
             change = {"metadata": {"labels": {KEY_LABEL: label}}}
-            await self._inside.patch(path, change, uid=uid, revision=entry.revision)
-            return  # which is heard, and looked at
+            await self._client.patch(path, change, uid=uid, revision=entry.revision)
+            return  # the write triggers the next reconcile
         status = target_status(self._url, cluster_in(key), target, self._clock(), self._seconds)
-        if not says(target, status):
-            await self._inside.patch(f"{path}/status", {"status": status}, uid=uid, revision=entry.revision)
-        self._wait_for_heartbeat(key, target)
+        if not has_status(target, status):
+            await self._client.patch(f"{path}/status", {"status": status}, uid=uid, revision=entry.revision)
+        self._set_heartbeat_timer(key, target)
 
-    async def _look_at_location(self, key: str) -> None:
+    async def _reconcile_location(self, key: str) -> None:
         entry, location = self._found(key)
         workspace = self._workspaces.get(cluster_in(key))
         if entry is None or workspace is None or "deletionTimestamp" in location["metadata"]:
             return
-        uid, path = location["metadata"]["uid"], object_path(self._locations, key)
+        uid, path = location["metadata"]["uid"], object_path(LOCATIONS, key)
         labels = shown_labels(location)
         if (location["metadata"].get("annotations") or {}).get(LABELS) != labels:
             change = {"metadata": {"annotations": {LABELS: labels}}}
-            await self._inside.patch(path, change, uid=uid, revision=entry.revision)
-            return  # which is heard, and looked at
+            await self._client.patch(path, change, uid=uid, revision=entry.revision)
+            return  # the write triggers the next reconcile
         status = workspace.count(name_in(key)[1]).status()
-        if not says(location, status):
-            await self._inside.patch(f"{path}/status", {"status": status}, uid=uid, revision=entry.revision)
+        if not has_status(location, status):
+            await self._client.patch(f"{path}/status", {"status": status}, uid=uid, revision=entry.revision)
 
     def _found(self, key: str) -> tuple[Entry | None, Obj]:
         entry = self._store.get(key)
@@ -178,23 +178,23 @@ class Inventory:
 
     # --- heartbeats -------------------------------------------------------------------------------
 
-    def _wait_for_heartbeat(self, key: str, target: Obj) -> None:
-        """Look again when the last heartbeat is too long ago; another one is heard before that."""
+    def _set_heartbeat_timer(self, key: str, target: Obj) -> None:
+        """Reconcile again when the last heartbeat is too old."""
         heartbeat, now = last_heartbeat(target), self._clock()
         if heartbeat is None or heartbeat_verdict(heartbeat, now, self._seconds).reason:
             return
         left = self._seconds - (now - heartbeat).total_seconds()
         delay = min(left + 0.001, LONGEST_SLEEP)
-        self._timers[key] = asyncio.get_running_loop().call_later(delay, self.work.add, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(delay, self.queue.add, key)
 
-    def _forget_timer(self, key: str) -> None:
+    def _cancel_timer(self, key: str) -> None:
         if timer := self._timers.pop(key, None):
             timer.cancel()
 
-    # --- what a workspace with targets has --------------------------------------------------------
+    # --- default objects --------------------------------------------------------------------------
 
-    async def _look_at_defaults(self, key: str) -> None:
-        """In this order: what is found undone after a crash is done again, and what is marked is never touched."""
+    async def _reconcile_defaults(self, key: str) -> None:
+        """The annotation is written last, so a crash before it repeats the creation."""
         cluster = cluster_in(key)
         if not self._has_targets(cluster):
             return
@@ -202,38 +202,38 @@ class Inventory:
             await self._make(cluster, Default(EXPORTS, default_export()))
         if is_done(self._found(key)[1]):
             return
-        await self._make(cluster, Default(self._locations, default_location(self._locations)))
+        await self._make(cluster, Default(LOCATIONS, default_location()))
         await self._make(cluster, Default(BINDINGS, default_binding()))
         entry, export = self._found(key)
         if entry is not None and not is_done(export):
             change = {"metadata": {"annotations": {DONE: "true"}}}
             uid = export["metadata"]["uid"]
-            await self._inside.patch(object_path(EXPORTS, key), change, uid=uid, revision=entry.revision)
+            await self._client.patch(object_path(EXPORTS, key), change, uid=uid, revision=entry.revision)
 
     def _has_targets(self, cluster: str) -> bool:
         workspace = self._workspaces.get(cluster)
         return workspace is not None and bool(workspace.targets)
 
     async def _make(self, cluster: str, default: Default) -> None:
-        """Unless it is there, or the workspace does not serve such things at all."""
+        """Create an object unless it exists or the workspace does not serve its kind."""
         resource, name = default.resource, default.body["metadata"]["name"]
         if self._store.get(objects.key(resource, cluster, "", name)) is not None:
             return
         try:
-            await self._inside.request("POST", collection_path(resource, cluster), default.body)
+            await self._client.request("POST", collection_path(resource, cluster), default.body)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
 
 
-def says(obj: Obj, status: Obj) -> bool:
-    """Whether an object's status has these parts."""
+def has_status(obj: Obj, status: Obj) -> bool:
+    """Whether an object's status contains these fields."""
     present = obj.get("status") or {}
     return all(present.get(part) == value for part, value in status.items())
 
 
 def defaults_key(key: str) -> str:
-    """Of a target: of the export that says whether its workspace has what it has from the start."""
+    """The key of the export that records whether a target's workspace has its default objects."""
     return objects.key(EXPORTS, cluster_in(key), "", EXPORT)
 
 
@@ -246,10 +246,10 @@ def default_export() -> Obj:
     return {"apiVersion": EXPORTS.api_version, "kind": EXPORTS.kind, "metadata": metadata, "spec": {}}
 
 
-def default_location(locations: Resource) -> Obj:
+def default_location() -> Obj:
     resource = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}
     spec = {"resource": resource, "instanceSelector": {}}
-    return {"apiVersion": locations.api_version, "kind": "Location", "metadata": {"name": LOCATION}, "spec": spec}
+    return {"apiVersion": LOCATIONS.api_version, "kind": "Location", "metadata": {"name": LOCATION}, "spec": spec}
 
 
 def default_binding() -> Obj:
@@ -258,8 +258,6 @@ def default_binding() -> Obj:
 
 
 class Target(NamedTuple):
-    """A SyncTarget, as locations see it."""
-
     labels: Mapping[str, str]
     is_available: bool
 
@@ -281,7 +279,7 @@ def target_of(obj: Obj) -> Target:
 
 
 def instance_selector(location: Obj) -> LabelSelector | None:
-    """None selects nothing: there is no selector, or nobody can tell what it means."""
+    """None for a missing or invalid selector, which selects nothing."""
     written = (location.get("spec") or {}).get("instanceSelector")
     if written is None:
         return None
@@ -291,8 +289,8 @@ def instance_selector(location: Obj) -> LabelSelector | None:
         return None
 
 
-class Workspace:
-    """The targets and locations of one workspace, with the counts always right."""
+class TargetIndex:
+    """The SyncTargets and Locations of one workspace, with the counts of each Location."""
 
     def __init__(self) -> None:
         self.targets: dict[str, Target] = {}
@@ -312,29 +310,29 @@ class Workspace:
         return self._counts.get(location, NONE)
 
     def set_target(self, name: str, new: Target | None) -> list[str]:
-        """The locations whose counts it changes.  None: it is gone."""
+        """Add, replace or (None) remove a target.  Returns the locations whose counts change."""
         old = self.targets.pop(name, None)
         if new is not None:
             self.targets[name] = new
         if new == old:
             return []
-        self._note_target(name, new)
+        self._update_target(name, new)
         before = BitMap() if old is None else self._index.matching(old.labels)
         after = BitMap() if new is None else self._index.matching(new.labels)
         lost = NONE if old is None else Count(1, int(old.is_available))
-        won = NONE if new is None else Count(1, int(new.is_available))
-        changed = before ^ after if lost == won else before | after
+        gained = NONE if new is None else Count(1, int(new.is_available))
+        changed = before ^ after if lost == gained else before | after
         for number in changed:
             location = self._location_numbers.name(number)
             instances, available = self._counts[location]
             if number in before:
                 instances, available = instances - lost.instances, available - lost.available
             if number in after:
-                instances, available = instances + won.instances, available + won.available
+                instances, available = instances + gained.instances, available + gained.available
             self._counts[location] = Count(instances, available)
         return [self._location_numbers.name(number) for number in changed]
 
-    def _note_target(self, name: str, target: Target | None) -> None:
+    def _update_target(self, name: str, target: Target | None) -> None:
         if target is None:
             number = self._target_numbers.forget(name)
             self._labels.remove(number)
@@ -348,7 +346,7 @@ class Workspace:
             self._available.discard(number)
 
     def set_location(self, name: str, location: Obj | None) -> None:
-        """None: it is gone."""
+        """Add, replace or (None) remove a location."""
         if location is None:
             if name in self._selectors:
                 del self._selectors[name], self._counts[name]
@@ -368,11 +366,11 @@ class Workspace:
             self._counts[name] = Count(len(found), found.intersection_cardinality(self._available))
 
 
-# --- what is said of them -------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 def shown_labels(location: Obj) -> str | None:
-    """The annotation that shows a location's labels; None for one without."""
+    """The value of a location's labels annotation; None without labels."""
     labels = location["metadata"].get("labels") or {}
     return " ".join(f"{name}={value}" for name, value in sorted(labels.items())) or None
 
@@ -399,7 +397,7 @@ def heartbeat_verdict(heartbeat: datetime | None, now: datetime, seconds: float 
 
 
 def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
-    """A target is ready if it is heard of and says nothing to the contrary."""
+    """A target is ready if its heartbeat is healthy and its syncer does not report EdgeReachable=False."""
     found = next((one for one in conditions if one.get("type") == REACHABLE and one.get("status") == "False"), None)
     if found is None or not heartbeat.is_met:
         return heartbeat._replace(type=READY_CONDITION)
@@ -410,7 +408,7 @@ def ready_verdict(conditions: Iterable[Obj], heartbeat: Verdict) -> Verdict:
 
 
 def target_status(url: str, cluster: str, target: Obj, now: datetime, seconds: float = SECONDS) -> Obj:
-    """The parts of a SyncTarget's status that the hub keeps.  `url`: the hub's."""
+    """The fields of a SyncTarget's status that the hub writes.  `url`: the hub's."""
     metadata, status = target["metadata"], target.get("status") or {}
     verdict = heartbeat_verdict(last_heartbeat(target), now, seconds)
     present = status.get("conditions") or ()

@@ -1,4 +1,4 @@
-"""What is always there: the system's namespaces and priority classes.  Whatever is deleted comes back."""
+"""System namespaces and priority classes, which are created again when they are deleted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.controllers.loopback import Inside, collection_path
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.stored_kinds import KeptKinds
+from farflung.hub.controllers.loopback import LoopbackClient, collection_path
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Store, Subscription
 
@@ -39,41 +39,39 @@ SYSTEM: Final[dict[tuple[str, str], tuple[Obj, ...]]] = {
 }
 
 
-class SystemObjects:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside, clusters: Iterable[str]) -> None:
+class SystemObjectsController:
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient, clusters: Iterable[str]) -> None:
         self._store = store
-        self._inside = inside
+        self._client = client
         self._wanted: dict[str, tuple[str, Resource, Obj]] = {}  #: key → cluster, resource and object
-        self._homes: set[str] = set()
+        self._prefixes: set[str] = set()
         for cluster in clusters:
             for (api_version, kind), wanted in SYSTEM.items():
                 resource = kinds.of_type(cluster, api_version, kind)
-                if resource is not None:
-                    self._want(cluster, resource, wanted)
+                if resource is None:
+                    continue
+                self._prefixes.add(objects.prefix(resource, cluster))
+                for obj in wanted:
+                    key = objects.key(resource, cluster, "", obj["metadata"]["name"])
+                    self._wanted[key] = (cluster, resource, obj)
         self._subscriptions: list[Subscription] = []
-        self.work: Work[str] = Work("system-objects", self._look, workers=1)
-
-    def _want(self, cluster: str, resource: Resource, wanted: Iterable[Obj]) -> None:
-        self._homes.add(objects.prefix(resource, cluster))
-        for obj in wanted:
-            key = objects.key(resource, cluster, "", obj["metadata"]["name"])
-            self._wanted[key] = (cluster, resource, obj)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("system-objects", self._reconcile, workers=1)
 
     def start(self) -> None:
-        self._subscriptions = [self._store.subscribe(home, self._hear) for home in self._homes]
+        self._subscriptions = [self._store.subscribe(prefix, self._on_changes) for prefix in self._prefixes]
         for key in self._wanted:
-            self.work.add(key)
+            self.queue.add(key)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is None and change.key in self._wanted:
-                self.work.add(change.key)
+                self.queue.add(change.key)
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         if self._store.get(key) is None:
             cluster, resource, obj = self._wanted[key]
-            await self._inside.request("POST", collection_path(resource, cluster), obj)
+            await self._client.request("POST", collection_path(resource, cluster), obj)

@@ -1,4 +1,4 @@
-"""Claims and volumes are not taken from those who use them: a deleted one goes when nobody does any more."""
+"""Protection of claims and volumes in use: removes the finalizer of a deleted one when its last use ends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.admission.protection import CLAIM, VOLUME
-from farflung.hub.controllers.loopback import Inside, object_path
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.stored_kinds import KeptKinds
+from farflung.hub.controllers.loopback import LoopbackClient, object_path
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.stored_kinds import StoredKinds
 from farflung.hub.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store, Subscription
@@ -20,46 +20,46 @@ VOLUMES: Final = "/core/persistentvolumes/"
 PODS: Final = "/core/pods/"
 
 
-class Protection:
-    def __init__(self, store: Store, kinds: KeptKinds, inside: Inside) -> None:
+class VolumeProtectionController:
+    def __init__(self, store: Store, kinds: StoredKinds, client: LoopbackClient) -> None:
         self._store = store
-        self._inside = inside
+        self._client = client
         self._claims = kinds.builtin(CLAIMS)
         self._volumes = kinds.builtin(VOLUMES)
         self._pods = kinds.builtin(PODS)
         self._subscriptions: list[Subscription] = []
-        self.work: Work[str] = Work("protection", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("protection", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         subscribe = self._store.subscribe
         self._subscriptions = [
-            subscribe(CLAIMS, self._hear),
-            subscribe(VOLUMES, self._hear),
-            subscribe(PODS, self._hear_pods),
+            subscribe(CLAIMS, self._on_changes),
+            subscribe(VOLUMES, self._on_changes),
+            subscribe(PODS, self._on_pods),
         ]
-        for home in (CLAIMS, VOLUMES):
-            for entry in self._store.list(home).entries:
+        for prefix in (CLAIMS, VOLUMES):
+            for entry in self._store.list(prefix).entries:
                 if is_terminating(entry):
-                    self.work.add(entry.key)
+                    self.queue.add(entry.key)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
 
-    def _hear(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is not None and is_terminating(change.entry):
-                self.work.add(change.key)
+                self.queue.add(change.key)
 
-    def _hear_pods(self, changes: Sequence[Change]) -> None:
-        """A pod that goes lets go of its claims."""
+    def _on_pods(self, changes: Sequence[Change]) -> None:
+        """A deleted pod no longer uses its claims."""
         for change in changes:
             if change.entry is None and change.previous is not None:
                 namespace, _ = objects.name_in(change.key)
                 for name in claims_of(change.previous):
-                    self.work.add(objects.key(self._claims, objects.cluster_in(change.key), namespace, name))
+                    self.queue.add(objects.key(self._claims, objects.cluster_in(change.key), namespace, name))
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None or not is_terminating(entry):
             return
@@ -71,12 +71,12 @@ class Protection:
             return
         left = [one for one in finalizers if one != finalizer]
         change = {"metadata": {"finalizers": left or None}}
-        await self._inside.patch(
+        await self._client.patch(
             object_path(resource, key), change, uid=obj["metadata"]["uid"], revision=entry.revision
         )
 
     def _is_mounted(self, key: str) -> bool:
-        """Whether a pod that was given a node uses the claim.  Claims are seldom deleted, so pods are not indexed."""
+        """Whether a pod with a node uses the claim.  Claims are rarely deleted, so pods are not indexed."""
         namespace, name = objects.name_in(key)
         pods = self._store.list(objects.prefix(self._pods, objects.cluster_in(key), namespace)).entries
         return any(name in claims_of(pod) for pod in pods)
@@ -87,7 +87,7 @@ def is_bound(volume: Obj) -> bool:
 
 
 def claims_of(entry: Entry) -> frozenset[str]:
-    """The claims that a pod holds: none before it has a node."""
+    """The claims that a pod uses: none before it has a node."""
     if b'"persistentVolumeClaim"' not in entry.value and b'"ephemeral"' not in entry.value:
         return frozenset()
     pod = objects.decode(entry)

@@ -1,36 +1,43 @@
-"""Workspaces from their creation to their end.
+"""Workspaces and LogicalClusters: scheduling, status and deletion.
 
-    a Workspace         says what its LogicalCluster says; has a cluster, if it can have one; goes when that is gone
-    a LogicalCluster    is ready once its initializers are done; goes when nothing is left in its cluster
-    a cluster           that nobody can reach is removed: what a crash left of a creation or a removal
+    Workspace       gets a cluster, has the phase of its LogicalCluster, and is deleted after it
+    LogicalCluster  is ready when its initializers are done, and is deleted when its cluster is empty
+    cluster         without a Workspace or LogicalCluster is deleted: an interrupted creation or deletion
 
-A Workspace's deletion is noted in the Workspace, that of a cluster in its LogicalCluster, and whatever hangs below is
-found by looking; so a removal that was stopped anywhere goes on at the next start.
+Deleting a workspace deletes everything in it:
+
+    child workspaces              first, each with its own content
+    objects with finalizers       are marked as deleted; until they are gone, namespaces, definitions, bindings and
+                                  roles that their finalizers' controllers need are kept
+    everything else               in an order that may be interrupted anywhere
+
+Finalizers of the hub itself do not hold an object here.  Only deletionTimestamps record a deletion, and the content is
+listed each time, so a deletion resumes at the next start.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from farflung.hub import objects
 from farflung.hub.admission.definitions.conditions import mark_deleted as mark_definition
-from farflung.hub.controllers.api_bindings import Bindings
-from farflung.hub.controllers.custom_resource_definitions import Definitions
-from farflung.hub.controllers.garbage_collector import Collector
-from farflung.hub.controllers.loopback import Inside
-from farflung.hub.controllers.manager import Household, Part
-from farflung.hub.controllers.owner_graph import identity_of
-from farflung.hub.controllers.reconcile_queue import Work
-from farflung.hub.controllers.sync_targets import Inventory
+from farflung.hub.controllers.api_bindings import APIBindingController
+from farflung.hub.controllers.custom_resource_definitions import CRDController
+from farflung.hub.controllers.garbage_collector import GarbageCollector
+from farflung.hub.controllers.loopback import LoopbackClient
+from farflung.hub.controllers.manager import HubController, ManagerOptions
+from farflung.hub.controllers.owner_graph import ownership_of
+from farflung.hub.controllers.reconcile_queue import ReconcileQueue
+from farflung.hub.controllers.sync_targets import SyncTargetController
 from farflung.hub.namespaces import is_terminating
 from farflung.hub.objects import cluster_in
 from farflung.hub.tenancy import status as states
-from farflung.hub.tenancy.direct_writes import all_of, kind, rewritten
+from farflung.hub.tenancy.direct_writes import all_of, rewritten
 from farflung.hub.tenancy.hashes import NAME_LENGTH
 from farflung.hub.tenancy.paths import (
     LOGICAL_CLUSTERS,
@@ -49,10 +56,10 @@ from farflung.store.base import Change, Conflict, Entry, Store, Subscription
 from farflung.store.keys import resource_prefix
 
 HASH: Final = re.compile(f"[0-9a-z]{{1,{NAME_LENGTH}}}", re.ASCII)
-WORKERS: Final = 32  #: removals share commits
-TOGETHER: Final = 512  #: writes at a time
-ROUNDS: Final = 2  #: writes of one request that follow each other
-AGAIN: Final = 0.05  #: seconds before a cluster is looked at again in which something went that held it
+WORKERS: Final = 32  #: deletions share commits
+BATCH: Final = 512  #: concurrent writes
+ROUNDS: Final = 2  #: consecutive writes of one request
+AGAIN: Final = 0.05  #: seconds before a cluster is checked again after an object with finalizers was deleted
 NAMESPACES: Final = "/core/namespaces/"
 ROLES: Final = (
     "/rbac.authorization.k8s.io/clusterroles/",
@@ -60,7 +67,7 @@ ROLES: Final = (
 )
 DEFINITIONS: Final = "/apiextensions.k8s.io/customresourcedefinitions/"
 APIS: Final = "/apis.kcp.io/"
-OURS: Final = frozenset(
+HUB_FINALIZERS: Final = frozenset(
     {
         FOREGROUND,
         ORPHAN,
@@ -75,113 +82,102 @@ OURS: Final = frozenset(
 _FINALIZERS: Final = b'"finalizers":['
 
 
-class Workspaces:
-    """Looks at keys of Workspaces, and at names of clusters."""
+class WorkspaceController:
+    """Reconciles keys of Workspaces and names of clusters."""
 
     def __init__(self, store: Store, tenancy: Tenancy) -> None:
         self._store = store
         self._tenancy = tenancy
-        self._abandoned: set[str] = set()  #: clusters that nobody has, or will have
-        self._owners: dict[str, str] = {}  #: cluster whose LogicalCluster went → its Workspace's key
-        self._waiting: set[str] = set()  #: clusters that wait for the workspaces in them
-        self._held: dict[str, list[Subscription]] = {}  #: cluster → where to hear that something let it go
+        self._abandoned: set[str] = set()  #: clusters without a Workspace or LogicalCluster
+        self._owners: dict[str, str] = {}  #: cluster whose LogicalCluster was deleted → its Workspace's key
+        self._waiting: set[str] = set()  #: clusters that wait for the deletion of child workspaces
+        self._held: dict[str, list[Subscription]] = {}  #: cluster → subscriptions to objects with finalizers
         self._subscriptions: list[Subscription] = []
-        self.work: Work[str] = Work("workspaces", self._look, workers=WORKERS)
+        self.queue: ReconcileQueue[str] = ReconcileQueue("workspaces", self._reconcile, workers=WORKERS)
 
     def start(self) -> None:
         self._tenancy.abandoned = self._abandon
         self._subscriptions = [
-            self._store.subscribe(WORKSPACES, self._hear_workspaces),
-            self._store.subscribe(LOGICAL_CLUSTERS, self._hear_clusters),
+            self._store.subscribe(WORKSPACES, self._on_workspaces),
+            self._store.subscribe(LOGICAL_CLUSTERS, self._on_clusters),
         ]
         claimed: set[str] = set()
         for entry in self._store.list(WORKSPACES).entries:
-            self.work.add(entry.key)
+            self.queue.add(entry.key)
             claimed.add(self._tenancy.clusters.child(cluster_in(entry.key), objects.name_in(entry.key)[1]))
         clusters = {cluster_in(entry.key) for entry in self._store.list(LOGICAL_CLUSTERS).entries}
-        for cluster in clusters:
-            self._check_claimed(cluster, claimed)
-        for cluster in self._stored() - clusters:
+        for cluster in clusters:  # no creation is under way at the start
+            found = self._tenancy.clusters.read(cluster)
+            if found is not None and found.owner is not None and cluster not in claimed:
+                self._abandon(cluster)
+            self.queue.add(cluster)
+        prefixes = self._store.storage_prefixes()
+        stored = {cluster_in(entry.key) for prefix in prefixes for entry in self._store.list(prefix).entries}
+        for cluster in stored - clusters:
             self._abandon(cluster)
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.cancel()
         for cluster in tuple(self._held):
-            self._let_go(cluster)
-
-    def _stored(self) -> set[str]:
-        """Clusters of which anything is there at all."""
-        return {cluster_in(entry.key) for home in self._store.homes() for entry in self._store.list(home).entries}
-
-    def _check_claimed(self, cluster: str, claimed: Container[str]) -> None:
-        """At the start nothing is under way: a cluster that was made for a Workspace, and that none has, never will
-        be anybody's."""
-        found = self._tenancy.clusters.read(cluster)
-        if found is not None and found.owner is not None and cluster not in claimed:
-            self._abandon(cluster)
-        self.work.add(cluster)
+            self._stop_waiting(cluster)
 
     def _abandon(self, cluster: str) -> None:
-        if may_go(cluster):
+        if is_deletable(cluster):
             self._abandoned.add(cluster)
-            self.work.add(cluster)
+            self.queue.add(cluster)
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
-    def _hear_workspaces(self, changes: Sequence[Change]) -> None:
+    def _on_workspaces(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.entry is not None:
                 if change.previous is not None or not is_ready(change.entry):
-                    self.work.add(change.key)
+                    self.queue.add(change.key)
                 continue
-            self._hear_gone(cluster_in(change.key))
+            self._on_child_deleted(cluster_in(change.key))
             if change.previous is not None:
-                self._hear_left(change.key, objects.decode(change.previous))
+                self._on_workspace_deleted(change.key, objects.decode(change.previous))
 
-    def _hear_left(self, key: str, workspace: Obj) -> None:
-        """A Workspace that somebody else made go leaves its cluster to nobody."""
+    def _on_workspace_deleted(self, key: str, workspace: Obj) -> None:
+        """Delete the cluster of a Workspace whose finalizer a client removed."""
         cluster = workspace.get("spec", {}).get("cluster", "")
-        left = self._store.get(logical_cluster_key(cluster)) if cluster else None
-        if left is not None and owner_key(objects.decode(left)) == key:
+        logical_cluster = self._store.get(logical_cluster_key(cluster)) if cluster else None
+        if logical_cluster is not None and owner_key(objects.decode(logical_cluster)) == key:
             self._abandon(cluster)
 
-    def _hear_gone(self, parent: str) -> None:
-        """The last of the workspaces in a cluster that waits lets it go on."""
+    def _on_child_deleted(self, parent: str) -> None:
+        """Resume the deletion of a cluster after its last child workspace."""
         if parent in self._waiting and not self._store.list(f"{WORKSPACES}{parent}/", limit=1).entries:
             self._waiting.discard(parent)
-            self.work.add(parent)
+            self.queue.add(parent)
 
-    def _hear_clusters(self, changes: Sequence[Change]) -> None:
+    def _on_clusters(self, changes: Sequence[Change]) -> None:
         for change in changes:
             cluster = cluster_in(change.key)
             if change.entry is not None:
                 if change.previous is not None:
-                    self.work.add(cluster)
-                    self._look_at_owner(change.entry)
+                    self.queue.add(cluster)
+                    if owner := owner_key(objects.decode(change.entry)):
+                        self.queue.add(owner)
             elif change.previous is not None:
                 owner = owner_key(objects.decode(change.previous))
                 if owner:
                     self._owners[cluster] = owner
                 self._abandon(cluster)
 
-    def _look_at_owner(self, entry: Entry) -> None:
-        owner = owner_key(objects.decode(entry))
-        if owner:
-            self.work.add(owner)
+    # --- reconciling ------------------------------------------------------------------------------
 
-    # --- what is done about it --------------------------------------------------------------------
-
-    async def _look(self, what: str) -> None:
+    async def _reconcile(self, key: str) -> None:
         try:
-            if what.startswith("/"):
-                await self._look_at_workspace(what)
+            if key.startswith("/"):
+                await self._reconcile_workspace(key)
             else:
-                await self._look_at_cluster(what)
+                await self._reconcile_cluster(key)
         except Conflict:
-            self.work.add(what)  # somebody else was faster
+            self.queue.add(key)  # another client wrote the object
 
-    async def _look_at_workspace(self, key: str) -> None:
+    async def _reconcile_workspace(self, key: str) -> None:
         entry = self._store.get(key)
         if entry is None:
             return
@@ -189,7 +185,7 @@ class Workspaces:
         cluster = workspace.get("spec", {}).get("cluster", "")
         logical_cluster = self._store.get(logical_cluster_key(cluster)) if cluster else None
         if is_terminating(entry):
-            await self._finish(entry, workspace, cluster if logical_cluster else "")
+            await self._finalize_workspace(entry, workspace, cluster if logical_cluster else "")
         elif not cluster:
             await self._schedule(entry, workspace)
         elif logical_cluster is None:
@@ -199,14 +195,14 @@ class Workspaces:
             states.settle_workspace(workspace, objects.decode(logical_cluster), self._tenancy.now())
             await self._write(entry, workspace)
 
-    async def _finish(self, entry: Entry, workspace: Obj, cluster: str) -> None:
-        """The end of a Workspace, once it has no cluster any more."""
+    async def _finalize_workspace(self, entry: Entry, workspace: Obj, cluster: str) -> None:
+        """Delete a Workspace after its cluster."""
         metadata = workspace["metadata"]
         others = [one for one in metadata.get("finalizers") or () if one != states.FINALIZER]
         if cluster:
             states.label(workspace)
             await self._write(entry, workspace)
-            self.work.add(cluster)
+            self.queue.add(cluster)
         elif others:
             metadata["finalizers"] = others
             states.label(workspace)
@@ -223,114 +219,114 @@ class Workspaces:
             raise
 
     async def _write(self, entry: Entry, obj: Obj) -> None:
-        """Unless nothing changed."""
+        """Write an object if it changed."""
         if obj != objects.decode(entry):
             await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
 
-    async def _look_at_cluster(self, cluster: str) -> None:
-        if not may_go(cluster):
+    async def _reconcile_cluster(self, cluster: str) -> None:
+        if not is_deletable(cluster):
             return
         entry = self._store.get(logical_cluster_key(cluster))
         if entry is None:
             if cluster in self._abandoned:
-                await self._sweep(cluster)
+                await self._delete_remains(cluster)
             return
         logical_cluster = objects.decode(entry)
-        if self._is_doomed(cluster, entry):
-            await self._clear(cluster, entry, logical_cluster)
+        if self._is_deleted(cluster, entry):
+            await self._delete_content(cluster, entry, logical_cluster)
         else:
             states.settle_cluster(logical_cluster, self._tenancy.now())
             await self._write(entry, logical_cluster)
 
-    def _is_doomed(self, cluster: str, entry: Entry) -> bool:
+    def _is_deleted(self, cluster: str, entry: Entry) -> bool:
         if is_terminating(entry) or cluster in self._abandoned:
             return True
         owner = self._tenancy.clusters.owner_of(cluster)
         workspace = None if owner is None else self._store.get(workspace_key(owner.cluster, owner.name))
         return workspace is not None and is_terminating(workspace)
 
-    async def _clear(self, cluster: str, entry: Entry, logical_cluster: Obj) -> None:
-        plan = clearance(self._store, cluster)
+    async def _delete_content(self, cluster: str, entry: Entry, logical_cluster: Obj) -> None:
+        plan = plan_deletion(self._store, cluster)
         if plan.held and not is_terminating(entry):
-            # whoever holds something in it must be able to tell the end of the object from the end of everything
+            # controllers with finalizers must be able to tell that the whole workspace is deleted
             states.mark_deleted(logical_cluster, self._tenancy.now())
             await self._write(entry, logical_cluster)
-            self.work.add(cluster)
+            self.queue.add(cluster)
             return
-        await self._mark(plan)
-        if plan.is_clear:
+        await self._mark_deleted(plan)
+        if plan.is_complete:
             await self._delete(plan.free)
             await self._delete([*plan.last, entry])
-            self._let_go(cluster)
+            self._stop_waiting(cluster)
             return
         await self._delete(plan.free)
-        self._wait(cluster, plan)
-        await self._tell(entry, logical_cluster, plan)
+        self._wait_for_finalizers(cluster, plan)
+        await self._report(entry, logical_cluster, plan)
 
-    async def _mark(self, plan: Clearance) -> None:
-        """Whatever must wait is deleted as far as it can be."""
+    async def _mark_deleted(self, plan: DeletionPlan) -> None:
+        """Set the deletionTimestamp of objects that must wait."""
         waiting = [*(entry for entry in plan.workspaces if not is_terminating(entry)), *plan.unmarked()]
-        for start in range(0, len(waiting), TOGETHER):
-            await all_of(self._mark_one(entry) for entry in waiting[start : start + TOGETHER])
+        for start in range(0, len(waiting), BATCH):
+            await all_of(self._mark_entry(entry) for entry in waiting[start : start + BATCH])
 
-    async def _mark_one(self, entry: Entry) -> None:
+    async def _mark_entry(self, entry: Entry) -> None:
         obj = objects.decode(entry)
         states.mark_deleted(obj, self._tenancy.now())
-        home = resource_prefix(entry.key)
-        if home == NAMESPACES:
+        prefix = resource_prefix(entry.key)
+        if prefix == NAMESPACES:
             del obj["metadata"]["deletionGracePeriodSeconds"]
             obj.setdefault("status", {})["phase"] = "Terminating"
-        elif home == WORKSPACES:
+        elif prefix == WORKSPACES:
             if not obj["metadata"].get("finalizers"):
                 await self._store.delete(entry.key, expect=entry.revision)
                 return
             states.label(obj)
-        elif home == DEFINITIONS:
+        elif prefix == DEFINITIONS:
             mark_definition(obj)
         await self._store.put(entry.key, rewritten(obj), expect=entry.revision)
 
     async def _delete(self, entries: Sequence[Entry]) -> None:
-        """In their order: what is deleted later goes later."""
-        for start in range(0, len(entries), TOGETHER):
-            chunk = entries[start : start + TOGETHER]
+
+        for start in range(0, len(entries), BATCH):
+            chunk = entries[start : start + BATCH]
             await all_of(map(self._delete_one, chunk))
 
     async def _delete_one(self, entry: Entry) -> None:
-        """As it is now: whoever goes on writing to it does not keep it."""
-        now: Entry | None = entry
-        while now is not None:
+        """Delete an object at its latest revision, even if a client keeps writing it."""
+        latest: Entry | None = entry
+        while latest is not None:
             try:
-                await self._store.delete(now.key, expect=now.revision)
+                await self._store.delete(latest.key, expect=latest.revision)
             except Conflict:
-                now = self._store.get(entry.key)
-                if now is not None and is_held(now):
+                latest = self._store.get(entry.key)
+                if latest is not None and is_held(latest):
                     raise
             else:
                 return
 
-    def _wait(self, cluster: str, plan: Clearance) -> None:
-        """Until something that holds the cluster goes.  What went meanwhile is heard of no more, so look."""
-        self._let_go(cluster)
+    def _wait_for_finalizers(self, cluster: str, plan: DeletionPlan) -> None:
+        """Reconcile the cluster when an object that holds it is deleted, or was deleted meanwhile."""
+        self._stop_waiting(cluster)
         if plan.workspaces:
             self._waiting.add(cluster)
-            self._hear_gone(cluster)
+            self._on_child_deleted(cluster)
             return
 
-        def hear(changes: Sequence[Change]) -> None:
+        def on_changes(changes: Sequence[Change]) -> None:
             if any(change.entry is None for change in changes):
-                self.work.add_later(cluster, AGAIN)
+                self.queue.add_later(cluster, AGAIN)
 
-        homes = {resource_prefix(entry.key) for entry in plan.held}
-        self._held[cluster] = [self._store.subscribe(f"{home}{cluster}/", hear) for home in homes]
+        prefixes = {resource_prefix(entry.key) for entry in plan.held}
+        self._held[cluster] = [self._store.subscribe(f"{prefix}{cluster}/", on_changes) for prefix in prefixes]
         if any(self._store.get(entry.key) is None for entry in plan.held):
-            self.work.add(cluster)
+            self.queue.add(cluster)
 
-    def _let_go(self, cluster: str) -> None:
+    def _stop_waiting(self, cluster: str) -> None:
         self._waiting.discard(cluster)
         for subscription in self._held.pop(cluster, ()):
             subscription.cancel()
 
-    async def _tell(self, entry: Entry, logical_cluster: Obj, plan: Clearance) -> None:
+    async def _report(self, entry: Entry, logical_cluster: Obj, plan: DeletionPlan) -> None:
         now = self._tenancy.now()
         if not is_terminating(entry):
             states.mark_deleted(logical_cluster, now)
@@ -339,114 +335,111 @@ class Workspaces:
         states.label(logical_cluster)
         await self._write(entry, logical_cluster)
 
-    async def _sweep(self, cluster: str) -> None:
-        """Nobody can reach it: whatever is there goes, also what came at the last moment.  A home that was made again
-        meanwhile may lack some of it, and goes as well."""
-        while await self._sweep_once(cluster):
+    async def _delete_remains(self, cluster: str) -> None:
+        """Delete the content of a cluster without LogicalCluster, and what late writes add.  A home workspace that was
+        created again meanwhile may be incomplete, and is deleted too."""
+        while await self._delete_remains_once(cluster):
             pass
         if self._tenancy.clusters.exists(cluster):
-            self.work.add(cluster)
+            self.queue.add(cluster)
             return
         self._abandoned.discard(cluster)
-        self._let_go(cluster)
+        self._stop_waiting(cluster)
         owner = self._owners.pop(cluster, "")
         if owner:
-            self.work.add(owner)
+            self.queue.add(owner)
 
-    async def _sweep_once(self, cluster: str) -> bool:
-        """Whether there was anything.  A write that was begun while there was a LogicalCluster may be under way, and
-        may be the first of two."""
+    async def _delete_remains_once(self, cluster: str) -> bool:
+        """Whether there was content.  A request that began before the LogicalCluster was deleted may still write."""
         for _ in range(ROUNDS):
-            if found := sorted(content(self._store, cluster), key=lambda part: rank(part[0])):
+            if found := sorted(content(self._store, cluster), key=lambda part: deletion_rank(part[0])):
                 await self._delete([entry for _, entries in found for entry in entries])
                 return True
             await self._store.settled()
         return any(True for _ in content(self._store, cluster))
 
 
-def may_go(cluster: str) -> bool:
-    """Of workspaces and homes, whose names are short hashes.  The root, and what the hub keeps for itself, stay."""
+def is_deletable(cluster: str) -> bool:
+    """Whether a cluster is that of a workspace, whose name is a short hash.  Root and system clusters are kept."""
     return cluster != ROOT and HASH.fullmatch(cluster) is not None
 
 
 def is_ready(entry: Entry) -> bool:
-    """Of a Workspace that was just made: nothing is left to do."""
+
     return objects.labels_of(entry).get(states.PHASE) == states.READY
 
 
 def owner_key(logical_cluster: Obj) -> str:
-    """Of the Workspace that a cluster belongs to; empty if it is nobody's."""
+    """The key of a LogicalCluster's Workspace; empty if it has none."""
     owner = (logical_cluster.get("spec") or {}).get("owner") or {}
     cluster, name = owner.get("cluster", ""), owner.get("name", "")
     return workspace_key(cluster, name) if cluster and name else ""
 
 
-def rank(home: str) -> int:
-    """What goes later has the higher one.  Namespaces go first: while one is there, it is given what it lacks."""
-    if home == NAMESPACES:
+def deletion_rank(prefix: str) -> int:
+    """Deletion order; lower rank first.  Controllers add default objects to a namespace as long as it exists."""
+    if prefix == NAMESPACES:
         return 0
-    if home == DEFINITIONS or home.startswith(APIS):
+    if prefix == DEFINITIONS or prefix.startswith(APIS):
         return 2
-    return 3 if home in ROLES else 1
+    return 3 if prefix in ROLES else 1
 
 
 def is_held(entry: Entry) -> bool:
-    """Whether somebody else must be done with an object before it goes."""
+    """Whether an object has finalizers of other controllers."""
     if _FINALIZERS not in entry.value:
         return False
-    return not OURS.issuperset(identity_of(entry).finalizers or ())
+    return not HUB_FINALIZERS.issuperset(ownership_of(entry).finalizers or ())
 
 
 @dataclass(slots=True)
-class Clearance:
+class DeletionPlan:
     workspaces: Sequence[Entry] = ()
     held: list[Entry] = field(default_factory=list)
     namespaces: list[Entry] = field(default_factory=list)
-    free: list[Entry] = field(default_factory=list)  #: may go now, in this order
-    last: list[Entry] = field(default_factory=list)  #: may go when those are gone: without it nobody hears of their end
+    free: list[Entry] = field(default_factory=list)  #: may be deleted now, in this order
+    last: list[Entry] = field(default_factory=list)  #: may be deleted after those: watches of them depend on it
 
     @property
-    def is_clear(self) -> bool:
-        """Once `free` and `last` are gone, nothing is left."""
+    def is_complete(self) -> bool:
+        """Whether `free` and `last` are the whole content."""
         return not self.workspaces and not self.held
 
     def unmarked(self) -> list[Entry]:
-        """Those that wait, and do not say so yet."""
+        """Objects that must wait and are not marked as deleted."""
         return [entry for entry in (*self.held, *self.namespaces) if not is_terminating(entry)]
 
     def remaining(self) -> Counter[tuple[str, str]]:
-        """(plural, group) → how many keep the cluster; those in namespaces are told as their namespaces."""
-        kept = {*self.namespaces, *(entry for entry in self.held if entry.key.count("/") == 4)}
-        return Counter(told(resource_prefix(entry.key)) for entry in (*self.workspaces, *kept))
-
-
-def told(home: str) -> tuple[str, str]:
-    """(plural, group) of a home."""
-    _, group, plural, _ = home.split("/")
-    return plural.partition(":")[0], "" if group == "core" else group
+        """(plural, group) → number of objects that hold the cluster.  Namespaces stand for the objects in them."""
+        counts: Counter[tuple[str, str]] = Counter()
+        cluster_scoped = (entry for entry in self.held if entry.key.count("/") == 4)
+        for entry in (*self.workspaces, *{*self.namespaces, *cluster_scoped}):
+            _, group, plural, _ = resource_prefix(entry.key).split("/")
+            counts[plural.partition(":")[0], "" if group == "core" else group] += 1
+        return counts
 
 
 def content(store: Store, cluster: str) -> Iterable[tuple[str, Sequence[Entry]]]:
-    """Everything in a cluster but its LogicalCluster, home by home."""
-    for home in store.homes():
-        if home != LOGICAL_CLUSTERS:
-            entries = store.list(f"{home}{cluster}/").entries
+    """Everything in a cluster but its LogicalCluster, by storage prefix."""
+    for prefix in store.storage_prefixes():
+        if prefix != LOGICAL_CLUSTERS:
+            entries = store.list(f"{prefix}{cluster}/").entries
             if entries:
-                yield home, entries
+                yield prefix, entries
 
 
-def clearance(store: Store, cluster: str) -> Clearance:
-    """What is to be done, as things are now."""
-    found = Clearance()
+def plan_deletion(store: Store, cluster: str) -> DeletionPlan:
+
+    found = DeletionPlan()
     free: list[list[Entry]] = [[], [], [], []]
-    for home, entries in content(store, cluster):
-        if home == WORKSPACES:
+    for prefix, entries in content(store, cluster):
+        if prefix == WORKSPACES:
             found.workspaces = entries
             continue
         for entry in entries:
-            (found.held if is_held(entry) else free[rank(home)]).append(entry)
+            (found.held if is_held(entry) else free[deletion_rank(prefix)]).append(entry)
     if found.workspaces:
-        return Clearance(found.workspaces)
+        return DeletionPlan(found.workspaces)
     if found.held:
         found.namespaces, found.free = free[0], free[1]
     else:
@@ -454,20 +447,19 @@ def clearance(store: Store, cluster: str) -> Clearance:
     return found
 
 
-SYNC_TARGETS: Final = kind("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-LOCATIONS: Final = kind("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+def with_workspaces(
+    options: ManagerOptions, store: Store, clock: Callable[[], datetime], workspaces: Platform
+) -> ManagerOptions:
+    """Add the controllers of workspaces.  Workspaces share the default roles of one cluster, and are created with their
+    own namespaces."""
 
-
-def household_of(store: Store, clock: Callable[[], datetime], workspaces: Platform) -> Household:
-    """The default roles are in one place, and every workspace brings its own namespaces."""
-
-    def further(inside: Inside, collector: Collector, definitions: Definitions) -> Sequence[Part]:
-        reconsider = definitions.reconsider
-        apis, binder, exporter = workspaces.apis, workspaces.binder, workspaces.exporter
+    def extra_controllers(
+        client: LoopbackClient, collector: GarbageCollector, definitions: CRDController
+    ) -> Sequence[HubController]:
         return (
-            Workspaces(store, workspaces.tenancy),
-            Inventory(store, inside, clock, workspaces.url, sync_targets=SYNC_TARGETS, locations=LOCATIONS),
-            Bindings(store, apis, binder, exporter, inside, clock, collector, reconsider),
+            WorkspaceController(store, workspaces.tenancy),
+            SyncTargetController(store, client, clock, workspaces.url),
+            APIBindingController(workspaces, store, client, clock, collector, definitions.release_names),
         )
 
-    return Household(clusters=(), roles_in=SHARED, further=further)
+    return replace(options, clusters=(), roles_in=SHARED, extra_controllers=extra_controllers)

@@ -101,8 +101,8 @@ class SqliteStore:
     def get(self, key: str) -> Entry | None:
         return self._present.get(key)
 
-    def homes(self) -> Sequence[str]:
-        return self._present.homes()
+    def storage_prefixes(self) -> Sequence[str]:
+        return self._present.storage_prefixes()
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
