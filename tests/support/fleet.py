@@ -22,7 +22,7 @@ from farflung.client.transport import Reply, Request
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
 from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
 from farflung.controllers.global_scheduler.controller import GlobalScheduler
-from farflung.controllers.global_scheduler.controller import SchedulerSetting as GlobalSetting
+from farflung.controllers.global_scheduler.controller import GlobalSchedulerSetting as GlobalSetting
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator

@@ -88,7 +88,7 @@ class History:
         """What the scheduler thinks that is held is what the API says."""
         scheduler = self.one.fleet.global_scheduler
         assert scheduler is not None
-        world = scheduler.world
+        world = scheduler.state
         thought: dict[tuple[str, str], int] = {}
         for site in world.engine.sites():
             thought |= {(site.key.name, flavor): number for flavor, number in world.usage(site.key).flavors}

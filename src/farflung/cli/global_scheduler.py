@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from farflung.cli.reloading import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, SchedulerSetting
+from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, GlobalSchedulerSetting
 from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
 from farflung.runtime.exports import find_view
@@ -98,7 +98,7 @@ class Elected:
             "farflung_placements_waiting", "Virtual machines and stacks that have no place.", labels=["state"]
         )
         if self._scheduler is not None:
-            for state, number in self._scheduler.world.queue.counts()._asdict().items():
+            for state, number in self._scheduler.state.queue.counts()._asdict().items():
                 waiting.add_metric([state], number)
         return [waiting, *(() if self._scheduler is None else self._scheduler.figures.collect())]
 
@@ -120,7 +120,7 @@ def join(
 
     async def make() -> GlobalScheduler:
         pods, clusters = [(await find_view(compute, name, env, log)).url for name in (PODS, CLUSTERS)]
-        setting = SchedulerSetting(
+        setting = GlobalSchedulerSetting(
             allowed.everywhere,
             allowed.provider,
             allowed.root,

@@ -152,7 +152,7 @@ async def a_refused_change_moves_nothing(one: Machines, link: Link) -> None:
     await one.fleet.eventually(is_told, "what is wrong")
     scheduler = one.fleet.global_scheduler
     assert scheduler is not None
-    assert not scheduler.world.has_unwell
+    assert not scheduler.state.has_unwell
     await link.start()
 
 

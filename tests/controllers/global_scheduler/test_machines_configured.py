@@ -60,7 +60,7 @@ async def test_who_is_bound_to_a_site_stays_when_files_do_not_name_it_any_more()
         configure(one)
         scheduler = one.fleet.global_scheduler
         assert scheduler is not None
-        assert not scheduler.world.has_unwell
+        assert not scheduler.state.has_unwell
         await one.machine("b")
         assert await one.refused("b") == "there are no clusters"
         configure(one, None, None, HALL)

@@ -348,8 +348,8 @@ async def test_nothing_leaves_while_most_clusters_seem_down() -> None:
                 await one.phase(name, "Unreachable")
         scheduler = one.fleet.global_scheduler
         assert scheduler is not None
-        await one.fleet.eventually(lambda: len(scheduler.world.unwell) >= 2, "the outage")
-        assert scheduler.world.leaving(1e9) == []
+        await one.fleet.eventually(lambda: len(scheduler.state.unwell) >= 2, "the outage")
+        assert scheduler.state.leaving(1e9) == []
 
 
 async def test_a_machine_whose_cluster_is_no_more_is_placed_elsewhere() -> None:

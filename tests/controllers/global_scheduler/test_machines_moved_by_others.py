@@ -33,10 +33,10 @@ async def test_nothing_is_taken_from_where_it_does_not_have_to_leave(what: str) 
         path, patch = {"moved": ("a", moved), "ended": ("a/status", {"status": {"phase": "Failed"}})}[what]
         after = await one.of_shop("PATCH", f"{PODS}/{path}", patch, content_type=MERGE_PATCH)
         site = SiteKey(one.home, "default", "az1")
-        known = scheduler.world.engine.site(site)
+        known = scheduler.state.engine.site(site)
         assert known is not None
-        scheduler.world.put_site(replace(known, health=Health.DOWN), 0.0)
+        scheduler.state.put_site(replace(known, health=Health.DOWN), 0.0)
         subject = SchedulingSubject(POD, Key(one.shop, "default", "a"))
-        assert scheduler.world.has_to_leave(subject, site, 1.0)
+        assert scheduler.state.has_to_leave(subject, site, 1.0)
         await scheduler.moving.move(subject, site)
         assert await one.pod("a") == after

@@ -16,7 +16,7 @@ from machines import CATALOGUE, Machines, machines
 from platform_harness import MASTER, OPERATOR
 
 from farflung.client.rest import Client
-from farflung.controllers.global_scheduler.controller import GlobalScheduler, SchedulerSetting
+from farflung.controllers.global_scheduler.controller import GlobalScheduler, GlobalSchedulerSetting
 from farflung.lib.klog import Logger
 from farflung.runtime.exports import find_view
 from farflung.runtime.leader import Candidate, Terms
@@ -64,7 +64,7 @@ class Contender:
         views = [(await find_view(client, name, env, log)).url for client, name in exporting]
         candidate = Candidate(compute, "default", "global-scheduler", self.name, env, lambda: hub.now, log, TERMS)
         clients = [candidate.guarded(one) for one in (Client(master, "/clusters/*"), espw, root)]
-        setting = SchedulerSetting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
+        setting = GlobalSchedulerSetting(*clients, *views, lambda: hub.now, catalogue=CATALOGUE)
 
         async def work() -> None:
             recorder = Recorder(clients[0], self.name, lambda: hub.now, env.monotonic, lambda: self.name, log)

@@ -13,19 +13,19 @@ async def test_a_mailbox_gets_a_binding_if_it_serves_no_pods_and_again_when_that
     async with fleet() as one:
         mailbox, now = await one.hub.workspace("mailbox"), [0.0]
         everywhere = Client(one.masters, "/clusters/*", "test")
-        furnishing = MailboxSetup(everywhere.workspace, lambda: now[0])
+        setup = MailboxSetup(everywhere.workspace, lambda: now[0])
 
         async def is_served() -> bool:
             return (await one.hub.of(MASTER, "GET", f"/clusters/{mailbox}/api/v1/pods")).status == 200
 
         for _ in range(2):
             assert not await is_served()
-            await furnishing.furnish(mailbox)
-            await furnishing.furnish(mailbox)
+            await setup.ensure_pods_api(mailbox)
+            await setup.ensure_pods_api(mailbox)
             await one.eventually(is_served, "Pods")
-            await furnishing.furnish(mailbox)
+            await setup.ensure_pods_api(mailbox)
             asked = len(one.masters.requests)
-            await furnishing.furnish(mailbox)
+            await setup.ensure_pods_api(mailbox)
             assert len(one.masters.requests) == asked  # nobody asks again at once
             path = f"/clusters/{mailbox}{APIS}/apibindings/{PODS_BINDING}"
             assert (await one.hub.of(MASTER, "DELETE", path)).status == 200

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Final
 
 from farflung.client.errors import ClientError, NotFound, Refused, TooMany
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
+from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.object_readers import (
     InvalidRequestError,
     read_pod_request,
     read_pod_reservation,
 )
 from farflung.controllers.global_scheduler.refusals import MachineRef
-from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.subjects import (
     ALLOCATION,
     BOUND_CLUSTER,
@@ -25,12 +24,10 @@ from farflung.controllers.global_scheduler.subjects import (
     PlacedSubject,
     SchedulingSubject,
 )
-from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import About, Recorder
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import Site, SiteKey
 
 PODS: Final = Collection("", "v1", "pods", "Pod")
@@ -45,22 +42,19 @@ class MachineBinder:
 
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         pods: Informer[ObservedSubject],
         allocations: Informer[ObservedSubject],
         client_of: Callable[[SchedulingSubject], Client],
         delivers: Callable[[SiteKey], bool],
-        env: Environment,
-        now: Callable[[], datetime],
-        log: Logger,
     ) -> None:
-        self._world = world
+        self._state = context.state
         self._informers = {True: pods, False: allocations}
         self._client_of = client_of
         self._delivers = delivers
-        self._env = env
-        self._now = now
-        self._log = log
+        self._env = context.env
+        self._now = context.now
+        self._log = context.log
         self._knows_bindings = True  #: as far as the server has shown
 
     def _informer(self, subject: SchedulingSubject) -> Informer[ObservedSubject]:
@@ -70,7 +64,7 @@ class MachineBinder:
         """Whether it is done.  A failure after which nobody knows is tried again until somebody does: until then what
         is reserved stays so, and nothing else is tried."""
         failures, uid = 0, placed.request.uid
-        while self._world.is_under_way(uid):
+        while self._state.is_under_way(uid):
             try:
                 await self._write(placed)
             except ClientError as error:
@@ -82,14 +76,14 @@ class MachineBinder:
                 self._log.info("not bound", v=2, key=str(placed.subject.key), err=str(error))
                 await self.settle(placed.subject, uid)
                 return False
-            self._world.written(uid, self._env.monotonic())
+            self._state.written(uid, self._env.monotonic())
             return True
         return False
 
     async def settle(self, subject: SchedulingSubject, uid: str) -> None:
         """Ask what became of it, until somebody answers: if it is bound, that is so; if not, it is tried again."""
         failures = 0
-        while self._world.is_under_way(uid):
+        while self._state.is_under_way(uid):
             try:
                 found = await self.fetch(subject)
             except ClientError as error:
@@ -101,7 +95,7 @@ class MachineBinder:
             else:
                 self._informer(subject).assume(found)
                 break
-        self._world.failed(uid, self._env.monotonic())
+        self._state.failed(uid, self._env.monotonic())
 
     async def fetch(self, subject: SchedulingSubject) -> Obj:
         collection = PODS if subject.kind == POD else ALLOCATIONS
@@ -124,7 +118,7 @@ class MachineBinder:
     async def _bind_pod(self, placed: PlacedSubject) -> None:
         subject, chosen = placed.subject, placed.decision.chosen[0]
         name, namespace = subject.key.name, subject.key.namespace
-        client, site = self._client_of(subject), self._world.engine.site(chosen.site) or Site(chosen.site)
+        client, site = self._client_of(subject), self._state.engine.site(chosen.site) or Site(chosen.site)
         await self._mark(placed, statuses.delivery_label(chosen.site) if self._delivers(chosen.site) else None)
         if self._knows_bindings:
             binding = statuses.binding(subject.key, self._as_it_is(placed), chosen, site)
@@ -140,7 +134,7 @@ class MachineBinder:
 
     def _as_it_is(self, placed: PlacedSubject) -> ObservedSubject:
         """What is known of it by now, unless it asks for something else: then the server refuses what was decided."""
-        seen = self._world.seen(placed.subject)
+        seen = self._state.seen(placed.subject)
         if seen is None or seen.request is None or seen.uid != placed.seen.uid:
             return placed.seen
         same = (seen.request.items, seen.request.selector) == (placed.request.items, placed.request.selector)
@@ -191,34 +185,32 @@ class Evictor:
 
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         binder: MachineBinder,
         recorder: Recorder,
         tell: Callable[[], None],
         refuse: Callable[[SiteKey, MachineRef], Awaitable[None]],
-        env: Environment,
-        log: Logger,
     ) -> None:
-        self._world = world
+        self._state = context.state
         self._binder = binder
         self._recorder = recorder
         self._tell = tell
         self._refuse = refuse
-        self._env = env
-        self._log = log
+        self._env = context.env
+        self._log = context.log
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await self._env.sleep(EVICTION_PERIOD)
             now = self._env.monotonic()
-            for subject in self._world.unheard(now):
-                seen = self._world.seen(subject)
+            for subject in self._state.unheard(now):
+                seen = self._state.seen(subject)
                 if seen is not None:
                     await self._binder.settle(subject, seen.uid)
-            if not self._world.has_unwell:
+            if not self._state.has_unwell:
                 continue
-            for subject, site in self._world.leaving(now):
+            for subject, site in self._state.leaving(now):
                 try:
                     await self.move(subject, site)
                 except ClientError as error:
@@ -227,13 +219,13 @@ class Evictor:
 
     async def move(self, subject: SchedulingSubject, site: SiteKey) -> None:
         """One that has to leave that site, if it is there."""
-        seen, now = self._world.seen(subject), self._env.monotonic()
-        if seen is None or not self._world.has_to_leave(subject, site, now):
+        seen, now = self._state.seen(subject), self._env.monotonic()
+        if seen is None or not self._state.has_to_leave(subject, site, now):
             return
         if subject.kind != ALLOCATION:
             await self._move_pod(subject, seen, site, now)
         elif seen.request is not None:
-            self._world.ask_again(seen.request, now)
+            self._state.ask_again(seen.request, now)
 
     async def _move_pod(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey, now: float) -> None:
         """To another place, if there is one, or if the cluster is no more or does not take it."""
@@ -244,11 +236,11 @@ class Evictor:
             return
         held = read_pod_reservation(found, subject.key.cluster, {})
         is_there = held is not None and (held.uid, held.site) == (seen.uid, site)
-        if not is_there or not self._world.has_to_leave(subject, site, now):
+        if not is_there or not self._state.has_to_leave(subject, site, now):
             return  # something happened to one of them in the meantime
-        refused, gone = self._world.is_refused(subject, site), self._world.engine.site(site) is None
-        if refused or gone or self._world.finds_another(request, site, now):
-            by_name = self._world.is_taken(subject, site)
+        refused, gone = self._state.is_refused(subject, site), self._state.engine.site(site) is None
+        if refused or gone or self._state.finds_another(request, site, now):
+            by_name = self._state.is_taken(subject, site)
             if refused and not by_name:
                 await self._refuse(site, MachineRef(subject.key.cluster, seen.uid))
             await self._binder.unbind(subject, found, site if refused and not by_name else None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Final
 
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
+from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.inventory import (
     ObservedCluster,
     ObservedTarget,
@@ -21,13 +22,12 @@ from farflung.controllers.global_scheduler.inventory import (
 )
 from farflung.controllers.global_scheduler.machine_locations import TargetShare, TargetShares
 from farflung.controllers.global_scheduler.refusals import MachineRef, RefusalRecord, add_cluster_refusal
-from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.state import discard_from
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
-from farflung.lib.klog import Logger
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import CLUSTER, Environment
+from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.values import Site, SiteKey
 
 NAME: Final = "global-scheduler-clusters"
@@ -38,44 +38,35 @@ LOOKUP_RETRY: Final = 60.0  #: seconds after which a SyncTarget that is not ther
 WRITE_PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterHooks:
+    client_of: Callable[[str], Client]  #: the API of Clusters in a logical cluster
+    workspace_of: Callable[[str], Client]  #: a workspace by path or name
+    is_busy: Callable[[], bool]  #: status writes may wait
+    on_change: Callable[[], None]  #: wake the scheduler
+    on_target: Callable[[SiteKey], None]  #: the SyncTarget of a site is known or has changed
+
+
 class ClusterController:
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         informer: Informer[ObservedCluster],
         targets: Informer[ObservedTarget],
-        client_of: Callable[[str], Client],
-        workspace_of: Callable[[str], Client],
-        is_busy: Callable[[], bool],
-        tell: Callable[[], None],
-        lead: Callable[[SiteKey], None],
-        env: Environment,
-        now: Callable[[], datetime],
-        log: Logger,
-        *,
-        workers: int,
+        hooks: ClusterHooks,
     ) -> None:
-        """`client_of`: the API of Clusters in a logical cluster; `workspace_of`: a whole workspace, by path or name;
-        `is_busy`: whether there is something more urgent to do; `tell`: who decides, that something changed; `lead`:
-        who should know that what is bound to a site is brought elsewhere, if that was known before."""
-        self._world = world
+        self._state = context.state
         self._informer = informer
         self._targets = targets
-        self._client_of = client_of
-        self._workspace_of = workspace_of
-        self._is_busy = is_busy
-        self._tell = tell
-        self._led = lead
-        self._monotonic = env.monotonic
-        self._now = now
+        self._hooks = hooks
+        self._monotonic = context.env.monotonic
+        self._now = context.now
         self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
         self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
         self._sharing = TargetShares()
         self._written: dict[SiteKey, float] = {}
         self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
-        self.controller: Controller[SiteKey] = Controller(
-            NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
-        )
+        self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
 
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
         """The SyncTarget that stands for it, if it is there."""
@@ -157,7 +148,7 @@ class ClusterController:
 
     def _share(self, key: Key, cluster: ObservedCluster) -> TargetShare:
         target = self._target_key(key, cluster)
-        return TargetShare() if target is None else self._sharing.share(target, SiteKey(*key), self._world.usage)
+        return TargetShare() if target is None else self._sharing.share(target, SiteKey(*key), self._state.usage)
 
     def _look_at_all(self, sites: Iterable[SiteKey]) -> None:
         for site in sorted(sites):
@@ -167,24 +158,24 @@ class ClusterController:
         now, site_key = self._monotonic(), SiteKey(*key)
         cluster = self._informer.cache.get(key)
         if cluster is None:
-            self._world.remove_site(site_key, now)
-            self._world.lead(site_key, None)
-            self._world.remember_refusals(site_key, None, 0.0, now)
-            self._led(site_key)
+            self._state.remove_site(site_key, now)
+            self._state.lead(site_key, None)
+            self._state.remember_refusals(site_key, None, 0.0, now)
+            self._hooks.on_target(site_key)
             self._written.pop(site_key, None)
             self._late.pop(site_key, None)
             return
         target_key = self._target_key(key, cluster)
         target = None if target_key is None else self._targets.cache.get(target_key)
-        is_new = self._world.engine.site(site_key) is None
-        is_led_elsewhere = self._world.lead(site_key, target_key) or is_new
+        is_new = self._state.engine.site(site_key) is None
+        is_led_elsewhere = self._state.lead(site_key, target_key) or is_new
         judged = cluster.target is None or target_key is not None
         site = merge_target(cluster, target, self._share(key, cluster)) if judged else cluster.site
         ages = cause_ages(cluster, site, target, self._now()) if judged else None
-        self._world.put_site(site, now, ages=ages)
+        self._state.put_site(site, now, ages=ages)
         if is_led_elsewhere:
-            self._led(site_key)
-        self._world.remember_refusals(site_key, cluster.refusals, refusal_age(cluster.refusals, self._now()), now)
+            self._hooks.on_target(site_key)
+        self._state.remember_refusals(site_key, cluster.refusals, refusal_age(cluster.refusals, self._now()), now)
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:
@@ -196,17 +187,17 @@ class ClusterController:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: SiteKey, worker: int) -> float | None:
-        cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
+        cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
         if cluster is None or site is None:
             return None
         again = await self._seek(Key(*key), cluster)
-        site = self._world.engine.site(key) or site
+        site = self._state.engine.site(key) or site
         if (last := self._written.get(key)) is not None and last + WRITE_PAUSE > self._monotonic():
             return last + WRITE_PAUSE - self._monotonic()
-        if self._is_busy() and self._late.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
+        if self._hooks.is_busy() and self._late.setdefault(key, self._monotonic() + MAX_DELAY) > self._monotonic():
             return WRITE_PAUSE
         self._late.pop(key, None)
-        refusals = None if self._world.is_forgiven(key) else cluster.refusals
+        refusals = None if self._state.is_forgiven(key) else cluster.refusals
         try:
             await self._write(key, cluster, site, refusals)
         except NotFound:
@@ -216,22 +207,22 @@ class ClusterController:
     async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> None:
         """What there is to say of it, if it does not say so already."""
         word = self._word(Key(*key), cluster)
-        status = plan_status(cluster, site, self._world.usage(key), self._now(), word, refusals)
+        status = plan_status(cluster, site, self._state.usage(key), self._now(), word, refusals)
         if not status:
             return
         self._written[key] = self._monotonic()
         identity = {"uid": site.uid, "resourceVersion": cluster.version}
         patch = {"metadata": identity, "status": status}
-        client = self._client_of(key.cluster)
+        client = self._hooks.client_of(key.cluster)
         self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
 
     async def refuse(self, key: SiteKey, machine: MachineRef) -> None:
         """It did not take a machine: this is noted before the machine leaves.  Raises ClientError."""
-        cluster, site = self._informer.cache.get(Key(*key)), self._world.engine.site(key)
+        cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
         if cluster is None or site is None:
             return
-        known = None if self._world.is_forgiven(key) else cluster.refusals
-        pausing = self._world.is_pausing(key, self._monotonic())
+        known = None if self._state.is_forgiven(key) else cluster.refusals
+        pausing = self._state.is_pausing(key, self._monotonic())
         await self._write(key, cluster, site, add_cluster_refusal(known, machine, self._now(), pausing=pausing))
 
     def _word(self, key: Key, cluster: ObservedCluster) -> TargetCondition | None:
@@ -248,7 +239,7 @@ class ClusterController:
         if not path or (target is not None and target in self._targets.cache):
             return None
         try:
-            found = await self._workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
+            found = await self._hooks.workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
             logical = str((found["metadata"].get("annotations") or {}).get(CLUSTER, ""))
         except (NotFound, Forbidden):
             logical = ""  # there is no such workspace
@@ -267,7 +258,7 @@ class ClusterController:
         for key, cluster in known:
             concerned.update(self._note(key, cluster))
         self._look_at_all(concerned)
-        self._tell()
+        self._hooks.on_change()
 
 
 def _path(cluster: ObservedCluster) -> str:

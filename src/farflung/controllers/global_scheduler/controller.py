@@ -15,10 +15,12 @@ from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS, Evictor, MachineBinder
 from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
-from farflung.controllers.global_scheduler.clusters import CLUSTERS, ClusterController
+from farflung.controllers.global_scheduler.clusters import CLUSTERS, ClusterController, ClusterHooks
+from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.delivery import (
     PLACEMENTS,
     DeliveryController,
+    DeliveryHooks,
     ExistingPlacement,
     MailboxSetup,
     decode_binding_phase,
@@ -31,6 +33,7 @@ from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.refusals import add_refusal_reason
 from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.status_writer import (
+    DeliverySources,
     DeliveryStatusWriter,
     RefusedParts,
     SchedulingStatusWriter,
@@ -72,7 +75,7 @@ FEW_WAITING: Final = 64  #: as long as no more wait, an Event tells of each that
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerSetting:
+class GlobalSchedulerSetting:
     """Where the scheduler finds and puts things."""
 
     everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
@@ -92,7 +95,7 @@ class SchedulerSetting:
 class GlobalScheduler:
     def __init__(
         self,
-        setting: SchedulerSetting,
+        setting: GlobalSchedulerSetting,
         recorder: Recorder,
         env: Environment,
         log: Logger,
@@ -112,8 +115,8 @@ class GlobalScheduler:
         self._synced = False
         self.figures = SchedulerMetrics()
         engine = SchedulingEngine(setting.policy, setting.catalogue)
-        self.world = SchedulerState(engine, setting.patience)
-        seeing = SubjectDecoder(setting.catalogue, self.world.expected)
+        self.state = SchedulerState(engine, setting.patience)
+        seeing = SubjectDecoder(setting.catalogue, self.state.expected)
         scheduling, root = setting.root.view(setting.scheduler_view), setting.root
         self.pods = self._informer(root.view(setting.pods_view), PODS, seeing.pod)
         self.allocations = self._informer(scheduling, ALLOCATIONS, seeing.allocation)
@@ -124,80 +127,60 @@ class GlobalScheduler:
         self._configs = self._informer(edge, CONFIGS, decode_refusals)
         self._bindings = self._informer(edge, BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
+        context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)
         self.clusters = ClusterController(
-            self.world,
+            context,
             self._clusters,
             self._targets,
-            lambda cluster: self._client(setting.scheduler_view, cluster),
-            setting.everywhere.workspace,
-            lambda: len(self.world.queue) > FEW_WAITING,
-            self._news.set,
-            self._lead,
-            env,
-            setting.now,
-            log,
-            workers=STATUS_WORKERS,
+            ClusterHooks(
+                client_of=lambda cluster: self._client(setting.scheduler_view, cluster),
+                workspace_of=setting.everywhere.workspace,
+                is_busy=lambda: len(self.state.queue) > FEW_WAITING,
+                on_change=self._news.set,
+                on_target=self._lead,
+            ),
         )
-        self._binder = MachineBinder(
-            self.world,
-            self.pods,
-            self.allocations,
-            self._client_of,
-            self.clusters.has_target,
-            env,
-            setting.now,
-            log,
-        )
-        self._telling = SchedulingStatusWriter(
-            self.world, self._binder, recorder, env, setting.now, log, workers=STATUS_WORKERS
-        )
-        self.moving = Evictor(self.world, self._binder, recorder, self._news.set, self.clusters.refuse, env, log)
-        self._marking = DeliveryLabels(
-            self.world, self.clusters, self._binder, self._bring, env, log, workers=STATUS_WORKERS
-        )
+        self._binder = MachineBinder(context, self.pods, self.allocations, self._client_of, self.clusters.has_target)
+        self._telling = SchedulingStatusWriter(context, self._binder, recorder)
+        self.moving = Evictor(context, self._binder, recorder, self._news.set, self.clusters.refuse)
+        self._marking = DeliveryLabels(context, self.clusters, self._binder, self._bring)
         self._delivering = DeliveryController(
-            self.world,
+            context,
             self._placements,
-            lambda cluster: setting.provider.view(setting.edge_view, cluster),
-            self.clusters.target_of,
-            self.clusters.is_found,
-            lambda site: self._cluster_of(self._mailbox_of(site)),
+            self.clusters,
             MailboxSetup(setting.everywhere.workspace, env.monotonic),
-            self._marking.is_clearing,
-            lambda site: self._undelivered.look_at(site),
-            env,
-            log,
-            workers=STATUS_WORKERS,
+            DeliveryHooks(
+                view=lambda cluster: setting.provider.view(setting.edge_view, cluster),
+                mailbox_of=lambda site: self._cluster_of(self._mailbox_of(site)),
+                is_clearing=self._marking.is_clearing,
+                on_served=lambda site: self._undelivered.look_at(site),
+            ),
         )
         self._undelivered = DeliveryStatusWriter(
-            self.world,
-            self._configs,
-            self._mailbox_of,
-            self._cluster_of,
+            context,
             self._binder,
             recorder,
-            self.clusters.target_of,
-            self._delivering.unserved,
-            self._marking.displaced,
-            env,
-            setting.now,
-            log,
-            workers=STATUS_WORKERS,
+            self._configs,
+            DeliverySources(
+                mailbox_of=self._mailbox_of,
+                cluster_of=self._cluster_of,
+                target_of=self.clusters.target_of,
+                unserved=self._delivering.unserved,
+                displaced=self._marking.displaced,
+            ),
         )
         self._lingering = TerminatingCopies(
-            self.world,
+            context,
             self.pods,
             lambda cluster: self._mailboxes.of_cluster(cluster) is not None,
             lambda site: self._cluster_of(self._mailbox_of(site)),
             self._news.set,
-            env,
-            log,
             longest=setting.patience.tolerated,
         )
         self._mailboxes = Mailboxes()
         self._subscribe()
         for site in setting.sites:
-            self.world.put_site(site, env.monotonic())
+            self.state.put_site(site, env.monotonic())
 
     def _informer(self, client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
         return Informer(client, collection, decode, self._env, self._trouble)
@@ -254,13 +237,13 @@ class GlobalScheduler:
     @property
     def idle(self) -> bool:
         """Nothing is to be done now, as far as is known."""
-        counts = self.world.queue.counts()
-        deciding = counts.ready or counts.held or self.world.has_news or self._busy or not self._placed.empty()
+        counts = self.state.queue.counts()
+        deciding = counts.ready or counts.held or self.state.has_news or self._busy or not self._placed.empty()
         return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
 
     def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
         """From now on, in place of what the setting says.  What is bound stays."""
-        self.world.configure(policy, catalogue, sites, self._env.monotonic())
+        self.state.configure(policy, catalogue, sites, self._env.monotonic())
         self._news.set()
 
     async def run(self) -> None:
@@ -314,7 +297,7 @@ class GlobalScheduler:
     def _leave_out(self, mailbox: str) -> None:
         """What is in a mailbox is a copy, and nobody asks for anything there."""
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
-            self.world.hear(SchedulingSubject(POD, key), None, self._env.monotonic())
+            self.state.hear(SchedulingSubject(POD, key), None, self._env.monotonic())
 
     def _on_config(self, change: Change[RefusedParts]) -> None:
         name = self._mailboxes.of_cluster(change.key.cluster)
@@ -330,10 +313,10 @@ class GlobalScheduler:
         if self._mailboxes.of_cluster(subject.key.cluster) is not None:
             self._lingering.hear(subject.key, seen)
             return
-        before = self.world.seen(subject)
+        before = self.state.seen(subject)
         left = None if before is None or subject.kind != POD else before.site
-        self.world.hear(subject, seen, self._env.monotonic())
-        if left is not None and self.world.is_led(left) and (seen is None or seen.site != left):
+        self.state.hear(subject, seen, self._env.monotonic())
+        if left is not None and self.state.is_led(left) and (seen is None or seen.site != left):
             self._lingering.leave(subject.key, left)
         if subject.kind == POD and seen is not None and seen.site is not None:
             self._lingering.come(subject.key, seen.site)
@@ -372,7 +355,7 @@ class GlobalScheduler:
             self._spread_word()
             until = now + DECISION_SLICE
             while now < until:
-                found = self.world.next(now)
+                found = self.state.next(now)
                 if found is None:
                     break
                 self.figures.decided(monotonic() - now)
@@ -388,8 +371,8 @@ class GlobalScheduler:
             await self._pause(monotonic())
 
     def _wake(self, now: float) -> None:
-        if self.world.has_news and self._wakes_at <= now:
-            self.world.wake(now)
+        if self.state.has_news and self._wakes_at <= now:
+            self.state.wake(now)
             spent = self._env.monotonic() - now
             self._wakes_at = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
 
@@ -404,15 +387,15 @@ class GlobalScheduler:
         self._undelivered.look_at(site)
 
     def _spread_word(self) -> None:
-        touched, self.world.touched = self.world.touched, {}
+        touched, self.state.touched = self.state.touched, {}
         for key in touched:
             self.clusters.hear(key)
             self._bring(key)
 
     async def _pause(self, now: float) -> None:
         """Until something happens, or somebody's time has come."""
-        next_at = self.world.queue.next_at()
-        if self.world.has_news:
+        next_at = self.state.queue.next_at()
+        if self.state.has_news:
             next_at = min(self._wakes_at, next_at if next_at is not None else self._wakes_at)
         if next_at is None:
             await self._news.wait()
@@ -451,7 +434,7 @@ class GlobalScheduler:
                     self.figures.failed()
             except Exception as error:  # a mistake of ours about one must not keep the others from being bound
                 self.figures.failed()
-                self.world.failed(placed.request.uid, self._env.monotonic())
+                self.state.failed(placed.request.uid, self._env.monotonic())
                 self._trouble(f"cannot bind {placed.subject.key}", error)
             finally:
                 self._busy -= 1
@@ -461,6 +444,6 @@ class GlobalScheduler:
         names = sorted({str(chosen.site) for chosen in placed.decision.chosen})
         self._log.info("placed", v=3, key=str(placed.subject.key), clusters=",".join(names))
         self._telling.forget(placed.subject)
-        if len(self.world.queue) <= FEW_WAITING:
+        if len(self.state.queue) <= FEW_WAITING:
             message = f"Successfully assigned {placed.subject.key.namespace}/{placed.subject.key.name} to "
             self._telling.placed(placed.subject, placed.seen, message + ", ".join(names))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,16 +17,16 @@ from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import PODS
-from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.clusters import ClusterController
+from farflung.controllers.global_scheduler.context import SchedulerContext
+from farflung.controllers.global_scheduler.state import discard_from
 from farflung.controllers.global_scheduler.subjects import Delivery, SyncTargetKey
 from farflung.controllers.mailbox.controller import BINDINGS
 from farflung.controllers.mailbox.decide import Binding
-from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 DELIVERY_CONTROLLER: Final = "global-scheduler-delivering"
@@ -91,49 +92,39 @@ def _quoted(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryHooks:
+    view: Callable[[str], Client]  #: the edge API of a workspace
+    mailbox_of: Callable[[SiteKey], str]  #: the logical cluster of a site's mailbox; empty: none yet
+    is_clearing: Callable[[Delivery], bool]  #: machines of the workspace still have a stale delivery label
+    on_served: Callable[[SiteKey], None]  #: a workspace got or lost the edge API
+
+
 class DeliveryController:
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         placements: Informer[ExistingPlacement],
-        view: Callable[[str], Client],
-        target_of: Callable[[SiteKey], SyncTargetKey | None],
-        is_found: Callable[[SiteKey], bool],
-        mailbox_of: Callable[[SiteKey], str],
-        furnishing: MailboxSetup,
-        is_clearing: Callable[[Delivery], bool],
-        tell: Callable[[SiteKey], None],
-        env: Environment,
-        log: Logger,
-        *,
-        workers: int,
+        clusters: ClusterController,
+        setup: MailboxSetup,
+        hooks: DeliveryHooks,
     ) -> None:
-        """`view`: the edge API of a workspace; `target_of`: the SyncTarget that stands for a site; `is_found`: whether
-        it is known where that would be; `mailbox_of`: the logical cluster of its mailbox, empty if there is none yet;
-        `is_clearing`: whether something of the workspace is still marked that is not to be brought there; `tell`: who
-        should know that a workspace is served, or is not."""
-        self._world = world
+        self._state = context.state
         self._placements = placements
-        self._view = view
-        self._target_of = target_of
-        self._is_found = is_found
-        self._mailbox_of = mailbox_of
-        self._furnishing = furnishing
-        self._is_clearing = is_clearing
-        self._tell = tell
+        self._clusters = clusters
+        self._setup = setup
+        self._hooks = hooks
         self._unserved: dict[SiteKey, set[str]] = {}
-        self._log = log
+        self._log = context.log
         self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
-        self.controller: Controller[Delivery] = Controller(
-            DELIVERY_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
-        )
+        self.controller: Controller[Delivery] = context.controller(DELIVERY_CONTROLLER, self.reconcile)
 
     def look_at(self, site: SiteKey) -> None:
         """Something came or went there, or it has another SyncTarget."""
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
-        if self._is_found(site) and self._target_of(site) is None and not known:
+        if self._clusters.is_found(site) and self._clusters.target_of(site) is None and not known:
             return
-        wanted = {Delivery(workspace, site) for workspace in self._world.workspaces(site)}
+        wanted = {Delivery(workspace, site) for workspace in self._state.workspaces(site)}
         for delivery in sorted(wanted | known):
             self.controller.queue.add(delivery)
         self._known.setdefault(placement_name(site), set()).update(wanted)
@@ -154,9 +145,9 @@ class DeliveryController:
             self.controller.queue.add(Delivery(workspace, site))
 
     async def reconcile(self, delivery: Delivery, worker: int) -> float | None:
-        if not self._is_found(delivery.site):
+        if not self._clusters.is_found(delivery.site):
             return LOOKUP_RETRY
-        name, target = placement_name(delivery.site), self._target_of(delivery.site)
+        name, target = placement_name(delivery.site), self._clusters.target_of(delivery.site)
         there = self._placements.cache.get(Key(delivery.workspace, "", name))
         ours = there is not None and there.owner == owner_annotation(delivery.site)
         if target is None or not self._is_wanted(delivery):
@@ -167,13 +158,13 @@ class DeliveryController:
         if there is not None and not ours:
             self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
             return UNSERVED_RETRY
-        if self._is_clearing(delivery):
+        if self._hooks.is_clearing(delivery):
             return None  # we are told when it is done
         again = await self._lead(delivery, new_placement(delivery.site, target), there)
-        mailbox = self._mailbox_of(delivery.site)
+        mailbox = self._hooks.mailbox_of(delivery.site)
         if again is not None or not mailbox:  # we are told when it is there
             return again
-        await self._furnishing.furnish(mailbox)
+        await self._setup.ensure_pods_api(mailbox)
         return RECHECK
 
     async def _lead(self, delivery: Delivery, wanted: Obj, there: ExistingPlacement | None) -> float | None:
@@ -182,7 +173,7 @@ class DeliveryController:
             return await self._create(delivery, wanted)
         if any(there.spec.get(field) != value for field, value in wanted["spec"].items()):
             patch = {"metadata": {"uid": there.uid}, "spec": wanted["spec"]}
-            name, view = wanted["metadata"]["name"], self._view(delivery.workspace)
+            name, view = wanted["metadata"]["name"], self._hooks.view(delivery.workspace)
             self._placements.assume(await view.patch(PLACEMENTS, name, patch))
         return None
 
@@ -194,7 +185,7 @@ class DeliveryController:
             self._known.pop(name, None)
 
     def _is_wanted(self, delivery: Delivery) -> bool:
-        return delivery.workspace in self._world.workspaces(delivery.site)
+        return delivery.workspace in self._state.workspaces(delivery.site)
 
     def unserved(self, site: SiteKey) -> AbstractSet[str]:
         """Workspaces that have something there, and do not have the edge API, as far as is known."""
@@ -207,11 +198,11 @@ class DeliveryController:
             discard_from(self._unserved, delivery.site, delivery.workspace)
         else:
             self._unserved.setdefault(delivery.site, set()).add(delivery.workspace)
-        self._tell(delivery.site)
+        self._hooks.on_served(delivery.site)
 
     async def _create(self, delivery: Delivery, wanted: Obj) -> float | None:
         try:
-            self._placements.assume(await self._view(delivery.workspace).create(PLACEMENTS, wanted))
+            self._placements.assume(await self._hooks.view(delivery.workspace).create(PLACEMENTS, wanted))
         except AlreadyExists:
             return 1.0  # it is still to be heard of
         except NotFound:
@@ -228,7 +219,7 @@ class DeliveryController:
         key = Key(delivery.workspace, "", name)
         version = self._placements.cache.version(key)
         with contextlib.suppress(NotFound, Conflict):
-            await self._view(delivery.workspace).delete(PLACEMENTS, name, uid=uid)
+            await self._hooks.view(delivery.workspace).delete(PLACEMENTS, name, uid=uid)
         self._placements.forget(key, version)
 
 
@@ -239,7 +230,7 @@ class MailboxSetup:
         self._monotonic = monotonic
         self._seen: dict[str, float] = {}  #: when which mailbox served Pods
 
-    async def furnish(self, mailbox: str) -> None:
+    async def ensure_pods_api(self, mailbox: str) -> None:
         """Raises ClientError."""
         now = self._monotonic()
         if now < self._seen.get(mailbox, -RECHECK) + RECHECK:

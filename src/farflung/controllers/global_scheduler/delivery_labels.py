@@ -16,11 +16,10 @@ from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import MachineBinder
 from farflung.controllers.global_scheduler.clusters import ClusterController
-from farflung.controllers.global_scheduler.state import SchedulerState, discard_from
+from farflung.controllers.global_scheduler.context import SchedulerContext
+from farflung.controllers.global_scheduler.state import discard_from
 from farflung.controllers.global_scheduler.subjects import POD, Delivery, ObservedSubject, SchedulingSubject
-from farflung.lib.klog import Logger
 from farflung.runtime.controller import Controller
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 LABEL_CONTROLLER: Final = "global-scheduler-marking"
@@ -38,17 +37,13 @@ class _LabelProblem(NamedTuple):
 class DeliveryLabels:
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         clusters: ClusterController,
         binder: MachineBinder,
         tell: Callable[[SiteKey], None],
-        env: Environment,
-        log: Logger,
-        *,
-        workers: int,
     ) -> None:
-        """`tell`: who should know that other machines of a site are brought there."""
-        self._world = world
+        """`tell`: called when the machines to deliver to a site change."""
+        self._state = context.state
         self._clusters = clusters
         self._binder = binder
         self._tell = tell
@@ -56,9 +51,7 @@ class DeliveryLabels:
         self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
         self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
         self._waiting: dict[tuple[str, str], set[SchedulingSubject]] = {}  #: for a name, by namespace and name
-        self.controller: Controller[SchedulingSubject] = Controller(
-            LABEL_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
-        )
+        self.controller: Controller[SchedulingSubject] = context.controller(LABEL_CONTROLLER, self.reconcile)
 
     def is_clearing(self, delivery: Delivery) -> bool:
         """Whether something of a workspace is marked that is not to be brought there.  What others have there is led by
@@ -75,30 +68,30 @@ class DeliveryLabels:
         if subject.kind != POD:
             return
         site = None if seen is None else seen.site
-        may_be_wrong = seen is not None and site is not None and (seen.mark or self._world.is_led(site))
+        may_be_wrong = seen is not None and site is not None and (seen.mark or self._state.is_led(site))
         if may_be_wrong or self._states:
             self._check_all(subject, site)
 
     def look_at(self, site: SiteKey) -> None:
         """It has another SyncTarget, or none any more."""
-        for subject in self._world.machines(site):
+        for subject in self._state.machines(site):
             self._check_all(subject, site)
 
     def _check_all(self, subject: SchedulingSubject, site: SiteKey | None) -> None:
         """It, and those that may have to give way to it, or may go now where it was."""
-        namesakes = [] if site is None else self._world.together(subject, site)
+        namesakes = [] if site is None else self._state.together(subject, site)
         waiting = self._waiting.get((subject.key.namespace, subject.key.name), set())
         for one in sorted({subject, *namesakes, *waiting}):
             self._check(one)
 
     def _check(self, subject: SchedulingSubject) -> None:
-        seen = self._world.seen(subject)
+        seen = self._state.seen(subject)
         site = None if seen is None else seen.site
         if seen is None or site is None:
             self._note(subject, None)
             return
         wanted = self._wanted(subject, seen, site)
-        is_displaced = not wanted and seen.ended_at is None and self._world.is_led(site)
+        is_displaced = not wanted and seen.ended_at is None and self._state.is_led(site)
         clearing = bool(seen.mark) and not wanted
         self._note(subject, _LabelProblem(site, clearing, is_displaced) if clearing or is_displaced else None)
         if wanted != seen.mark:
@@ -136,18 +129,18 @@ class DeliveryLabels:
 
     def _first(self, subject: SchedulingSubject, site: SiteKey) -> SchedulingSubject | None:
         """Which of the machines of this name is brought to the SyncTarget."""
-        found = self._world.together(subject, site)
+        found = self._state.together(subject, site)
         if found == [subject]:
             return subject
         ranked = [(self._rank(one), one) for one in found if self._counts(one)]
         return min(ranked)[1] if ranked else None
 
     def _counts(self, subject: SchedulingSubject) -> bool:
-        seen = self._world.seen(subject)
+        seen = self._state.seen(subject)
         return seen is not None and seen.site is not None and (seen.ended_at is None or bool(seen.mark))
 
     def _rank(self, subject: SchedulingSubject) -> tuple[int, bool, str]:
-        seen = self._world.seen(subject)
+        seen = self._state.seen(subject)
         assert seen is not None and seen.site is not None
         target = self._clusters.key_of_target(seen.site)
         users = [] if target is None else self._clusters.users_of(target)
@@ -157,21 +150,21 @@ class DeliveryLabels:
     # --- doing ------------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
-        seen = self._world.seen(subject)
+        seen = self._state.seen(subject)
         site = None if seen is None else seen.site
-        if seen is None or site is None or self._world.is_under_way(seen.uid):
+        if seen is None or site is None or self._state.is_under_way(seen.uid):
             return None
         if not self._clusters.is_found(site):
             return LABEL_RETRY
         wanted = self._wanted(subject, seen, site)
         if wanted == seen.mark:
             return None
-        if wanted and any(self._is_marked(one) for one in self._world.together(subject, site) if one != subject):
+        if wanted and any(self._is_marked(one) for one in self._state.together(subject, site) if one != subject):
             return LABEL_RETRY
         with suppress(NotFound):
             await self._binder.mark(subject, seen, wanted or None)
         return None
 
     def _is_marked(self, subject: SchedulingSubject) -> bool:
-        seen = self._world.seen(subject)
+        seen = self._state.seen(subject)
         return seen is not None and bool(seen.mark)

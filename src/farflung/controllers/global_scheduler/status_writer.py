@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from farflung.client.errors import NotFound
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import MachineBinder, event_object
-from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
 from farflung.controllers.mailbox.decide import CONFIG
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.status_summarizer.freshness import ANY, told_by
 from farflung.controllers.status_summarizer.values import Verdict
-from farflung.lib.klog import Logger
 from farflung.machinery import times
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
 from farflung.runtime.recorder import Recorder
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 STATUS_CONTROLLER: Final = "global-scheduler-telling"
@@ -71,25 +69,18 @@ class _LastWrite(NamedTuple):
 class SchedulingStatusWriter:
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         binder: MachineBinder,
         recorder: Recorder,
-        env: Environment,
-        now: Callable[[], datetime],
-        log: Logger,
-        *,
-        workers: int,
     ) -> None:
-        self._world = world
+        self._state = context.state
         self._binder = binder
         self._recorder = recorder
-        self._monotonic = env.monotonic
-        self._now = now
+        self._monotonic = context.env.monotonic
+        self._now = context.now
         self._wanted: dict[SchedulingSubject, tuple[str, str]] = {}  #: reason and message
         self._told: dict[SchedulingSubject, _LastWrite] = {}
-        self.controller: Controller[SchedulingSubject] = Controller(
-            STATUS_CONTROLLER, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
-        )
+        self.controller: Controller[SchedulingSubject] = context.controller(STATUS_CONTROLLER, self.reconcile)
 
     def say(self, subject: SchedulingSubject, seen: ObservedSubject, reason: str, message: str) -> None:
         """It is not placed."""
@@ -113,8 +104,8 @@ class SchedulingStatusWriter:
         self._recorder.record(event_object(subject, seen), "Normal", "Scheduled", message)
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
-        wanted, seen = self._wanted.get(subject), self._world.seen(subject)
-        if wanted is None or seen is None or not seen.asks or self._world.is_under_way(seen.uid):
+        wanted, seen = self._wanted.get(subject), self._state.seen(subject)
+        if wanted is None or seen is None or not seen.asks or self._state.is_under_way(seen.uid):
             return None
         reason, message = wanted
         if not statuses.has_condition(seen.status, reason, message, _condition(subject)):
@@ -150,55 +141,41 @@ class DeliveryProblem(NamedTuple):
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True)
+class DeliverySources:
+    mailbox_of: Callable[[SiteKey], str]  #: the name of a site's mailbox; empty: none
+    cluster_of: Callable[[str], str]  #: the logical cluster of a mailbox
+    target_of: Callable[[SiteKey], SyncTargetKey | None]
+    unserved: Callable[[SiteKey], AbstractSet[str]]  #: workspaces with machines on a site and without the edge API
+    displaced: Callable[[SiteKey], AbstractSet[SchedulingSubject]]  #: machines that lost a name conflict
+
+
 class DeliveryStatusWriter:
     def __init__(
         self,
-        world: SchedulerState,
-        configs: Informer[RefusedParts],
-        mailbox_of: Callable[[SiteKey], str],
-        cluster_of: Callable[[str], str],
+        context: SchedulerContext,
         binder: MachineBinder,
         recorder: Recorder,
-        target_of: Callable[[SiteKey], SyncTargetKey | None],
-        unserved: Callable[[SiteKey], AbstractSet[str]],
-        displaced: Callable[[SiteKey], AbstractSet[SchedulingSubject]],
-        env: Environment,
-        now: Callable[[], datetime],
-        log: Logger,
-        *,
-        workers: int,
+        configs: Informer[RefusedParts],
+        sources: DeliverySources,
     ) -> None:
-        """`mailbox_of`: the name of the mailbox of a site, empty if it has none; `cluster_of`: the logical cluster of a
-        mailbox; `target_of`: the SyncTarget that stands for a site; `unserved`: workspaces that have something at a
-        site, and do not have the edge API; `displaced`: what is not brought there because of its name."""
-        self._world = world
+        self._state = context.state
         self._configs = configs
-        self._mailbox_of = mailbox_of
-        self._cluster_of = cluster_of
         self._binder = binder
         self._recorder = recorder
-        self._target_of = target_of
-        self._unserved = unserved
-        self._displaced = displaced
-        self._monotonic = env.monotonic
-        self._now = now
+        self._sources = sources
+        self._monotonic = context.env.monotonic
+        self._now = context.now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
         self._troubled: dict[SiteKey, dict[SchedulingSubject, Verdict]] = {}
         self._told: dict[SchedulingSubject, DeliveryProblem] = {}
-        self.controller: Controller[SchedulingSubject] = Controller(
-            DELIVERY_STATUS_CONTROLLER,
-            self.reconcile,
-            workers=workers,
-            backoff=env.backoff,
-            monotonic=env.monotonic,
-            log=log,
-        )
+        self.controller: Controller[SchedulingSubject] = context.controller(DELIVERY_STATUS_CONTROLLER, self.reconcile)
 
     # --- hearing ----------------------------------------------------------------------------------
 
     def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
         """One that may have to say something else, if nobody is about to bind it."""
-        if seen is None or not seen.unsettled or self._world.is_under_way(seen.uid):
+        if seen is None or not seen.unsettled or self._state.is_under_way(seen.uid):
             return
         if subject not in self._told:
             self.controller.queue.add(subject)
@@ -213,18 +190,18 @@ class DeliveryStatusWriter:
 
     def look_at(self, site: SiteKey) -> None:
         """Something came or went there, or other things are said of it."""
-        target, before = self._target_of(site), self._troubled.get(site, {})
+        target, before = self._sources.target_of(site), self._troubled.get(site, {})
         if target is None and not before:
             return
         now, after = self._monotonic(), {} if target is None else self._troubles(site)
         for subject in before.keys() - after.keys():
-            self._world.accept(subject, site)
+            self._state.accept(subject, site)
             self._told.pop(subject, None)
             self.controller.queue.add(subject)
         refused = self._refused_at(site) if after else {}
         for subject, verdict in after.items():
             if verdict == NAME_TAKEN or (_part(subject.key) in refused and is_refusal(verdict)):
-                self._world.refuse(subject, site, now)
+                self._state.refuse(subject, site, now)
             if self._told.get(subject) != DeliveryProblem(site, verdict):
                 self._told[subject] = DeliveryProblem(site, verdict)
                 self.controller.queue.add(subject)
@@ -234,9 +211,9 @@ class DeliveryStatusWriter:
             self._troubled.pop(site, None)
 
     def _troubles(self, site: SiteKey) -> dict[SchedulingSubject, Verdict]:
-        refused, unserved = self._refused_at(site), self._unserved(site)
-        found: dict[SchedulingSubject, Verdict] = dict.fromkeys(sorted(self._displaced(site)), NAME_TAKEN)
-        for subject in self._world.holders(site) if refused or unserved else ():
+        refused, unserved = self._refused_at(site), self._sources.unserved(site)
+        found: dict[SchedulingSubject, Verdict] = dict.fromkeys(sorted(self._sources.displaced(site)), NAME_TAKEN)
+        for subject in self._state.holders(site) if refused or unserved else ():
             if subject.kind != POD or subject in found:
                 continue
             if subject.key.cluster in unserved:
@@ -246,21 +223,21 @@ class DeliveryStatusWriter:
         return found
 
     def _refused_at(self, site: SiteKey) -> RefusedParts:
-        name = self._mailbox_of(site)
+        name = self._sources.mailbox_of(site)
         self._sites.setdefault(name, set()).add(site)
-        return self._configs.cache.get(Key(self._cluster_of(name), "", CONFIG)) or {}
+        return self._configs.cache.get(Key(self._sources.cluster_of(name), "", CONFIG)) or {}
 
     # --- telling ----------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
         trouble = self._told.get(subject)
-        if self._world.seen(subject) is None:
+        if self._state.seen(subject) is None:
             return None
         try:
             found = await self._binder.fetch(subject)
         except NotFound:
             return None
-        if statuses.is_half_bound(found) and not self._world.is_under_way(found["metadata"]["uid"]):
+        if statuses.is_half_bound(found) and not self._state.is_under_way(found["metadata"]["uid"]):
             await self._binder.unbind(subject, found)
             return None
         reason, message = ("", "") if trouble is None else (trouble.verdict.reason, _message(trouble))

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from farflung.controllers.global_scheduler.state import SchedulerState
+from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.subjects import COPY, POD, ObservedSubject, SchedulingSubject
-from farflung.lib.klog import Logger
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
-from farflung.runtime.reflector import Environment
 from farflung.scheduling.values import SiteKey
 
 NAME: Final = "global-scheduler-lingering"
@@ -30,30 +28,26 @@ class _KeptCopy(NamedTuple):
 class TerminatingCopies:
     def __init__(
         self,
-        world: SchedulerState,
+        context: SchedulerContext,
         pods: Informer[ObservedSubject],
         is_mailbox: Callable[[str], bool],
         mailbox_of: Callable[[SiteKey], str],
         tell: Callable[[], None],
-        env: Environment,
-        log: Logger,
         *,
         longest: float,
     ) -> None:
         """`is_mailbox`: whether a logical cluster is one; `mailbox_of`: that of a site, empty if none is known; `tell`:
         who decides, that something changed; `longest`: seconds."""
-        self._world = world
+        self._state = context.state
         self._pods = pods
         self._is_mailbox = is_mailbox
         self._mailbox_of = mailbox_of
         self._tell = tell
-        self._monotonic = env.monotonic
+        self._monotonic = context.env.monotonic
         self._longest = longest
         self._kept: dict[Key, _KeptCopy] = {}
         self._unsure: dict[SiteKey, set[Key]] = {}  #: copies of sites of which it was not known where they lead to
-        self.controller: Controller[Key] = Controller(
-            NAME, self.reconcile, workers=1, backoff=env.backoff, monotonic=env.monotonic, log=log
-        )
+        self.controller: Controller[Key] = context.controller(NAME, self.reconcile, workers=1)
 
     def leave(self, machine: Key, site: SiteKey) -> None:
         """A machine is not there any more, but its copy may be."""
@@ -99,7 +93,7 @@ class TerminatingCopies:
             return
         if not self._mailbox_of(site):
             self._unsure.setdefault(site, set()).add(copy)
-        elif seen.ending or not self._world.together(SchedulingSubject(POD, copy), site):
+        elif seen.ending or not self._state.together(SchedulingSubject(POD, copy), site):
             self._keep(copy, seen)
 
     def _keep(self, copy: Key, seen: ObservedSubject) -> None:
@@ -107,7 +101,7 @@ class TerminatingCopies:
             return
         now = self._monotonic()
         self._kept[copy] = _KeptCopy(seen.uid, now + self._longest)
-        self._world.hear(SchedulingSubject(COPY, copy), ObservedSubject(seen.uid, seen.version, held=seen.held), now)
+        self._state.hear(SchedulingSubject(COPY, copy), ObservedSubject(seen.uid, seen.version, held=seen.held), now)
         self.controller.queue.add_after(copy, self._longest)
 
     def _forget(self, copy: Key) -> None:
@@ -115,7 +109,7 @@ class TerminatingCopies:
         self._release(copy)
 
     def _release(self, copy: Key) -> None:
-        self._world.hear(SchedulingSubject(COPY, copy), None, self._monotonic())
+        self._state.hear(SchedulingSubject(COPY, copy), None, self._monotonic())
         self._tell()
 
     async def reconcile(self, copy: Key, worker: int) -> float | None:
