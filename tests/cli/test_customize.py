@@ -232,7 +232,7 @@ def test_what_cannot_be_done_is_one_sentence(files: Path, words: list[str], give
 def test_there_must_be_one_location(files: Path, words: list[str]) -> None:
     result = run("-f", "page.yaml", *words)
     assert result.exit_code == 2
-    assert "one of --location and --location-file is needed, and not both" in result.stderr
+    assert "give either --location or --location-file" in result.stderr
 
 
 # --- from a hub -----------------------------------------------------------------------------------

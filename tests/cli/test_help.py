@@ -37,7 +37,7 @@ def test_every_option_says_what_it_is_for() -> None:
 def test_a_controller_says_which_workspace_it_takes_for_the_providers() -> None:
     for command, workspace in (
         ("global-scheduler", "root:espw"),
-        ("scheduler", "the one that the kubeconfig leads to"),
+        ("scheduler", "the one of the kubeconfig's context"),
     ):
         said = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
-        assert f"has the edge API; by default {workspace}." in said
+        assert f"exports the edge API; by default {workspace}." in said

@@ -92,7 +92,7 @@ def test_what_goes_wrong_is_a_sentence_and_exit_code_1(workspaces: HubProcess, w
     assert "is the address of no workspace: give one with --workspace" in nowhere[2]
     wrong = yaml.safe_dump(placement("p", {"matchExpressions": [{"key": "env", "operator": "Is"}]})).encode()
     code, output, complaint = run(kubeconfig, "plan", "-f", "-", "--workspace", web, stdin=wrong)
-    assert (code, complaint) == (1, "Error: not everything can be planned\n")
+    assert (code, complaint) == (1, "Error: some objects cannot be planned; see the errors above\n")
     assert output.startswith("EdgePlacement p: error: spec.locationSelectors[0].matchExpressions[0].operator: ")
     assert run(kubeconfig, "plan", "--what")[0] == 1
     assert "there is no " in run(tmp_path / "none", "explain", "placement", "p")[2]

@@ -1,5 +1,5 @@
-"""`farflung edge`: embedded edges, made and removed as kind does it with clusters.  What a command needs is imported
-when it runs."""
+"""`farflung edge`: create and delete embedded edges, as kind does with clusters.  Each command imports its modules when
+it runs."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from farflung.edge.registry import Asked, Edge
 
 
-@click.group(short_help="Make small clusters on this machine.")
+@click.group(short_help="Create small clusters on this machine.")
 def edge() -> None:
-    """Make small clusters on this machine: an API server, controllers of workloads, and a node that runs pods.
+    """Create small clusters on this machine: an API server, workload controllers, and a node that runs pods.
 
-    Each is a process in the background and a directory below $FARFLUNG_HOME or ~/.farflung.
+    Each edge is a background process and a directory below $FARFLUNG_HOME or ~/.farflung.
     """
 
 
 @contextmanager
 def household() -> Iterator[Household]:
-    """Whatever goes wrong is one sentence; ^C is a reason to clean up."""
+    """Errors become one-line messages; ^C cleans up."""
     from farflung.edge.cluster import Household, Interrupted, Interruption
     from farflung.edge.registry import EdgeError, Registry
 
-    def tell(sentence: str) -> None:
-        click.echo(f" • {sentence}", err=True)
+    def report(step: str) -> None:
+        click.echo(f" • {step}", err=True)
 
     with Interruption() as interruption:
         try:
-            yield Household(Registry.of_user(os.environ), os.environ, interruption, tell)
+            yield Household(Registry.of_user(os.environ), os.environ, interruption, report)
         except (EdgeError, OSError) as error:
-            raise click.ClickException(_sentence(error)) from None
+            raise click.ClickException(_message(error)) from None
         except Interrupted:
             raise click.Abort from None
 
 
-def _sentence(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
 
 
-def waiting(command: Callable[..., None]) -> Callable[..., None]:
+def wait_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--wait",
         "seconds",
@@ -54,7 +54,7 @@ def waiting(command: Callable[..., None]) -> Callable[..., None]:
         default=60,
         show_default=True,
         metavar="SECONDS",
-        help="How long it may take until its node is ready.",
+        help="Seconds to wait for the node to become ready.",
     )(command)
 
 
@@ -63,30 +63,31 @@ def waiting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False, exists=True, allow_dash=True),
-    help="A configuration file of kind; its extraPortMappings lead to ports of pods.",
+    help="Configuration file of kind; its extraPortMappings forward local ports to pods.",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "podman", "process"]),
     default="auto",
     show_default=True,
-    help="What runs pods: podman where it works, or processes of this machine for the images that are known.",
+    help="Runtime of pods: podman runs their images, process runs local processes instead of known images; auto "
+    "prefers podman.",
 )
 @click.option(
     "--allow-local-commands",
     "local_commands",
     is_flag=True,
-    help="With processes: run commands of pods on this machine, without walls around them.",
+    help="With --runtime process: run commands of pods on this machine, without isolation.",
 )
 @click.option(
     "--kubeconfig",
     default="",
     metavar="FILE",
-    help="Where to put the context; by default $KUBECONFIG or ~/.kube/config.",
+    help="Kubeconfig that gets the context; by default $KUBECONFIG or ~/.kube/config.",
 )
-@click.option("--context-name", default="", metavar="NAME", help="By default kind-NAME.")
-@click.option("--no-kubeconfig", is_flag=True, help="Put no context anywhere.")
-@waiting
+@click.option("--context-name", default="", metavar="NAME", help="Name of the context; by default kind-NAME.")
+@click.option("--no-kubeconfig", is_flag=True, help="Do not write a context.")
+@wait_option
 def create(
     name: str,
     config: Path | None,
@@ -96,9 +97,9 @@ def create(
     seconds: float,
     **asked: Any,
 ) -> None:
-    """Make the edge NAME, and wait until it is ready.
+    """Create the edge NAME, and wait until it is ready.
 
-    The context kind-NAME is put into the kubeconfig and becomes the current one.
+    The command writes the context kind-NAME to the kubeconfig and makes it the current one.
     """
     from farflung.edge import contexts
 
@@ -116,7 +117,7 @@ def create(
 
 
 def _asked(config: Path | None, *, runtime: str, local_commands: bool) -> tuple[str, Asked]:
-    """The name in the configuration, if there is one, and what else is asked for."""
+    """The name in the configuration file, if any, and the requested edge."""
     import sys
     from dataclasses import replace
     from datetime import UTC, datetime
@@ -145,9 +146,9 @@ def _hint(made: Edge, asked: Asked) -> str:
 
 @edge.command(short_help="Start an edge again.")
 @click.argument("name")
-@waiting
+@wait_option
 def start(name: str, seconds: float) -> None:
-    """Start the edge NAME again, after its process ended or the machine was started anew."""
+    """Start the edge NAME again, after its process stopped or the machine rebooted."""
     with household() as home:
         found = home.registry.existing(name)
         if found.phase.pid:
@@ -157,16 +158,16 @@ def start(name: str, seconds: float) -> None:
         home.start(found, seconds)
 
 
-@edge.command(short_help="Remove edges, with all that is theirs.")
+@edge.command(short_help="Delete edges, with their pods, data and contexts.")
 @click.argument("names", nargs=-1, metavar="NAME…")
-@click.option("--all", "everything", is_flag=True, help="All edges there are.")
+@click.option("--all", "everything", is_flag=True, help="Delete all edges.")
 def delete(names: tuple[str, ...], everything: bool) -> None:
-    """Remove edges: their pods, their processes, their directories and their contexts.
+    """Delete edges: their pods, processes, directories and contexts.
 
-    One that cannot be removed keeps no other from it.
+    If one edge cannot be deleted, the others still are.
     """
     if bool(names) == everything:
-        raise click.UsageError("name edges, or say --all")
+        raise click.UsageError("give names of edges, or --all")
     from farflung.edge.registry import EdgeError
 
     failed = False
@@ -176,7 +177,7 @@ def delete(names: tuple[str, ...], everything: bool) -> None:
                 home.delete(one)
                 click.echo(f"edge {one.name} deleted")
             except (EdgeError, OSError) as error:
-                click.echo(f"Error: edge {one.name} cannot be deleted: {_sentence(error)}", err=True)
+                click.echo(f"Error: edge {one.name} cannot be deleted: {_message(error)}", err=True)
                 failed = True
     if failed:
         raise SystemExit(1)
@@ -184,10 +185,10 @@ def delete(names: tuple[str, ...], everything: bool) -> None:
 
 @edge.command("list")
 @click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True, help="What to print."
+    "--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output format."
 )
 def list_edges(output: str) -> None:
-    """List edges and how they are."""
+    """List edges and their state."""
     from farflung.cli import edge_list
 
     with household() as home:
@@ -197,8 +198,8 @@ def list_edges(output: str) -> None:
 
 @edge.command()
 @click.argument("name")
-@click.option("--merge", is_flag=True, help="Put it into $KUBECONFIG or ~/.kube/config instead of printing it.")
-@click.option("--context-name", default="", metavar="NAME", help="By default kind-NAME.")
+@click.option("--merge", is_flag=True, help="Merge it into $KUBECONFIG or ~/.kube/config instead of printing it.")
+@click.option("--context-name", default="", metavar="NAME", help="Name of the context; by default kind-NAME.")
 def kubeconfig(name: str, merge: bool, context_name: str) -> None:
     """Print a kubeconfig for the administrator of the edge NAME."""
     from farflung.cli.printing import machine_readable
@@ -217,9 +218,11 @@ def kubeconfig(name: str, merge: bool, context_name: str) -> None:
 
 @edge.command()
 @click.argument("name")
-@click.option("--tail", "lines", type=click.IntRange(0), default=100, show_default=True, help="The last so many lines.")
+@click.option(
+    "--tail", "lines", type=click.IntRange(0), default=100, show_default=True, help="Number of lines, from the end."
+)
 def logs(name: str, lines: int) -> None:
-    """Print what the process of the edge NAME said.  Of a container, `kubectl logs` does."""
+    """Print the log of the edge NAME's process.  For logs of containers use `kubectl logs`."""
     from farflung.edge import cluster
 
     with household() as home:
@@ -229,9 +232,9 @@ def logs(name: str, lines: int) -> None:
 
 @edge.command(hidden=True)
 @click.argument("name")
-@click.option("--verbosity", "-v", type=int, default=0, help="Log more.")
+@click.option("--verbosity", "-v", type=int, default=0, help="Log in more detail.")
 def run(name: str, verbosity: int) -> None:
-    """Be the process of the edge NAME, in the foreground, until SIGTERM or ^C."""
+    """Run the process of the edge NAME in the foreground until SIGTERM or ^C."""
     from farflung.cli import edge_process
     from farflung.edge.registry import EdgeError, Registry
 

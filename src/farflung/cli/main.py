@@ -1,4 +1,4 @@
-"""The command line: words and composition, no logic.  What a command needs is imported when it runs."""
+"""The command line: options, help texts and composition.  Each command imports its modules when it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ main.add_command(edge)
 
 
 def serving_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What every hub has to be told, with or without workspaces."""
+    """Options of `farflung hub` and `farflung start`."""
     for option in reversed(SERVING):
         command = option(command)
     return command
@@ -47,17 +47,21 @@ SERVING = (
         type=click.Path(path_type=Path, file_okay=False),
         default=Path(".farflung"),
         show_default=True,
-        help="Where the hub keeps its data, certificates and admin.kubeconfig.",
+        help="Directory for the hub's data, certificates and admin.kubeconfig.",
     ),
-    click.option("--bind-address", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
-        "--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes any free port."
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=6443,
+        show_default=True,
+        help="Port to listen on; 0 picks a free one.",
     ),
     click.option(
         "--external-hostname",
         "hostnames",
         multiple=True,
-        help="A further name or address for the server's certificate.",
+        help="Additional host name or IP address for the serving certificate; repeatable.",
     ),
     click.option(
         "--history",
@@ -65,7 +69,7 @@ SERVING = (
         default=3600,
         show_default=True,
         metavar="SECONDS",
-        help="How long a client may be away and still resume its watches.",
+        help="Seconds of history that the store keeps, so that clients can resume watches.",
     ),
     click.option(
         "--event-ttl",
@@ -73,9 +77,9 @@ SERVING = (
         default=3600,
         show_default=True,
         metavar="SECONDS",
-        help="How long an Event stays after it was last written.",
+        help="Seconds until the hub deletes an Event after its last write.",
     ),
-    click.option("--verbose", "-v", is_flag=True, help="Log more."),
+    click.option("--verbose", "-v", is_flag=True, help="Log in more detail."),
 )
 
 
@@ -93,21 +97,22 @@ class Share(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-def guarding_options(command: Callable[..., None]) -> Callable[..., None]:
-    """How much may be withdrawn at once."""
-    for option in reversed(GUARDING):
+def withdrawal_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Limits of withdrawals that need no confirmation."""
+    for option in reversed(WITHDRAWAL):
         command = option(command)
     return command
 
 
-GUARDING = (
+WITHDRAWAL = (
     click.option(
         "--max-withdraw",
         type=Share(),
         default="50%",
         show_default=True,
         metavar="PERCENT",
-        help="Hold a change that takes objects from more than this share of the destinations of a placement,",
+        help="Hold withdrawals that affect more than PERCENT of a placement's destinations and more than "
+        "--max-withdraw-number, until confirmed.",
     ),
     click.option(
         "--max-withdraw-number",
@@ -115,7 +120,7 @@ GUARDING = (
         default=10,
         show_default=True,
         metavar="NUMBER",
-        help="and from more than this number of them, until it is confirmed.",
+        help="Hold withdrawals only if they affect more than NUMBER destinations; see --max-withdraw.",
     ),
 )
 
@@ -126,29 +131,30 @@ STALE_AFTER = click.option(
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Call what is known of a cluster stale when nothing was heard of its syncer for so long.",
+    help="Mark a cluster's status stale after SECONDS without a syncer heartbeat.",
 )
 
 
-CONFIGURING = (
+SCHEDULER_FILES = (
     click.option(
         "--conf",
         metavar="DIR",
         envvar="CONFIG_BASE",
         default="",
-        help="A directory with conf.yaml, and with flavors, sites and a policy beside it; CONFIG_BASE names it, too.",
+        help="Directory with conf.yaml, flavors, sites and policy of the global scheduler; default $CONFIG_BASE.",
     ),
     click.option(
         "--policy-file",
         metavar="FILE",
         default="",
-        help="Which predicates and priorities decide; by default what conf.yaml names, or all of them.",
+        help="File with the scheduling policy (predicates and priorities); by default the one that conf.yaml names, "
+        "or the default policy.",
     ),
 )
 
 
-def named_directory(context: click.Context) -> str:
-    """That of `--conf`.  Other programs have a CONFIG_BASE, too."""
+def configuration_directory(context: click.Context) -> str:
+    """The directory of `--conf`.  A CONFIG_BASE of another program is ignored."""
     from farflung.cli.scheduler_files import ours
 
     named = str(context.params["conf"])
@@ -170,7 +176,7 @@ def hub(
     """Run a hub with one plain Kubernetes API in the foreground until SIGTERM or ^C.
 
     \b
-    It writes DIR/admin.kubeconfig; in another terminal:
+    The hub writes DIR/admin.kubeconfig.  In another terminal:
         export KUBECONFIG=DIR/admin.kubeconfig
         kubectl get namespaces
     """
@@ -181,16 +187,16 @@ def hub(
 
 @main.command(short_help="Run a hub with workspaces.")
 @serving_options
-@click.option("--bare", is_flag=True, help="Leave out of the first workspaces what can be made by hand.")
+@click.option("--bare", is_flag=True, help="Create only the workspaces that the hub itself needs: no root:espw.")
 @click.option(
     "--controllers/--no-controllers",
     default=None,
-    help="Whether to run the controllers beside the hub; by default so, unless --bare is given.",
+    help="Run the controllers in a second process; the default, unless --bare is given.",
 )
-@guarding_options
+@withdrawal_options
 @STALE_AFTER
-@CONFIGURING[0]
-@CONFIGURING[1]
+@SCHEDULER_FILES[0]
+@SCHEDULER_FILES[1]
 @click.pass_context
 def start(
     context: click.Context,
@@ -212,7 +218,7 @@ def start(
     """Run a hub with workspaces in the foreground until SIGTERM or ^C.
 
     \b
-    It writes DIR/admin.kubeconfig; in another terminal:
+    The hub writes DIR/admin.kubeconfig.  In another terminal:
         export KUBECONFIG=DIR/admin.kubeconfig
         kubectl ws create shop --enter
     """
@@ -221,39 +227,38 @@ def start(
     from farflung.controllers.placement_translator.guard import Limits
 
     settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
-    beside = not bare if controllers is None else controllers
-    limits, files = Limits(max_withdraw, max_withdraw_number), Files(named_directory(context), policy_file)
-    run(replace(settings, bare=bare, controllers=beside, limits=limits, stale_after=stale_after, files=files))
+    controllers = not bare if controllers is None else controllers
+    limits, files = Limits(max_withdraw, max_withdraw_number), Files(configuration_directory(context), policy_file)
+    run(replace(settings, bare=bare, controllers=controllers, limits=limits, stale_after=stale_after, files=files))
 
 
-def ways(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """`--NAME-kubeconfig`, `--NAME-context`, `--NAME-user` and `--NAME-cluster` of each: how such commands are told the
-    way to a server elsewhere."""
+def connection_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`--NAME-kubeconfig`, `--NAME-context`, `--NAME-user` and `--NAME-cluster` for each name, as in kcp-edge."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for name in names:
             for part in ("kubeconfig", "context", "user", "cluster"):
-                told = f"As --{part}, for one of several ways to the server."
-                command = click.option(f"--{name}-{part}", default="", hidden=True, help=told)(command)
+                text = f"Like --{part}, for one of several connections to the server."
+                command = click.option(f"--{name}-{part}", default="", hidden=True, help=text)(command)
         return command
 
     return decorate
 
 
 class Level(click.types.IntParamType):
-    """A number; also `-v=2`, as Go's programs are told it."""
+    """A number; also `-v=2`, as Go programs accept it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        told: Any = value.removeprefix("=") if isinstance(value, str) else value
-        return super().convert(told, param, ctx)
+        number: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(number, param, ctx)
 
 
-def controlling_options(
-    verbosity: int, workers: int | None = 4, provider: str = "the one that the kubeconfig leads to"
+def controller_options(
+    verbosity: int, workers: int | None = 4, provider: str = "the one of the kubeconfig's context"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """What every controller has to be told."""
-    usual = "4, 16 of the placement translator, 8 of the summarizer, 32 of the global scheduler"
-    each = "" if workers else f" of each controller; by default {usual}"
+    """Options of every controller process."""
+    defaults = "4; placement translator 16, status summarizer 8, global scheduler 32"
+    each = "" if workers else f" of each controller; default {defaults}"
     options = (
         click.option(
             "--kubeconfig",
@@ -261,37 +266,37 @@ def controlling_options(
             "kubeconfig",
             metavar="FILE",
             default="",
-            help="Where the server is and who we are; by default as kubectl finds it.",
+            help="Kubeconfig of the hub; by default the one that kubectl would use.",
         ),
-        click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
+        click.option("--context", default="", help="Context of the kubeconfig; by default the current one."),
         click.option(
             "--provider-path",
             "--espw-path",
             "provider",
             metavar="PATH",
             default="",
-            help=f"The workspace that has the edge API; by default {provider}.",
+            help=f"Workspace that exports the edge API; by default {provider}.",
         ),
         click.option(
             "--concurrency",
             type=click.IntRange(1),
             default=workers,
             show_default=workers is not None,
-            help=f"Workers at a time{each}.",
+            help=f"Number of concurrent workers{each}.",
         ),
         click.option(
             "--server-bind-address",
             "bind_address",
             metavar="HOST:PORT",
             default="",
-            help="Where to serve /healthz, /readyz and /metrics; by default nowhere.",
+            help="Serve /healthz, /readyz and /metrics at this address; by default not at all.",
         ),
-        click.option("--leader-elect", is_flag=True, help="Work only while no other process of this kind does."),
+        click.option("--leader-elect", is_flag=True, help="Work only while this process holds the Lease of its kind."),
         click.option(
             "--identity-file",
             metavar="FILE",
             default="",
-            help="A file that remembers who this process is, so that the next one need not wait if it is killed.",
+            help="File with this process's Lease identity; a restarted process takes over without waiting.",
         ),
         click.option(
             "-v",
@@ -302,7 +307,7 @@ def controlling_options(
             default=verbosity,
             show_default=True,
             metavar="LEVEL",
-            help="How much to log.",
+            help="Log level.",
         ),
     )
 
@@ -315,15 +320,21 @@ def controlling_options(
 
 
 @main.command()
-@controlling_options(verbosity=2)
-@click.option("--controller-name", "name", default="edge-scheduler", show_default=True, help="What log lines call it.")
-@click.option("--log-only", is_flag=True, help="Only log the EdgePlacements that are seen.")
-@click.option("--feature-gates", default="", hidden=True, help="Means nothing; scripts give it.")
-@ways("espw", "root", "sysadm", "base")
+@controller_options(verbosity=2)
+@click.option(
+    "--controller-name",
+    "name",
+    default="edge-scheduler",
+    show_default=True,
+    help="Name of the controller in log lines.",
+)
+@click.option("--log-only", is_flag=True, help="Only log changes of EdgePlacements; write nothing.")
+@click.option("--feature-gates", default="", hidden=True, help="Ignored; accepted for scripts of other schedulers.")
+@connection_options("espw", "root", "sysadm", "base")
 def scheduler(**options: Any) -> None:
-    """Run the edge scheduler, until SIGTERM or ^C.
+    """Run the edge scheduler until SIGTERM or ^C.
 
-    It keeps for every EdgePlacement the SinglePlacementSlices that say where it leads.  `farflung start` runs it, too.
+    It resolves each EdgePlacement and writes its destinations to SinglePlacementSlices.  `farflung start` also runs it.
     """
     from farflung.cli.controllers import SCHEDULER, run, settings_of
 
@@ -331,40 +342,40 @@ def scheduler(**options: Any) -> None:
 
 
 @main.command("mailbox-controller")
-@controlling_options(verbosity=0)
-@ways("inventory", "workload", "mbws", "espw", "root")
+@controller_options(verbosity=0)
+@connection_options("inventory", "workload", "mbws", "espw", "root")
 def mailbox_controller(**options: Any) -> None:
-    """Run the mailbox controller, until SIGTERM or ^C.
+    """Run the mailbox controller until SIGTERM or ^C.
 
-    It keeps a mailbox workspace for every SyncTarget.  `farflung start` runs it, too.
+    It creates and deletes the mailbox workspace of each SyncTarget.  `farflung start` also runs it.
     """
     from farflung.cli.controllers import MAILBOXES, run, settings_of
 
     run(settings_of("farflung mailbox-controller", (MAILBOXES,), options))
 
 
-def translating_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What the placement translator has to be told beside that."""
-    for option in reversed(TRANSLATING):
+def translator_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Further options of the placement translator."""
+    for option in reversed(TRANSLATOR_OPTIONS):
         command = option(command)
     return command
 
 
-TRANSLATING = (
-    *GUARDING,
-    ways("allclusters"),
+TRANSLATOR_OPTIONS = (
+    *WITHDRAWAL,
+    connection_options("allclusters"),
 )
 
 
 @main.command("placement-translator")
-@controlling_options(verbosity=0, workers=16)
-@translating_options
-@ways("espw", "root")
+@controller_options(verbosity=0, workers=16)
+@translator_options
+@connection_options("espw", "root")
 def placement_translator(**options: Any) -> None:
-    """Run the placement translator, until SIGTERM or ^C.
+    """Run the placement translator until SIGTERM or ^C.
 
-    It keeps in every mailbox the objects that EdgePlacements bring there, and what the mailbox's syncer is told.
-    `farflung start` runs it, too.
+    It writes copies of placed objects to mailboxes, and the SyncerConfig of each mailbox.  `farflung start` also runs
+    it.
     """
     from farflung.cli.controllers import TRANSLATOR, run, settings_of
 
@@ -372,14 +383,13 @@ def placement_translator(**options: Any) -> None:
 
 
 @main.command("status-summarizer")
-@controlling_options(verbosity=0, workers=8)
+@controller_options(verbosity=0, workers=8)
 @STALE_AFTER
-@ways("espw", "root", "allclusters")
+@connection_options("espw", "root", "allclusters")
 def status_summarizer(**options: Any) -> None:
-    """Run the status summarizer, until SIGTERM or ^C.
+    """Run the status summarizer until SIGTERM or ^C.
 
-    It keeps, where workloads are described, StatusSummaries of what the copies of their objects report.  `farflung
-    start` runs it, too.
+    It writes a StatusSummary for each placed object into the object's workspace.  `farflung start` also runs it.
     """
     from farflung.cli.controllers import SUMMARIZER, run, settings_of
 
@@ -387,115 +397,116 @@ def status_summarizer(**options: Any) -> None:
 
 
 @main.command("global-scheduler")
-@controlling_options(verbosity=1, workers=32, provider="root:espw")
-@CONFIGURING[0]
-@CONFIGURING[1]
-@ways("espw", "root", "allclusters")
+@controller_options(verbosity=1, workers=32, provider="root:espw")
+@SCHEDULER_FILES[0]
+@SCHEDULER_FILES[1]
+@connection_options("espw", "root", "allclusters")
 def run_global_scheduler(**options: Any) -> None:
-    """Run the global scheduler, until SIGTERM or ^C.
+    """Run the global scheduler until SIGTERM or ^C.
 
-    It binds Pods that are virtual machines, and Allocations, to Clusters.  Of several only one works at a time, and
-    another follows when it ends.  `farflung start` runs it, too.
+    It binds Allocations, and Pods that are virtual machines, to Clusters.  Only the holder of its Lease works.
+    `farflung start` also runs it.
     """
     from farflung.cli.controllers import GLOBAL, mendable, run, settings_of
     from farflung.cli.start import PROVIDER
 
     command = "farflung global-scheduler"
     with mendable(command):
-        told = {**options, "provider": options["provider"] or PROVIDER, "leader_elect": False}  # it does so anyway
-        settings = settings_of(command, (GLOBAL,), told)
+        # the global scheduler always elects a leader, by its own Lease
+        options = {**options, "provider": options["provider"] or PROVIDER, "leader_elect": False}
+        settings = settings_of(command, (GLOBAL,), options)
     run(settings)
 
 
 @main.command(short_help="Run all controllers in one process.")
-@controlling_options(verbosity=1, workers=None)
-@translating_options
+@controller_options(verbosity=1, workers=None)
+@translator_options
 @STALE_AFTER
-@CONFIGURING[0]
-@CONFIGURING[1]
-@click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
-@click.option("--kept-files", hidden=True, default="", help="A copy of the files of --conf, for when they are wrong.")
+@SCHEDULER_FILES[0]
+@SCHEDULER_FILES[1]
+@click.option("--with-parent", is_flag=True, hidden=True, help="Stop when standard input is closed.")
+@click.option("--kept-files", hidden=True, default="", help="File with the last valid copy of the files of --conf.")
 @click.pass_context
 def controllers(click_context: click.Context, /, **options: Any) -> None:
-    """Run all controllers in one process, until SIGTERM or ^C.  `farflung start` does so by itself."""
+    """Run all controllers in one process until SIGTERM or ^C.  `farflung start` also runs them."""
     from farflung.cli.controllers import ALL, mendable, run, settings_of
 
     with mendable("farflung controllers"):
-        settings = settings_of("farflung controllers", ALL, {**options, "conf": named_directory(click_context)})
+        settings = settings_of("farflung controllers", ALL, {**options, "conf": configuration_directory(click_context)})
     run(settings)
 
 
-def asking_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Whom commands ask that change nothing, and how they answer."""
-    for option in reversed(ASKING):
+def query_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of commands that only read: the server, the workspace and the output format."""
+    for option in reversed(QUERY):
         command = option(command)
     return command
 
 
-def finding_options(inside: str) -> tuple[Callable[..., Any], ...]:
-    """Where a server is, and which of its workspaces.  `inside`: what is in that workspace."""
+def server_options(content: str) -> tuple[Callable[..., Any], ...]:
+    """The server, the credentials and the workspace.  `content`: what the command reads in that workspace."""
     return (
         click.option(
             "--workspace",
             metavar="PATH",
             default="",
-            help=f"The workspace with the {inside}; by default the one that the kubeconfig leads to.",
+            help=f"Workspace with the {content}; by default the one of the kubeconfig's context.",
         ),
         click.option(
             "--kubeconfig",
             metavar="FILE",
             default="",
-            help="Where the server is and who we are; by default as kubectl finds it.",
+            help="Kubeconfig of the hub; by default the one that kubectl would use.",
         ),
-        click.option("--context", default="", help="Which context of the kubeconfig; by default the current one."),
+        click.option("--context", default="", help="Context of the kubeconfig; by default the current one."),
         click.option(
             "--provider-path",
             "provider",
             metavar="PATH",
             default="root:espw",
             show_default=True,
-            help="The workspace that provides the API of placements.",
+            help="Workspace that exports the edge API.",
         ),
     )
 
 
-ASKING = (
-    *finding_options("placements"),
+QUERY = (
+    *server_options("placements"),
     click.option(
         "--output",
         "-o",
         type=click.Choice(["table", "json", "yaml"]),
         default="table",
         show_default=True,
-        help="What to print.",
+        help="Output format.",
     ),
 )
 
 
-def asking_everywhere_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same, without the workspace."""
-    for option in reversed(ASKING[1:]):
+def fleet_query_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The query options without --workspace."""
+    for option in reversed(QUERY[1:]):
         command = option(command)
     return command
 
 
-@main.command(short_help="Show the whole fleet at a glance, and what is wrong with it.")
-@click.option("--all", "everything", is_flag=True, help="List what is well, too, and everything of what is many.")
-@click.option("--check", is_flag=True, help="Exit with 1 if something is not well.")
+@main.command(short_help="Show the fleet: edges, placements, summaries and problems.")
+@click.option("--all", "everything", is_flag=True, help="List everything, also objects without problems.")
+@click.option("--check", is_flag=True, help="Exit with 1 if there is a problem.")
 @click.option(
     "--workspace",
     metavar="PATH",
     default="",
-    help="Only what is in this workspace; by default everything that you may see.",
+    help="Only this workspace; by default every workspace that you may read.",
 )
-@asking_everywhere_options
+@fleet_query_options
 def status(
     everything: bool, check: bool, workspace: str, output: str, kubeconfig: str, context: str, provider: str
 ) -> None:
-    """Show the whole fleet: which edges are ready and which are not, placements with problems, withdrawals that are
-    held, objects whose copies are broken, and Clusters and virtual machines.
+    """Show the fleet: edges by state, placements with problems, held withdrawals, objects with broken copies, Clusters
+    and virtual machines.
 
-    Only what is not well is listed.
+    It lists only objects with problems, unless --all is given.
     """
     from datetime import datetime
 
@@ -514,24 +525,24 @@ def status(
 
 @main.group(cls=Kinds)
 def explain() -> None:
-    """Say why things are as they are, changing nothing."""
+    """Explain decisions of the schedulers.  These commands only read."""
 
 
-@explain.command("placement", short_help="Say where an EdgePlacement leads, and why not elsewhere.")
+@explain.command("placement", short_help="Explain the destinations of an EdgePlacement.")
 @click.argument("name")
 @click.option(
     "--location",
     default="",
     metavar="[CLUSTER:]NAME",
-    help="Only this Location, or those of this name, in more detail.",
+    help="Show only this Location (or all Locations of this name), in more detail.",
 )
-@asking_options
+@query_options
 def explain_placement(
     name: str, location: str, workspace: str, output: str, kubeconfig: str, context: str, provider: str
 ) -> None:
-    """Say where the EdgePlacement NAME leads: for each Location and SyncTarget whether it is chosen, or why not.
+    """Explain the destinations of the EdgePlacement NAME: whether it selects each Location and SyncTarget, or why not.
 
-    It also says whether the status and the slices of the placement agree with that; the scheduler may be behind.
+    The command also compares the result with the placement's status and slices; the scheduler may be behind.
     """
     from farflung.cli import explain
     from farflung.cli.connection import Asking, ask
@@ -542,34 +553,36 @@ def explain_placement(
 
 
 def machine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Which object of the global scheduler, and what that one was told."""
-    for option in reversed(ABOUT_MACHINES):
+    """The object, and the files of the global scheduler."""
+    for option in reversed(MACHINE):
         command = option(command)
     return command
 
 
-ABOUT_MACHINES = (
-    click.option("--namespace", "-n", default="default", show_default=True, metavar="NAME", help="The object's."),
+MACHINE = (
+    click.option(
+        "--namespace", "-n", default="default", show_default=True, metavar="NAME", help="Namespace of the object."
+    ),
     click.option(
         "--limit",
         type=click.IntRange(0),
         default=20,
         show_default=True,
         metavar="NUMBER",
-        help="How many Clusters to list, the best first; 0 lists all.",
+        help="Number of Clusters to list, the best first; 0 lists all.",
     ),
-    *CONFIGURING,
-    *finding_options("object")[:-1],  # the provider of placements does not matter
-    ASKING[-1],
+    *SCHEDULER_FILES,
+    *server_options("object")[:-1],  # without --provider-path
+    QUERY[-1],
 )
 
 
 def scheduler_configuration(context: click.Context) -> Any:
-    """What the global scheduler was told by files."""
+    """The configuration files of the global scheduler, parsed."""
     from farflung.cli.scheduler_files import ConfigurationError, Files
 
     try:
-        return Files(named_directory(context), context.params["policy_file"]).read()
+        return Files(configuration_directory(context), context.params["policy_file"]).read()
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from None
 
@@ -584,40 +597,38 @@ def explain_machine(context: click.Context, kind: str, name: str, options: dict[
     click.echo(machine_text.printed(answer, options["output"], limit=options["limit"]))
 
 
-@explain.command("pod", short_help="Say to which Cluster a virtual machine goes, and why to no other.")
+@explain.command("pod", short_help="Explain to which Cluster a virtual machine is bound.")
 @click.argument("name")
 @machine_options
 @click.pass_context
 def explain_pod(click_context: click.Context, /, name: str, **options: Any) -> None:
-    """Say to which Cluster the global scheduler binds the Pod NAME, which is a virtual machine: of each Cluster whether
-    it fits, or why not, and how good it is.
+    """Explain to which Cluster the global scheduler binds the Pod NAME, a virtual machine: for each Cluster whether it
+    fits, or why not, and its score.
 
-    It also says whether that agrees with what the Pod says; the scheduler may be behind.
+    The command also compares the result with the Pod; the scheduler may be behind.
     """
     explain_machine(click_context, "Pod", name, options)
 
 
-@explain.command("allocation", short_help="Say to which Clusters the replicas of a stack go, and why to no others.")
+@explain.command("allocation", short_help="Explain to which Clusters an Allocation's replicas are bound.")
 @click.argument("name")
 @machine_options
 @click.pass_context
 def explain_allocation(click_context: click.Context, /, name: str, **options: Any) -> None:
-    """Say to which Clusters the global scheduler binds the replicas of the Allocation NAME: of each Cluster whether it
-    fits, or why not, how many replicas it has room for, and how good it is.
+    """Explain to which Clusters the global scheduler binds the replicas of the Allocation NAME: for each Cluster
+    whether it fits, or why not, how many replicas it has room for, and its score.
 
-    It also says whether that agrees with what the Allocation says; the scheduler may be behind.
+    The command also compares the result with the Allocation; the scheduler may be behind.
     """
     explain_machine(click_context, "Allocation", name, options)
 
 
-@main.command("list-upsynced", short_help="List what edges made and placements bring back.")
+@main.command("list-upsynced", short_help="List objects that placements upsync from edges.")
 @click.argument("kind")
-@click.option(
-    "--namespace", "-n", default="", metavar="NAME", help="Only in this namespace; by default in all of them."
-)
+@click.option("--namespace", "-n", default="", metavar="NAME", help="Only this namespace; by default all.")
 @click.option("--selector", "-l", "labels", default="", metavar="SELECTOR", help="Only objects with these labels.")
-@click.option("--json", "as_json", is_flag=True, help="As -o json.")
-@asking_options
+@click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
+@query_options
 def list_upsynced(
     kind: str,
     namespace: str,
@@ -629,10 +640,10 @@ def list_upsynced(
     context: str,
     provider: str,
 ) -> None:
-    """List objects of a KIND that were made at edges, from all places to which the placements of the workspace lead, as
-    far as their `spec.upsync` brings them back.
+    """List objects of KIND that were created at edges and that EdgePlacements of the workspace select in `spec.upsync`,
+    from all their destinations.
 
-    KIND is what kubectl takes: nines, nine, nines.group9.test.
+    KIND is a resource, as for kubectl: nines, nine, nines.group9.test.
     """
     from datetime import UTC, datetime
 
@@ -644,9 +655,11 @@ def list_upsynced(
     click.echo(upsynced.printed(answer, "json" if as_json else output, datetime.now(UTC)))
 
 
-@main.command(short_help="Follow one object to all its destinations, and say what is stuck.")
+@main.command(short_help="Trace an object to all its destinations, and show what is stuck.")
 @click.argument("words", nargs=-1, required=True, metavar="TYPE/NAME")
-@click.option("--namespace", "-n", default="default", show_default=True, metavar="NAME", help="The object's.")
+@click.option(
+    "--namespace", "-n", default="default", show_default=True, metavar="NAME", help="Namespace of the object."
+)
 @click.option("--destination", "-d", default="", metavar="NAME", help="Only Locations and SyncTargets of this name.")
 @click.option(
     "--limit",
@@ -654,9 +667,9 @@ def list_upsynced(
     default=20,
     show_default=True,
     metavar="NUMBER",
-    help="How many destinations to print, those with problems first; 0 prints all.",
+    help="Number of destinations to print, those with problems first; 0 prints all.",
 )
-@asking_options
+@query_options
 def trace(
     words: tuple[str, ...],
     namespace: str,
@@ -668,9 +681,10 @@ def trace(
     context: str,
     provider: str,
 ) -> None:
-    """Follow one object through placement, slice, mailbox and edge to its status, for each destination.
+    """Trace one object through placement, slice, mailbox and edge to its status, for each destination.
 
-    It says when each step was taken, how old that knowledge is, and what is stuck first.  Nothing is changed.
+    The command shows the time of each step, the age of that information, and the first step that is stuck.  It only
+    reads.
     """
     from datetime import datetime
 
@@ -679,31 +693,31 @@ def trace(
 
     question = trace.Question(*trace.named(words), namespace, destination, limit)
 
-    async def followed(hub: Hub) -> tuple[Any, datetime]:
+    async def traced(hub: Hub) -> tuple[Any, datetime]:
         now = await time_at(hub)
         return await trace.trace(hub, question, now), now
 
-    answer, now = ask(Asking(kubeconfig, context, workspace, provider), followed)
+    answer, now = ask(Asking(kubeconfig, context, workspace, provider), traced)
     click.echo(trace_text.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
 
 
-class WrongWords(click.UsageError):
+class UsageErrorExitingWith1(click.UsageError):
     exit_code = 1
 
 
-class OneForErrors(click.Command):
-    """A command for which exit code 2 means something else than a wrong option."""
+class DetailedExitCodeCommand(click.Command):
+    """A command for which exit code 2 is a result, so that usage errors exit with 1."""
 
     def make_context(self, *arguments: Any, **named: Any) -> click.Context:
         try:
             return super().make_context(*arguments, **named)
         except click.UsageError as error:
-            raise WrongWords(error.format_message(), error.ctx) from None
+            raise UsageErrorExitingWith1(error.format_message(), error.ctx) from None
 
 
-@main.command(cls=OneForErrors, short_help="Say what `kubectl apply` would change, at every destination.")
+@main.command(cls=DetailedExitCodeCommand, short_help="Preview what `kubectl apply` changes at every destination.")
 @click.option(
     "--filename",
     "-f",
@@ -711,22 +725,22 @@ class OneForErrors(click.Command):
     multiple=True,
     required=True,
     metavar="FILE",
-    help="A file or a directory with objects, or - for standard input; may be given several times.",
+    help="File or directory with objects, or - for standard input; repeatable.",
 )
-@click.option("--delete", is_flag=True, help="Say what `kubectl delete` would change, instead.")
+@click.option("--delete", is_flag=True, help="Preview `kubectl delete` instead.")
 @click.option(
     "--namespace",
     "-n",
     default="default",
     show_default=True,
     metavar="NAME",
-    help="Of objects in files that have none.",
+    help="Namespace of objects without one in their file.",
 )
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit with 2 if something would change.")
-@click.option("--verbose", "-v", is_flag=True, help="Print destinations that stay, too.")
-@CONFIGURING[0]
-@CONFIGURING[1]
-@asking_options
+@click.option("--verbose", "-v", is_flag=True, help="Print unchanged destinations too.")
+@SCHEDULER_FILES[0]
+@SCHEDULER_FILES[1]
+@query_options
 @click.pass_context
 def plan(
     click_context: click.Context,
@@ -744,10 +758,10 @@ def plan(
     conf: str,
     policy_file: str,
 ) -> None:
-    """Say what `kubectl apply` would change: the destinations that EdgePlacements gain and lose, which copies of
-    objects would be created, changed or deleted at each of them, and to which Clusters virtual machines would be bound.
+    """Preview `kubectl apply`: the destinations that EdgePlacements gain and lose, the copies that are created, changed
+    or deleted at each destination, and the Clusters to which virtual machines are bound.
 
-    The server checks the objects; nothing is changed.
+    The server validates the objects in a dry run.  The command changes nothing.
     """
     from farflung.cli import plan
     from farflung.cli.connection import Asking, ask
@@ -759,19 +773,19 @@ def plan(
     answer = ask(asking, lambda hub: plan.plan(hub, wanted, delete=delete, configured=configured))
     click.echo(plan.printed(answer, output, verbose=verbose))
     if answer["summary"]["errors"]:
-        raise click.ClickException("not everything can be planned")
+        raise click.ClickException("some objects cannot be planned; see the errors above")
     if detailed and plan.is_change(answer):
         raise click.exceptions.Exit(2)
 
 
-def customizing_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What is customized, for which place, and from where that is known."""
-    for option in reversed(CUSTOMIZING):
+def customize_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The objects, the Location and the Customizers."""
+    for option in reversed(CUSTOMIZE):
         command = option(command)
     return command
 
 
-CUSTOMIZING = (
+CUSTOMIZE = (
     click.option(
         "--filename",
         "-f",
@@ -779,23 +793,23 @@ CUSTOMIZING = (
         multiple=True,
         required=True,
         metavar="FILE",
-        help="A file or a directory with objects, or - for standard input; may be given several times.",
+        help="File or directory with objects, or - for standard input; repeatable.",
     ),
-    click.option("--location", default="", metavar="[WORKSPACE:]NAME", help="The Location, in any workspace."),
-    click.option("--location-file", default="", metavar="FILE", help="The same, from a file."),
+    click.option("--location", default="", metavar="[WORKSPACE:]NAME", help="Location, in any workspace."),
+    click.option("--location-file", default="", metavar="FILE", help="File with the Location, instead of --location."),
     click.option(
         "--customizer-file",
         "customizer_files",
         multiple=True,
         metavar="FILE",
-        help="Where the Customizers are; by default in the workspace. May be given several times.",
+        help="File with Customizers; by default those of the workspace; repeatable.",
     ),
     click.option(
         "--sync-target",
         "target",
         default="",
         metavar="NAME",
-        help="The SyncTarget; by default the only one that the Location selects.",
+        help="SyncTarget; by default the only one that the Location selects.",
     ),
     click.option(
         "--namespace",
@@ -803,7 +817,7 @@ CUSTOMIZING = (
         default="default",
         show_default=True,
         metavar="NAME",
-        help="Of objects and Customizers in files that have none.",
+        help="Namespace of objects and Customizers without one in their file.",
     ),
     click.option(
         "--output",
@@ -811,14 +825,14 @@ CUSTOMIZING = (
         type=click.Choice(["yaml", "json"]),
         default="yaml",
         show_default=True,
-        help="What to print.",
+        help="Output format.",
     ),
-    *finding_options("Customizers"),
+    *server_options("Customizers"),
 )
 
 
-@main.command(short_help="Print objects as they would go to a Location.")
-@customizing_options
+@main.command(short_help="Print objects as customized for a Location.")
+@customize_options
 def customize(
     names: tuple[str, ...],
     output: str,
@@ -828,16 +842,16 @@ def customize(
     provider: str,
     **question: Any,
 ) -> None:
-    """Print objects as they would go to a Location: with its parameters, and what their Customizer replaces.
+    """Print objects as customized for a Location: with its parameters and the replacements of their Customizer.
 
-    Nothing is changed.  No server is asked for what is in files: --location-file and --customizer-file.
+    The command only reads.  With --location-file and --customizer-file it needs no server.
     """
     from farflung.cli import customize
     from farflung.cli.connection import Asking
     from farflung.cli.manifests import manifests
 
     if bool(question["location"]) == bool(question["location_file"]):
-        raise click.UsageError("one of --location and --location-file is needed, and not both")
+        raise click.UsageError("give either --location or --location-file")
     wanted = customize.Question(customize.objects(manifests(names)), **question)
     answer = customize.answer(wanted, Asking(kubeconfig, context, workspace, provider))
     for warning in answer.warnings:
@@ -850,55 +864,65 @@ def customize(
         raise click.exceptions.Exit(1)
 
 
-def registering_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Where the SyncTarget is."""
-    for option in reversed(finding_options("SyncTarget")):
+def registration_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The server and the workspace of the SyncTarget."""
+    for option in reversed(server_options("SyncTarget")):
         command = option(command)
     return command
 
 
-@main.command(short_help="Bring what a mailbox holds to a cluster, and back.")
-@click.option("--from-kubeconfig", required=True, metavar="FILE", help="The way to the mailbox.")
-@click.option("--from-context", default="", metavar="NAME", help="The context of it; by default the current one.")
-@click.option("--from-cluster", default="", metavar="PATH", help="The mailbox, if the context leads elsewhere.")
+@main.command(short_help="Apply a mailbox's objects to a cluster and report their status.")
+@click.option("--from-kubeconfig", required=True, metavar="FILE", help="Kubeconfig of the mailbox.")
+@click.option(
+    "--from-context", default="", metavar="NAME", help="Context of that kubeconfig; by default the current one."
+)
+@click.option(
+    "--from-cluster", default="", metavar="PATH", help="Path of the mailbox, if the context is of another workspace."
+)
 @click.option(
     "--to-kubeconfig",
     default="",
     metavar="FILE",
-    help="The way to the cluster; in a Pod, by default the cluster of the Pod.",
+    help="Kubeconfig of the cluster; in a Pod, by default the Pod's cluster.",
 )
-@click.option("--to-context", default="", metavar="NAME", help="The context of it; by default the current one.")
-@click.option("--sync-target-name", "name", required=True, metavar="NAME", help="The SyncTarget of the cluster.")
-@click.option("--sync-target-uid", "uid", required=True, metavar="UID", help="Its uid.")
+@click.option(
+    "--to-context", default="", metavar="NAME", help="Context of that kubeconfig; by default the current one."
+)
+@click.option("--sync-target-name", "name", required=True, metavar="NAME", help="SyncTarget of the cluster.")
+@click.option("--sync-target-uid", "uid", required=True, metavar="UID", help="UID of the SyncTarget.")
 @click.option(
     "--state-directory",
     "state",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".farflung-syncer"),
     show_default=True,
-    help="What it remembers, for when the hub is away: with Secrets, so nobody else may read it.",
+    help="Directory of the journal, from which the syncer works without the hub; it holds Secrets.",
 )
 @click.option(
     "--adopt",
     type=click.Choice(["never", "if-identical", "always"]),
     default="if-identical",
     show_default=True,
-    help="What to do about an object that is in the cluster already and is not ours.",
+    help="Take over objects that exist in the cluster without this syncer: never, if identical, always.",
 )
 @click.option(
-    "--token-secret", default="", metavar="NAMESPACE/NAME", help="The Secret in the cluster to keep a new token in."
+    "--token-secret", default="", metavar="NAMESPACE/NAME", help="Secret in the cluster that stores a renewed token."
 )
 @click.option(
-    "--server-bind-address", "bind_address", default="", metavar="HOST:PORT", help="Serve /readyz and /metrics there."
+    "--server-bind-address",
+    "bind_address",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve /healthz, /readyz and /metrics at this address.",
 )
-@click.option("-v", "--v", "--verbosity", "verbosity", default=0, show_default=True, help="How much is logged, 0 to 5.")
-@click.option("--qps", type=float, hidden=True, help="Accepted for old manifests; nothing is held back.")
-@click.option("--burst", type=int, hidden=True, help="Accepted for old manifests; nothing is held back.")
+@click.option("-v", "--v", "--verbosity", "verbosity", default=0, show_default=True, help="Log level, 0 to 5.")
+@click.option("--qps", type=float, hidden=True, help="Ignored; accepted for old manifests.")
+@click.option("--burst", type=int, hidden=True, help="Ignored; accepted for old manifests.")
 def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> None:
-    """Run the agent of one cluster: what its mailbox holds comes to the cluster, and what the cluster says comes back.
+    """Run the agent of one cluster: apply the mailbox's objects to the cluster and report their status.
 
-    It dials out to the hub, so the cluster needs no open port.  It goes on without the hub, from what it remembers,
-    and deletes nothing that the hub did not withdraw.  `farflung syncer-gen` prints what it needs.
+    The syncer connects to the hub, so the cluster needs no open port.  Without the hub it continues from its journal.
+    It deletes only objects that the hub withdrew.  `farflung syncer-gen` prints its manifest.
     """
     from farflung.cli.syncer import Settings, run
     from farflung.syncer.types import Adopt
@@ -910,7 +934,7 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     run(Settings(adopt=Adopt(adopt), **options))
 
 
-@main.command("syncer-gen", short_help="Let the syncer of a SyncTarget into its mailbox.")
+@main.command("syncer-gen", short_help="Print the manifest of a SyncTarget's syncer.")
 @click.argument("name")
 @click.option(
     "--output",
@@ -918,37 +942,47 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     default="-",
     show_default=True,
     metavar="FILE",
-    help="Where to write it; a token that FILE has already is kept if it is good for long enough.",
+    help="File to write, - for standard output; a token in FILE is kept while it is valid for long enough.",
 )
 @click.option(
     "--syncer-kubeconfig",
     default="",
     metavar="FILE",
-    help="Write only a kubeconfig, with which `farflung syncer` runs outside of a cluster.",
+    help="Write only a kubeconfig, to run `farflung syncer` outside of the cluster.",
 )
 @click.option(
     "--server",
     default="",
     metavar="URL",
-    help="Where the cluster reaches the hub; by default as the kubeconfig says.",
+    help="URL of the hub as seen from the cluster; by default the one of the kubeconfig.",
 )
 @click.option(
-    "--syncer-image", "image", default="", metavar="IMAGE", help="By default farflung-syncer of this version."
-)
-@click.option("--replicas", type=click.IntRange(0, 1), default=1, show_default=True, help="0 or 1.")
-@click.option("--namespace", "-n", default="", metavar="NAME", help="In the cluster; by default one of its own.")
-@click.option("--labels", multiple=True, metavar="KEY=VALUE,…", help="On all that is in the manifest.")
-@click.option("--lifetime", default="30d", show_default=True, metavar="DURATION", help="Of the token, like 12h or 30d.")
-@click.option("--all-resources", "everything", is_flag=True, help="Allow every kind, also those that come later.")
-@click.option(
-    "--allow", "allowed", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow this kind to go to the cluster, too."
+    "--syncer-image",
+    "image",
+    default="",
+    metavar="IMAGE",
+    help="Image of the syncer; by default farflung-syncer with this version as tag.",
 )
 @click.option(
-    "--allow-upsync", "allowed_up", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow it to come from the cluster."
+    "--replicas", type=click.IntRange(0, 1), default=1, show_default=True, help="Replicas of the Deployment, 0 or 1."
 )
 @click.option(
-    "--state-claim", "claim", default="", metavar="NAME", help="A PersistentVolumeClaim for what it remembers."
+    "--namespace", "-n", default="", metavar="NAME", help="Namespace of the syncer in the cluster; by default its own."
 )
+@click.option(
+    "--labels", multiple=True, metavar="KEY=VALUE,…", help="Labels of every object in the manifest; repeatable."
+)
+@click.option(
+    "--lifetime", default="30d", show_default=True, metavar="DURATION", help="Lifetime of the token, like 12h or 30d."
+)
+@click.option("--all-resources", "everything", is_flag=True, help="Allow every resource, also future ones.")
+@click.option(
+    "--allow", "allowed", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow downsync of this resource too."
+)
+@click.option(
+    "--allow-upsync", "allowed_up", multiple=True, metavar="GROUP/RESOURCE,…", help="Allow upsync of this resource."
+)
+@click.option("--state-claim", "claim", default="", metavar="NAME", help="PersistentVolumeClaim for the journal.")
 @click.option(
     "--timeout",
     "seconds",
@@ -956,13 +990,13 @@ def syncer(adopt: str, qps: float | None, burst: int | None, **options: Any) -> 
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the mailbox.",
+    help="Seconds to wait for the mailbox.",
 )
-@registering_options
+@registration_options
 def syncer_gen(workspace: str, kubeconfig: str, context: str, provider: str, **options: Any) -> None:
-    """Let the syncer of the SyncTarget NAME into its mailbox, and print what makes it run in its cluster.
+    """Create the ServiceAccount and roles of the SyncTarget NAME's syncer in its mailbox, and print its manifest.
 
-    It may do nothing outside of that mailbox.  Doing it again gives the same, but for the token.
+    The ServiceAccount has no rights outside of that mailbox.  The command is idempotent, apart from the token.
     """
     from farflung.cli import syncer_gen
     from farflung.cli.connection import Asking
@@ -971,25 +1005,25 @@ def syncer_gen(workspace: str, kubeconfig: str, context: str, provider: str, **o
     syncer_gen.generate(syncer_gen.Options(**options), Asking(kubeconfig, context, workspace, provider))
 
 
-@main.command("syncer-revoke", short_help="Shut the syncer of a SyncTarget out of its mailbox.")
+@main.command("syncer-revoke", short_help="Revoke the access of a SyncTarget's syncer.")
 @click.argument("name")
-@registering_options
+@registration_options
 def syncer_revoke(name: str, workspace: str, kubeconfig: str, context: str, provider: str) -> None:
-    """Shut the syncer of the SyncTarget NAME out of its mailbox: its tokens are refused at once.
+    """Revoke the access of the SyncTarget NAME's syncer to its mailbox: the hub refuses its tokens at once.
 
-    What it brought to its cluster stays there.
+    The objects in its cluster stay.
     """
     from farflung.cli import syncer_gen
     from farflung.cli.connection import Asking
 
-    syncer_gen.take_back(name, Asking(kubeconfig, context, workspace, provider))
+    syncer_gen.revoke_access(name, Asking(kubeconfig, context, workspace, provider))
 
 
 @main.group()
 def token() -> None:
-    """Hand out tokens to users, and take them back.
+    """Create, list and revoke tokens of users.
 
-    The hub may run or not: it follows at once, and refuses a revoked token within seconds.
+    A running hub accepts a new token at once and refuses a revoked one within seconds.
     """
 
 
@@ -1004,8 +1038,10 @@ root_directory = click.option(
 
 @token.command("create")
 @click.argument("name")
-@click.option("--group", "groups", multiple=True, help="A group of the user; may be given several times.")
-@click.option("--expires", "lasting", metavar="DURATION", help="When it ends, like 12h or 30d; by default never.")
+@click.option("--group", "groups", multiple=True, help="Group of the user; repeatable.")
+@click.option(
+    "--expires", "lasting", metavar="DURATION", help="Lifetime of the token, like 12h or 30d; by default unlimited."
+)
 @click.option(
     "--output",
     "-o",
@@ -1016,16 +1052,16 @@ root_directory = click.option(
 )
 @root_directory
 def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output: str, root_directory: Path) -> None:
-    """Print a new token for the user NAME.  It is kept nowhere, so it cannot be shown again."""
+    """Print a new token for the user NAME.  The hub stores only its hash, so it cannot be shown again."""
     from farflung.cli import tokens
 
     click.echo(tokens.create(root_directory, name, groups, tokens.duration(lasting), output), nl=False)
 
 
-@token.command("list", short_help="List whose tokens there are.")
+@token.command("list", short_help="List tokens and their users.")
 @root_directory
 def list_tokens(root_directory: Path) -> None:
-    """List whose tokens there are, by an id that says nothing about the token."""
+    """List tokens: their id, user, age and expiry.  The id is the start of the token's hash."""
     from farflung.cli import printing, tokens
 
     click.echo(printing.table(tokens.listed(root_directory)))
@@ -1042,32 +1078,32 @@ def revoke_tokens(which: tuple[str, ...], root_directory: Path) -> None:
     click.echo(f"{count} token{'' if count == 1 else 's'} revoked")
 
 
-@main.command(short_help="Show the whole story: two clusters, two workloads, three web pages.")
+@main.command(short_help="Place two workloads on two small clusters, and fetch their pages.")
 @click.argument("story", type=click.Choice(["edges", "global"]), default="edges")
-@click.option("--keep", is_flag=True, help="Leave it running, and say how to look around.")
-@click.option("--stop", is_flag=True, help="End what an earlier one left running, and remove it.")
-@click.option("--replace", is_flag=True, help="First end and remove what an earlier one left running.")
+@click.option("--keep", is_flag=True, help="Leave the demo running, and print commands to try.")
+@click.option("--stop", is_flag=True, help="Stop and remove a demo that --keep left running.")
+@click.option("--replace", is_flag=True, help="First stop and remove an earlier demo.")
 @click.option(
     "--runtime",
     type=click.Choice(["auto", "podman", "process"]),
     default="process",
     show_default=True,
-    help="What runs the pods: real images by podman, or stand-ins for them that are local processes.",
+    help="Runtime of pods: podman runs their images, process runs local processes instead of them.",
 )
 @click.option(
     "--first-port",
     type=click.IntRange(1, 65533),
     default=8081,
     show_default=True,
-    help="Where this machine shows the first page; the others are at the next two ports.",
+    help="Local port of the first page; the others are at the next two ports.",
 )
 def demo(story: str, keep: bool, stop: bool, replace: bool, runtime: str, first_port: int) -> None:
     """Start a hub, two small clusters and their syncers, place two web sites on them, and fetch their pages.
 
-    The pages are at three ports of this machine, which have to be free.  Nothing else has to be installed, and nothing
-    is left behind.
+    The pages use three local ports, which must be free.  The demo needs no other software and removes everything that
+    it creates.
 
-    `farflung demo global` shows instead how virtual machines find their way to a dozen Clusters.
+    `farflung demo global` shows how the global scheduler binds virtual machines to a dozen Clusters.
     """
     from farflung.cli import demo, demo_global, demo_stage
 

@@ -94,7 +94,7 @@ def generate(options: Options, asking: Asking) -> None:
         tell(f"Wrote {place}, for the namespace {syncer.home}; in the cluster, run `kubectl apply -f {place}`")
 
 
-def take_back(name: str, asking: Asking) -> None:
+def revoke_access(name: str, asking: Asking) -> None:
     gone = change(asking, lambda client: revoke(client, Wanted(name, asking.provider, 0, 0.0)))
     for one in gone:
         click.echo(f"{one} deleted")
