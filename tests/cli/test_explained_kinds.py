@@ -6,8 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from farflung.cli.explained_kinds import SPELLINGS, Kinds
-from farflung.cli.main import main
+from farflung.cli.main import SPELLINGS, Kinds, main
 
 
 @click.group(cls=Kinds)

@@ -18,10 +18,9 @@ from prometheus_client.exposition import generate_latest
 from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, Where, settings_of
 from farflung.cli.global_scheduler import Ways
-from farflung.cli.kept_files import Reading
 from farflung.cli.main import main
 from farflung.cli.reloading import Reloading
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_configuration import Configuration, Reading
 from farflung.cli.scheduler_files import ConfigurationError, Files, ours
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger

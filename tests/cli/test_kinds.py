@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.cli.kinds import find
+from farflung.cli.connection import find_resource
 from farflung.client.discovery import Group, Resource, Served, Version
 from farflung.client.resource import Collection
 
@@ -50,5 +50,5 @@ SERVED = Served(
     ],
 )
 def test_a_kind_is_found_by_the_words_that_kubectl_takes(word: str, meant: str) -> None:
-    found = find(SERVED, word)
+    found = find_resource(SERVED, word)
     assert ("" if found is None else f"{found.collection.api_version} {found.collection.plural}") == meant

@@ -17,8 +17,7 @@ from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import Settings, database
 from farflung.cli.main import main
 from farflung.cli.plugins import switching
-from farflung.cli.plugins.kubeconfig import load
-from farflung.cli.plugins.kubeconfig_files import change
+from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.scheduler_files import Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
@@ -91,7 +90,7 @@ def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(
     tokens, path = started(tmp_path), tmp_path / KUBECONFIG
     for workspace in ("root:my-org", "root:my-org:shop"):
         server = f"{URL}/clusters/{workspace}"
-        change([path], partial(switching.enter, server=server, context="root"))
+        change_files([path], partial(switching.enter, server=server, context="root"))
     start.write_kubeconfig(tmp_path, "https://127.0.0.1:7443", b"another authority", tokens)
     again = load([path])
     assert switching.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org:shop"

@@ -25,8 +25,8 @@ from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, in
 from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
-from farflung.cli.trace_text import printed
-from farflung.cli.traced_machine import conclusion
+from farflung.cli.traced_source import machine_conclusion
+from farflung.cli.tracing import printed
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
@@ -321,14 +321,14 @@ async def test_a_machine_is_bound_without_placements_and_without_their_api() -> 
 
 def test_a_machine_of_another_namespace_is_asked_about_there() -> None:
     elsewhere = {"metadata": {"name": "demovm", "namespace": "shop"}}
-    concluded = conclusion({**machine(), **elsewhere})
+    concluded = machine_conclusion({**machine(), **elsewhere})
     assert concluded is not None
     assert concluded[-1] == "`farflung explain pod demovm -n shop` says why"
 
 
 @given(ANYTHING)
 def test_a_machine_of_any_shape_is_concluded_about(status: Any) -> None:
-    assert conclusion({**machine(), "status": status}) is not None
+    assert machine_conclusion({**machine(), "status": status}) is not None
 
 
 async def test_what_is_asked_wrongly_is_a_sentence() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farflung.cli.ways_back import brings_back, ways
+from farflung.cli.upsynced import brings_back, ways
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import Part, Resource
 

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
-from farflung.cli.missing_workspaces import why_closed
-from farflung.client.errors import ClientError, NoKubeconfig, NotFound, Refused, Unauthorized, Unreachable
+from farflung.client.discovery import Resource, Served
+from farflung.client.errors import ClientError, Forbidden, NoKubeconfig, NotFound, Refused, Unauthorized, Unreachable
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.machinery.errors import Obj
 
 T = TypeVar("T")
@@ -148,3 +150,85 @@ async def time_at(hub: Hub) -> datetime:
 def workspace_name(hub: Hub) -> str:
     """As it was said: by its path or by its cluster."""
     return hub.workspace.prefix.rpartition("/")[2]
+
+
+ROOT: Final = "root"
+OTHERS: Final = "`kubectl ws tree` shows those below the current one"
+NONE_AT_ALL: Final = "the server has no workspaces; `farflung start` runs a hub that does"
+
+
+async def why_closed(workspace: Client) -> str:
+    """A sentence, if whoever asks has no access to this workspace; nothing, if something else is wrong.  It says that
+    there is none only if a workspace above says so, or if there are none at all."""
+    try:
+        await workspace.raw(f"/apis/{WORKSPACES.group}")  # which every workspace has
+    except NotFound:
+        return NONE_AT_ALL
+    except Forbidden:
+        path = workspace.prefix.rpartition("/")[2]
+        return await _told(workspace, path) if ":" in path else await _told_of_one_word(workspace, path)
+    except ClientError:
+        pass
+    return ""
+
+
+async def _told(server: Client, path: str) -> str:
+    above, _, name = path.rpartition(":")
+    while above:
+        try:
+            await server.workspace(above).get(WORKSPACES, name)
+        except Forbidden:
+            above, _, name = above.rpartition(":")
+        except NotFound as error:
+            if not error.names(name):
+                return NONE_AT_ALL
+            return f"there is no workspace {above}:{name}; {await _like(server, above, name)}"
+        else:
+            break
+    return _uncertain(path)
+
+
+async def _told_of_one_word(server: Client, name: str) -> str:
+    """It may be the name of a cluster, of which nobody above knows."""
+    return _uncertain(name, await _like(server, ROOT, name))
+
+
+def _uncertain(path: str, hint: str = OTHERS) -> str:
+    return f"there is no workspace {path}, or you may not enter it; {hint}"
+
+
+async def _like(server: Client, above: str, name: str) -> str:
+    """One that was perhaps meant."""
+    try:
+        names = [one["metadata"]["name"] for one in await server.workspace(above).list(WORKSPACES)]
+    except ClientError:
+        return OTHERS
+    alike = get_close_matches(name, names, 1)
+    return f"did you mean {above}:{alike[0]}?" if alike else OTHERS
+
+
+def find_resource(served: Served, word: str) -> Resource | None:
+    """`nines`, `nine`, `Nine` or a short name, also with the group (`nines.group9.test`) or the version and the group
+    (`nines.v1.group9.test`).  None if there is none.  Of several, the first that is served counts, and those whose
+    plural it is before others."""
+    name, _, rest = word.lower().partition(".")
+    version, _, group = rest.partition(".")
+    found = [one for one in _candidates(served, rest) if name in _names(one)]
+    found = found or [one for one in _every(served) if one.collection.version == version and _is_of(one, name, group)]
+    return min(found, key=lambda one: one.collection.plural != name, default=None)
+
+
+def _candidates(served: Served, group: str) -> list[Resource]:
+    return [one for one in served.resources() if group in ("", one.collection.group)]
+
+
+def _every(served: Served) -> list[Resource]:
+    return [one for group in served.groups for version in group.versions for one in version.resources]
+
+
+def _is_of(one: Resource, name: str, group: str) -> bool:
+    return one.collection.group == group and name in _names(one)
+
+
+def _names(one: Resource) -> set[str]:
+    return {one.collection.plural, one.singular, one.collection.kind.lower(), *one.short_names} - {""}

@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 
 import orjson
 
-from farflung.cli import telling
-from farflung.cli.differences import differences
+from farflung.cli.differences import differences, syncer_config_changes
 from farflung.cli.imagining import Imagined, Locations, seen
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
@@ -185,7 +184,7 @@ class Plan:
         before, after = (self._in_versions(one.told(mailbox, self._namespaced)) for one in (self.before, self.after))
         if any(fate.held for fate in fates):
             after = before.joined(after)
-        return telling.changes(before, after)
+        return syncer_config_changes(before, after)
 
     def _namespaced(self, cluster: str) -> dict[Kind, str]:
         return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}

@@ -20,8 +20,7 @@ import orjson
 
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.printing import table
-from farflung.cli.progress import Steps
+from farflung.cli.printing import Steps, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.resource import Collection

@@ -8,13 +8,19 @@ from typing import Any, Final
 import click
 
 from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.imagining import seen
 from farflung.cli.printing import NONE, TABLE, machine_readable, pairs, table
-from farflung.cli.withdrawing import being_withdrawn
+from farflung.client.discovery import discover
+from farflung.client.errors import Forbidden, NotFound
+from farflung.client.resource import Collection
+from farflung.client.rest import Client, Selection
 from farflung.controllers.edge_scheduler import decide, fitness, inventory
 from farflung.controllers.edge_scheduler.engine import Engine
 from farflung.controllers.edge_scheduler.inventory import Inventory
 from farflung.controllers.edge_scheduler.slices import destinations_of
 from farflung.controllers.edge_scheduler.values import Destination, Explanation, Placement, Resolution, Target
+from farflung.controllers.placement_translator.projecting import PROJECTED, YES
+from farflung.controllers.placement_translator.serving import travelling
 from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.controllers.placement_translator.world import PlacementKey
 from farflung.lib.words import count
@@ -279,3 +285,38 @@ def changes(*kinds: tuple[str, Iterable[Obj]]) -> list[str]:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
+COPIES: Final = Selection(labels=f"{PROJECTED}={YES}")
+
+
+async def being_withdrawn(hub: Hub, mailboxes: Iterable[str], key: PlacementKey) -> dict[str, list[Part]]:
+    """Of what was made for a placement, sorted, by mailbox; nothing of mailboxes that the asker may not see."""
+    try:
+        there = {one["metadata"]["name"] for one in await hub.root.workspace(hub.provider).list(WORKSPACES)}
+    except (NotFound, Forbidden):
+        return {}
+    found = {name: await _going(hub.root.workspace(f"{hub.provider}:{name}"), key) for name in {*mailboxes} & there}
+    return {name: found[name] for name in sorted(found) if found[name]}
+
+
+async def _going(mailbox: Client, key: PlacementKey) -> list[Part]:
+    try:
+        kinds = travelling((await discover(mailbox)).resources())
+    except (NotFound, Forbidden):
+        return []
+    found: list[Part] = []
+    for kind, resource in kinds.items():
+        for obj in await _listed(mailbox, resource.collection):
+            metadata = obj["metadata"]
+            if metadata.get("deletionTimestamp") and key in seen(kind, obj).placements:
+                found.append(Part(kind, metadata.get("namespace") or "", metadata["name"]))
+    return sorted(found)
+
+
+async def _listed(mailbox: Client, collection: Collection) -> list[Obj]:
+    try:
+        return await mailbox.list(collection, COPIES)
+    except (NotFound, Forbidden):
+        return []

@@ -10,6 +10,8 @@ from farflung.cli import fields
 from farflung.cli.printing import NONE, TABLE, machine_readable, table
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.scheduling.policy import SchedulerPolicy
+from farflung.scheduling.values import Item, LabelRule, MachineRequest, ResourceClaim, SchedulingDecision, SiteKey
 
 BEHIND: Final = "the global scheduler is behind, or does not run"
 NAMED: Final = 10  #: Clusters that are named in one line
@@ -252,3 +254,77 @@ def _stays(bound: Iterable[Obj], clusters: Iterable[Obj]) -> str:
     if not missing:
         return STAYS
     return GONE if any(one["workspace"] for one in missing) else UNKNOWN
+
+
+#: what is printed of wishes that have other names in a Selector
+PRINTED: Final = {"affinity": "stackAffinity", "antiaffinity": "stackAntiAffinity", "preferred": "preferences"}
+
+
+def asked(request: MachineRequest, policy: SchedulerPolicy) -> Obj:
+    """With the wishes that the policy does not look at."""
+    selector = request.selector
+    where = {
+        "geo": {name: value for name, value in selector.geo._asdict().items() if value},
+        "regions": [{"region": one.region, "zones": list(one.zones)} for one in selector.regions],
+        "operator": selector.operator,
+        "site": selector.site,
+        "clusterAffinity": [_requirement(one) for one in selector.required],
+        "stackAffinity": [_requirement(one) for one in selector.affinity],
+        "stackAntiAffinity": [_requirement(one) for one in selector.antiaffinity],
+        "near": None if selector.near is None else selector.near._asdict(),
+        "preferences": len(selector.preferred),
+        "tolerations": len(selector.tolerations),
+    }
+    how = {
+        "strategy": selector.strategy.value,
+        "oneRegion": selector.region_alone,
+        "minClusters": selector.min_clusters,
+        "maxClusters": selector.max_clusters,
+    }
+    overlooked = {PRINTED.get(wish, wish): plugin for wish, plugin in policy.overlooked(selector).items()}
+    return {
+        "replicas": request.replicas,
+        "priority": request.priority,
+        "items": [_item_value(one) for one in request.items],
+        "where": {name: value for name, value in where.items() if value},
+        "how": {name: value for name, value in how.items() if value},
+        **({"overlooked": overlooked} if overlooked else {}),
+    }
+
+
+def _item_value(item: Item) -> Obj:
+    return {
+        "name": item.name,
+        "number": item.number,
+        "flavors": [one.id for one in item.flavors],
+        **({"spot": [one.id for one in item.flavors if one.spot]} if any(one.spot for one in item.flavors) else {}),
+        **({"storage": dict(item.storage)} if item.storage else {}),
+        **({"publicAddress": True} if item.eip else {}),
+    }
+
+
+def _requirement(one: LabelRule) -> str:
+    return f"{one.key} {one.operator} {','.join(one.values)}".rstrip()
+
+
+def found_of(decision: SchedulingDecision) -> Obj:
+    """What was decided."""
+    if not decision.is_placed:
+        return {"placed": False, "message": decision.message, "reasons": dict(decision.reasons)}
+    return {
+        "placed": True,
+        "chosen": [
+            {"replica": number, **site_of(one.site), "flavors": list(one.flavors), "score": one.score}
+            for number, one in enumerate(decision.chosen)
+        ],
+    }
+
+
+def placement_of(replica: int, site: SiteKey, claim: ResourceClaim) -> Obj:
+    """What is held by one replica."""
+    flavors = [flavor for flavor, _ in claim.flavors] + [pool.flavor for pool, _ in claim.spot]
+    return {"replica": replica, **site_of(site), "flavors": flavors}
+
+
+def site_of(site: SiteKey) -> Obj:
+    return {"workspace": site.cluster, "namespace": site.namespace, "name": site.name}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from math import isinf
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -11,17 +12,25 @@ import msgspec
 from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub, time_at
 from farflung.cli.global_scheduler import COMPUTE
-from farflung.cli.machine_departures import PATIENCE, Departures
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.inventory import everywhere
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
+from farflung.controllers.global_scheduler.cluster_health import (
+    HEALTH_TAINTS,
+    UNHEALTHY,
+    ClusterHealth,
+    FailoverOptions,
+    find_causes,
+    is_eviction_suspended,
+)
 from farflung.controllers.global_scheduler.clusters import CLUSTERS, LOGICAL_CLUSTERS
 from farflung.controllers.global_scheduler.controller import SYNC_TARGETS
 from farflung.controllers.global_scheduler.inventory import (
     ObservedCluster,
     ObservedTarget,
+    cause_ages,
     decode_cluster,
     decode_target,
     merge_target,
@@ -34,10 +43,11 @@ from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, Obse
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.machinery.errors import Obj
+from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.engine import SchedulingEngine
-from farflung.scheduling.values import SiteKey
+from farflung.scheduling.values import Site, SiteKey, Toleration
 
 T = TypeVar("T")
 
@@ -190,3 +200,41 @@ def _or_none(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
             return None
 
     return tried
+
+
+PATIENCE = FailoverOptions()
+
+
+class Departures:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._ailments = ClusterHealth(PATIENCE)
+        self._unwell: dict[SiteKey, Obj] = {}
+        self._number = 0
+
+    def put(self, cluster: ObservedCluster, site: Site, target: ObservedTarget | None) -> None:
+        self._number += 1
+        if any(True for _ in find_causes(site)):
+            ages = cause_ages(cluster, site, target, self._now)
+            self._ailments.put(site, self._now.timestamp(), ages)
+            self._unwell[site.key] = {"phase": site.health.value, "ails": site.health in HEALTH_TAINTS}
+            if UNHEALTHY in ages:
+                self._unwell[site.key]["since"] = format_seconds(self._now - timedelta(seconds=ages[UNHEALTHY]))
+
+    def of(self, key: SiteKey, tolerations: Iterable[Toleration]) -> Obj | None:
+        """None: it is well, or nobody knows it.  `leaves` is None if somebody with these tolerations stays, and `held`
+        says that nothing leaves because too many Clusters are not well."""
+        if key not in self._unwell:
+            return None
+        due = self._ailments.due(key, tolerations)
+        held = is_eviction_suspended(len(self._unwell), self._number, PATIENCE)
+        return {**self._unwell[key], "leaves": _moment(due), "held": held}
+
+
+def _moment(seconds: float) -> str | None:
+    if isinf(seconds):
+        return None
+    try:
+        return format_seconds(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):  # somebody tolerates it for longer than there are dates
+        return None

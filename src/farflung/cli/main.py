@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from farflung import __version__
 from farflung.cli.edge import edge
-from farflung.cli.explained_kinds import Kinds
 from farflung.lib import garbage
 from farflung.lib.packages import WrongPackage
 
@@ -22,6 +21,31 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except WrongPackage as error:
             raise click.ClickException(str(error)) from None
+
+
+SPELLINGS: Final = {
+    "po": "pod",
+    "pods": "pod",
+    "alloc": "allocation",
+    "allocations": "allocation",
+    "allocations.globalscheduler.com": "allocation",
+    "epl": "placement",
+    "placements": "placement",
+    "edgeplacement": "placement",
+    "edgeplacements": "placement",
+    "edgeplacements.edge.kcp.io": "placement",
+}
+
+
+class Kinds(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        kind, slash, name = args[0].partition("/")
+        found = SPELLINGS.get(kind, kind)
+        if found not in self.commands:
+            return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [found, *([name] if slash else []), *args[1:]])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -688,7 +712,7 @@ def trace(
     """
     from datetime import datetime
 
-    from farflung.cli import trace, trace_text
+    from farflung.cli import trace, tracing
     from farflung.cli.connection import Asking, Hub, ask, time_at
 
     question = trace.Question(*trace.named(words), namespace, destination, limit)
@@ -698,7 +722,7 @@ def trace(
         return await trace.trace(hub, question, now), now
 
     answer, now = ask(Asking(kubeconfig, context, workspace, provider), traced)
-    click.echo(trace_text.printed(answer, output, now))
+    click.echo(tracing.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import click
 
-from farflung.cli import imagining, plan_machines, scheduler_lease, telling
+from farflung.cli import imagining, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
-from farflung.cli.differences import line
+from farflung.cli.differences import line, syncer_config_lines
 from farflung.cli.explain import changes, entries
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.manifests import Manifest
@@ -335,7 +335,7 @@ def copied(destinations: Sequence[Obj]) -> Iterator[list[str]]:
 def _copies(one: Obj) -> Iterator[str]:
     if one["syncerConfig"]:
         yield f"~ {Part(SYNCER_CONFIGS, '', THE_ONE)}"
-        yield from (f"    {each}" for each in telling.lines(one["syncerConfig"]))
+        yield from (f"    {each}" for each in syncer_config_lines(one["syncerConfig"]))
     for copy in one["created"]:
         yield f"+ {_named(copy)}"
     for copy in one["changed"]:

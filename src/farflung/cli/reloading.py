@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
-from farflung.cli.kept_files import KeptFiles, Reading
-from farflung.cli.scheduler_configuration import Configuration
+from farflung.cli.scheduler_configuration import Configuration, KeptFiles, Reading
 from farflung.cli.scheduler_files import ConfigurationError, Files, Versions
 from farflung.lib.klog import Logger
 from farflung.machinery import times

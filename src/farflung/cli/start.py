@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+import yaml
+
+from farflung.cli import fields
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
-from farflung.cli.kept_workspaces import kept_workspaces
-from farflung.cli.plugins.switching import CURRENT
+from farflung.cli.plugins.switching import CURRENT, PREVIOUS
 from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
+from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
@@ -62,3 +66,36 @@ def options(kubeconfig: Path, limits: Limits, stale_after: float, files: Files, 
     logging = ["--verbosity", VERBOSE] if verbose else []
     kept = ["--kept-files", str(kubeconfig.with_name(KEPT))] if files else []
     return [*where, *identity, *guard, "--stale-after", str(stale_after), *files.options(), *kept, *logging]
+
+
+WORKSPACE: Final = re.compile(r"/clusters/([a-z0-9][a-z0-9:-]*)")
+
+
+class Kept(NamedTuple):
+    context: str  #: CURRENT or PREVIOUS
+    user: str
+    workspace: str  #: a path or a cluster
+
+
+def kept_workspaces(kubeconfig: Path, users: Collection[str]) -> tuple[list[Kept], bool]:
+    """Those of the same hub, for one of `users`, as far as the file can be read; and whether one is in the current
+    one."""
+    try:
+        found = yaml_loader.load(kubeconfig.read_bytes())
+    except (OSError, yaml.YAMLError):
+        return [], False
+    kept = [one for one in _kept(found) if one.user in users]
+    is_there = fields.text(found, "current-context") == CURRENT and any(one.context == CURRENT for one in kept)
+    return kept, is_there
+
+
+def _kept(kubeconfig: Any) -> Iterator[Kept]:
+    servers = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "clusters")}
+    contexts = {fields.text(one, "name"): one for one in fields.objects(kubeconfig, "contexts")}
+    base = fields.text(servers.get("base"), "cluster", "server")
+    for name in (CURRENT, PREVIOUS):
+        context = contexts.get(name)
+        server = fields.text(servers.get(fields.text(context, "context", "cluster")), "cluster", "server")
+        found = WORKSPACE.fullmatch(server.removeprefix(base)) if base and server.startswith(base) else None
+        if found is not None:
+            yield Kept(name, fields.text(context, "context", "user"), found[1])

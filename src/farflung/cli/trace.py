@@ -17,11 +17,12 @@ from typing import Any, Final, TypeVar
 import click
 import orjson
 
-from farflung.cli import fields, imagining, kinds, progress, traced_machine, tracing
-from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli import fields, imagining, tracing
+from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
 from farflung.cli.copies import WORKSPACES
 from farflung.cli.explain import Seen as Scheduled
-from farflung.cli.traced_source import Sources
+from farflung.cli.printing import shown
+from farflung.cli.traced_source import Sources, machine_conclusion
 from farflung.cli.tracing import Facts, Finding, Hidden, State, Subject
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
@@ -67,7 +68,7 @@ def named(words: Sequence[str]) -> tuple[str, str]:
 async def trace(hub: Hub, question: Question, now: datetime) -> Obj:
     """All that can be said, as it is printed for programs."""
     served = await discover(hub.workspace)
-    resource = kinds.find(served, question.kind)
+    resource = find_resource(served, question.kind)
     has_placements = served.find_kind(PLACEMENTS.group, PLACEMENTS.version, PLACEMENTS.kind) is not None
     tracer = None if resource is None else Tracer(hub, question, resource, now)
     if tracer is not None and not has_placements and (answer := await tracer.machine()) is not None:
@@ -113,7 +114,7 @@ class Tracer:
     async def machine(self) -> Obj | None:
         """What can be said where there are no placements; None: nothing."""
         obj = await _read(self._hub.workspace, self._collection, self._part.name, self._part.namespace)
-        about = traced_machine.conclusion(obj) if isinstance(obj, dict) else None
+        about = machine_conclusion(obj) if isinstance(obj, dict) else None
         if not isinstance(obj, dict) or about is None:
             return None
         conclusion = _concluded(*about)
@@ -282,7 +283,7 @@ def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings
         advice = f"`farflung explain placement {names.partition(',')[0]}` says why"
         return _concluded(State.STUCK, f"It goes nowhere: EdgePlacement {names} leads to no destination.", advice)
     nowhere = State.STUCK, f"It goes nowhere: {going}.", ""
-    return _concluded(*((traced_machine.conclusion(obj) if obj else None) or nowhere))
+    return _concluded(*((machine_conclusion(obj) if obj else None) or nowhere))
 
 
 def _concluded(state: State, message: str, advice: str, at: Mapping[str, str] | None = None) -> Obj:
@@ -297,7 +298,7 @@ def _shown(number: int) -> Iterator[None]:
     if number < MANY or not sys.stderr.isatty():
         yield
         return
-    with progress.shown(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
+    with shown(sys.stderr) as steps, steps.step(f"reading {number} mailboxes"):
         yield
 
 

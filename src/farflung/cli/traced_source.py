@@ -11,12 +11,15 @@ from typing import Any
 from farflung.cli import fields
 from farflung.cli.copies import CUSTOMIZERS
 from farflung.cli.imagining import Imagined, Locations, mailbox_of, seen
-from farflung.cli.tracing import Facts, written_to
+from farflung.cli.machine_world import kind_of
+from farflung.cli.tracing import Facts, State, written_to
 from farflung.client.errors import NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.controllers.edge_scheduler.slices import destinations_of, owners
+from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
+from farflung.controllers.global_scheduler.subjects import POD
 from farflung.controllers.placement_translator import problems
 from farflung.controllers.placement_translator.engine import Copy
 from farflung.controllers.placement_translator.kinds import Category, category
@@ -282,3 +285,33 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
         with suppress(NotFound):
             return await client.get(collection, name, namespace)
     return None
+
+
+def machine_conclusion(obj: Obj) -> tuple[State, str, str] | None:
+    """As of objects that placements bring somewhere; None: it is no machine."""
+    kind = kind_of(obj)
+    if not kind:
+        return None
+    namespace = fields.text(obj, "metadata", "namespace")
+    where = f" -n {namespace}" if namespace not in ("", "default") else ""
+    advice = f"`farflung explain {kind.lower()} {fields.name_of(obj)}{where}` says why"
+    bound, why = _bound(obj), _refusal(obj, SCHEDULED if kind == POD else PLACED)
+    if not bound:
+        return State.STUCK, f"It is bound to no Cluster{f': {why}' if why else '.'}", advice
+    if undelivered := _refusal(obj, DELIVERED):
+        return State.STUCK, f"It is bound to {bound}, and not there: {undelivered}", advice
+    if why:
+        return State.STUCK, f"It is bound to {bound}, as its spec was before: {why}", advice
+    return State.DONE, f"It is bound to {bound}; {advice}.", ""
+
+
+def _refusal(obj: Obj, type: str) -> str:
+    found = fields.condition(obj, type)
+    return fields.text(found, "message") if found.get("status") == "False" else ""
+
+
+def _bound(obj: Obj) -> str:
+    alone = fields.text(obj, "spec", "nodeName") or fields.text(obj, "spec", "clusterName")
+    found = fields.at(obj, "status", "cluster_names")
+    names = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    return ", ".join(dict.fromkeys(filter(None, [alone, *names])))

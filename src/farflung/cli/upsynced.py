@@ -10,25 +10,31 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
-from farflung.cli import fields, kinds
-from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli import fields
+from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
+from farflung.cli.imagining import mailbox_of, places_of
 from farflung.cli.printing import NONE, TABLE, machine_readable, table
-from farflung.cli.ways_back import Way, brings_back, ways
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
+from farflung.controllers.edge_scheduler.slices import destinations_of, owners
+from farflung.controllers.edge_scheduler.values import Destination
 from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.controllers.placement_translator.engine import Place
+from farflung.controllers.placement_translator.syncer_config import Told
+from farflung.controllers.placement_translator.what import UpsyncSet, parse_what
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.syncer import wanted
 from farflung.syncer.conversion import is_upsynced
 from farflung.syncer.types import Part
 from farflung.syncer.types import Resource as Kind
+from farflung.syncer.wanted import Wanted
 
 AT_ONCE: Final = 8  #: mailboxes that are read at the same time
 ASKED: Final = 20  #: mailboxes that are asked what a word means, if the workspace does not know
@@ -106,7 +112,7 @@ class Reading:
         hidden = ""
         for client in (self._hub.workspace, *map(self._mailbox, list(mailboxes)[:ASKED])):
             try:
-                found = kinds.find(await discover(client), self._question.kind)
+                found = find_resource(await discover(client), self._question.kind)
             except Forbidden as error:
                 found, hidden = None, f", as far as you may see: {error}"
             if found is not None:
@@ -182,3 +188,45 @@ def _rows(items: Iterable[Obj], now: datetime) -> Iterator[list[str]]:
         locations = ",".join([one["location"], *one["otherLocations"]])
         age = times.age(fields.text(metadata, "creationTimestamp"), now)
         yield [metadata.get("namespace") or NONE, metadata["name"], locations, one["syncTarget"], age]
+
+
+class Way(NamedTuple):
+    """How objects come back from one place."""
+
+    place: Place
+    wanted: Wanted  #: by the placements that lead there
+
+    def may_bring(self, resource: Kind) -> bool:
+        return self.wanted.may_bring(resource)
+
+    def brings(self, part: Part) -> bool:
+        return self.wanted.brings(*part)
+
+
+def brings_back(placement: Obj) -> bool:
+    """Whether it says that something comes back."""
+    return bool(parse_what(placement).upsync)
+
+
+def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
+    """By mailbox, for placements that bring something back."""
+    leading: dict[str, set[Destination]] = {}
+    for one in slices:
+        for owner in owners(one):
+            leading.setdefault(fields.text(owner, "uid"), set()).update(destinations_of(one))
+    sets: dict[str, set[UpsyncSet]] = {}
+    destinations: set[Destination] = set()
+    for placement in filter(brings_back, placements):
+        found = leading.get(fields.text(placement, "metadata", "uid"), set())
+        destinations |= found
+        for mailbox in set(map(mailbox_of, found)):
+            sets.setdefault(mailbox, set()).update(parse_what(placement).upsync)
+    understood = {some: _understood(some) for some in set(map(frozenset, sets.values()))}
+    return {
+        mailbox: Way(place, understood[frozenset(sets[mailbox])])
+        for mailbox, place in sorted(places_of(destinations).items())
+    }
+
+
+def _understood(sets: frozenset[UpsyncSet]) -> Wanted:
+    return wanted.read([{"spec": Told(upsync=sets).spec()}], lambda _group, _kind: None)

@@ -14,9 +14,9 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.cli.plugins import kubeconfig_files, switching
+from farflung.cli.plugins import switching
 from farflung.cli.plugins.errors import CommandError
-from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, load, locations, parse, render
+from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, change_files, load, locations, parse, render
 
 OURS = {switching.CURRENT, switching.PREVIOUS}
 BASIC = {
@@ -128,7 +128,7 @@ def test_of_several_files_the_first_decides_and_entries_are_written_where_their_
     second.write_text(render(copy.deepcopy(BASIC)))
     paths = locations("", {"KUBECONFIG": f"{first}:{tmp_path}/nosuch::{second}:{first}"})
     assert paths == [first, tmp_path / "nosuch", second]
-    kubeconfig_files.change(paths, lambda config: switching.enter(config, "https://h:1/clusters/root:a", "root"))
+    change_files(paths, lambda config: switching.enter(config, "https://h:1/clusters/root:a", "root"))
     assert "workspace.kcp.io" not in first.read_text()
     assert load([second]).current_context == switching.CURRENT
 
@@ -153,7 +153,7 @@ def test_a_file_keeps_its_mode_and_the_links_to_it(tmp_path: Path) -> None:
     real.write_text(render(copy.deepcopy(BASIC)))
     real.chmod(0o640)
     link.symlink_to(real)
-    kubeconfig_files.change([link], lambda config: config.switch("other"))
+    change_files([link], lambda config: config.switch("other"))
     assert link.is_symlink()
     assert load([real]).current_context == "other"
     assert real.stat().st_mode & 0o777 == 0o640
@@ -164,12 +164,12 @@ def test_a_file_keeps_its_mode_and_the_links_to_it(tmp_path: Path) -> None:
 def test_a_way_over_other_directories_leads_to_one_lock(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "real")
     config = tmp_path / "real" / "config"
     config.write_text(render(copy.deepcopy(BASIC)))
-    kubeconfig_files.change([tmp_path / way], lambda config: config.switch("other"))
+    change_files([tmp_path / way], lambda config: config.switch("other"))
     assert load([config]).current_context == "other"
     assert [path.name for path in config.parent.iterdir()] == ["config"]
 
@@ -184,7 +184,7 @@ def test_a_file_is_either_the_old_or_the_new_one(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(CommandError, match="No space left on device"):
-        kubeconfig_files.change([path], lambda config: config.switch("other"))
+        change_files([path], lambda config: config.switch("other"))
     assert path.read_text() == before
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
 
@@ -193,9 +193,9 @@ def test_a_lock_that_nobody_lets_go_is_reported(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))
     (tmp_path / "config.lock").touch()
-    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
     with pytest.raises(CommandError, match=r"config\.lock: file exists"):
-        kubeconfig_files.change([path], lambda config: config.switch("other"))
+        change_files([path], lambda config: config.switch("other"))
     assert (tmp_path / "config.lock").exists()
 
 
@@ -204,7 +204,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     path.write_text(render(copy.deepcopy(BASIC)))
 
     def add(number: int) -> None:
-        kubeconfig_files.change([path], lambda config: switching.add_context(config, f"context-{number}"))
+        change_files([path], lambda config: switching.add_context(config, f"context-{number}"))
 
     writers = [threading.Thread(target=add, args=(number,)) for number in range(12)]
     for writer in writers:
@@ -224,7 +224,7 @@ def test_writers_who_know_a_file_by_different_names_lose_nothing(tmp_path: Path)
 
     def add(number: int) -> None:
         path = [real, *links][number % 4]
-        kubeconfig_files.change([path], lambda config: switching.add_context(config, f"context-{number}"))
+        change_files([path], lambda config: switching.add_context(config, f"context-{number}"))
 
     writers = [threading.Thread(target=add, args=(number,)) for number in range(16)]
     for writer in writers:
@@ -238,10 +238,10 @@ def test_writers_who_know_a_file_by_different_names_lose_nothing(tmp_path: Path)
 
 def test_a_file_that_is_named_twice_is_changed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(kubeconfig_files, "PATIENCE", 0.0)
+    monkeypatch.setattr("farflung.cli.plugins.kubeconfig.PATIENCE", 0.0)
     path = tmp_path / "config"
     path.write_text(render(copy.deepcopy(BASIC)))
-    kubeconfig_files.change([path, Path("config")], lambda config: config.switch("other"))
+    change_files([path, Path("config")], lambda config: config.switch("other"))
     assert load([path]).current_context == "other"
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
 
@@ -254,14 +254,14 @@ def test_a_file_that_may_only_be_read_stays_as_it_is(tmp_path: Path, monkeypatch
     # as it is for everybody but root
     monkeypatch.setattr(os, "access", lambda path, mode: bool(Path(path).stat().st_mode & 0o200))
     with pytest.raises(CommandError, match=r"cannot write .*config: Permission denied"):
-        kubeconfig_files.change([path], lambda config: config.switch("other"))
+        change_files([path], lambda config: config.switch("other"))
     assert path.read_text() == before
     assert [each.name for each in tmp_path.iterdir()] == ["config"]
 
 
 def test_what_cannot_be_read_is_told_why_in_words(tmp_path: Path) -> None:
     with pytest.raises(CommandError) as caught:
-        kubeconfig_files.change([tmp_path], lambda config: config.switch("other"))
+        change_files([tmp_path], lambda config: config.switch("other"))
     assert str(caught.value) == f'error loading config file "{tmp_path}": is a directory'
 
 
@@ -270,5 +270,5 @@ def test_what_is_no_kubeconfig_is_refused_and_not_touched(text: str, tmp_path: P
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(CommandError, match="error loading config file"):
-        kubeconfig_files.change([path], lambda config: config.switch("other"))
+        change_files([path], lambda config: config.switch("other"))
     assert path.read_text() == text

@@ -6,10 +6,9 @@ import sys
 
 from farflung import __version__
 from farflung.cli.plugins import commands
-from farflung.cli.plugins.bind import BIND
-from farflung.cli.plugins.claims import CLAIMS
+from farflung.cli.plugins.claims import BIND, CLAIMS
 from farflung.cli.plugins.commands import Command
-from farflung.cli.plugins.common_flags import LOGGING
+from farflung.cli.plugins.flags import LOGGING
 from farflung.cli.plugins.snapshot import CRD
 from farflung.cli.plugins.workspace import WORKSPACE
 

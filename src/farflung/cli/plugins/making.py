@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from farflung.cli.plugins import kubeconfig_files, switching
+from farflung.cli.plugins import switching
 from farflung.cli.plugins.commands import Call
 from farflung.cli.plugins.errors import ApiFailure, CommandError
-from farflung.cli.plugins.kubeconfig import CONTEXTS
+from farflung.cli.plugins.kubeconfig import CONTEXTS, change_files
 from farflung.cli.plugins.navigation import READY, go, type_of
 from farflung.cli.plugins.session import ROOT, WORKSPACES, Location, Session, parse_server, phase, wait_until
 
@@ -53,7 +54,7 @@ def _created(session: Session, location: Location, call: Call, name: str) -> tup
         path, _, kind = call.flags["type"].rpartition(":")
         spec["type"] = {"name": kind.lower()} | ({"path": path} if path else {})
     if call.flags.get("location-selector"):
-        from farflung.cli.plugins.label_selector import parse_label_selector
+        from farflung.cli.plugins.making import parse_label_selector
 
         spec["location"] = {"selector": parse_label_selector(call.flags["location-selector"])}
     body = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec}
@@ -87,7 +88,7 @@ def create_context(call: Call) -> None:
     existed = before.find(CONTEXTS, name) is not None
     if existed and not call.is_set("overwrite"):
         raise CommandError(f'context "{name}" already exists in kubeconfig, use --overwrite to update it')
-    kubeconfig_files.change(session.paths, lambda kubeconfig: switching.add_context(kubeconfig, name))
+    change_files(session.paths, lambda kubeconfig: switching.add_context(kubeconfig, name))
     if not existed:
         print(f'Created context "{name}" and switched to it.')
     elif before.current_context == name:
@@ -124,3 +125,38 @@ def _children(session: Session, path: str, must_be_seen: bool) -> list[str]:
             return []
         raise
     return sorted(str(item["metadata"]["name"]) for item in items)
+
+
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
+_EQUAL = re.compile(rf"\s*({_KEY})\s*(!=|==|=)\s*({_VALUE})\s*")
+_SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*")
+_EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+def parse_label_selector(text: str) -> dict[str, Any]:
+    """`a=b,c in (d, e),!f` as matchLabels and matchExpressions."""
+    labels: dict[str, str] = {}
+    expressions: list[dict[str, Any]] = []
+    for term in _COMMA.split(text):
+        if match := _EQUAL.fullmatch(term):
+            key, operator, value = match.groups()
+            if operator == "!=":
+                expressions.append({"key": key, "operator": "NotIn", "values": [value]})
+            else:
+                labels[key] = value
+        elif match := _SET.fullmatch(term):
+            values = [value.strip() for value in match[3].split(",")]
+            operator = "In" if match[2] == "in" else "NotIn"
+            expressions.append({"key": match[1], "operator": operator, "values": values})
+        elif match := _EXISTS.fullmatch(term):
+            expressions.append({"key": match[2], "operator": "DoesNotExist" if match[1] else "Exists"})
+        else:
+            raise CommandError(f'unable to parse the label selector "{text}"')
+    selector: dict[str, Any] = {}
+    if labels:
+        selector["matchLabels"] = labels
+    if expressions:
+        selector["matchExpressions"] = expressions
+    return selector

@@ -6,11 +6,12 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from farflung.cli.plugins import kubeconfig_files, permission_claims, switching
+from farflung.cli.plugins import switching
 from farflung.cli.plugins.access import context_name, resolve
+from farflung.cli.plugins.claims import claim_warnings
 from farflung.cli.plugins.commands import Call
 from farflung.cli.plugins.errors import ApiFailure, CommandError
-from farflung.cli.plugins.kubeconfig import Kubeconfig
+from farflung.cli.plugins.kubeconfig import Kubeconfig, change_files
 from farflung.cli.plugins.session import (
     BINDINGS,
     ROOT,
@@ -84,7 +85,7 @@ def go(session: Session, where: str, short: bool) -> None:
     else:
         target, kind = _child(session, where)
     context = context_name(session.kubeconfig, session.overrides)
-    kubeconfig_files.change(session.paths, lambda kubeconfig: switching.enter(kubeconfig, target.server, context))
+    change_files(session.paths, lambda kubeconfig: switching.enter(kubeconfig, target.server, context))
     _warn_of_claims(session.connection, target)
     report(target.server, short, kind)
 
@@ -101,7 +102,7 @@ def report(server: str, short: bool, kind: str = "") -> None:
 
 
 def _go_back(session: Session, short: bool) -> None:
-    kubeconfig = kubeconfig_files.change(session.paths, switching.go_back)
+    kubeconfig = change_files(session.paths, switching.go_back)
     server = switching.server_of(kubeconfig, switching.CURRENT)
     location = parse_server(server)
     if location:
@@ -178,5 +179,5 @@ def _warn_of_claims(connection: Connection, location: Location) -> None:
         warn(f"error checking APIBindings: {error}")
         return
     for binding in bindings:
-        for line in permission_claims.warnings(binding):
+        for line in claim_warnings(binding):
             print(line)

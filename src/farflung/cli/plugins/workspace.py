@@ -6,8 +6,7 @@ import sys
 
 from farflung.cli.plugins import commands
 from farflung.cli.plugins.commands import Command
-from farflung.cli.plugins.common_flags import CONNECTION, KUBECONFIG, LOGGING
-from farflung.cli.plugins.flags import BOOL, Flag
+from farflung.cli.plugins.flags import BOOL, CONNECTION, KUBECONFIG, LOGGING, Flag
 from farflung.cli.plugins.making import create, create_context, tree
 from farflung.cli.plugins.navigation import current, use, use_given
 
