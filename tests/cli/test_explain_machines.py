@@ -12,7 +12,7 @@ from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
 from farflung.cli.connection import time_at
 from farflung.cli.explain_machines import explain
-from farflung.cli.machine_text import BEHIND, GONE, STAYS, UNSIZED, printed
+from farflung.cli.machine_output import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from local_transport import LocalTransport
 
 from farflung.cli.connection import Hub, hub_of
-from farflung.cli.fleet_reading import Fleet
+from farflung.cli.fleet_reader import Fleet
 from farflung.cli.fleet_status import answer_of, printed, status
 from farflung.cli.main import main
 from farflung.client.rest import Client

@@ -19,7 +19,7 @@ from farflung.cli import global_scheduler
 from farflung.cli.controllers import GLOBAL, Where, settings_of
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.main import main
-from farflung.cli.reloading import Reloading
+from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration, Reading
 from farflung.cli.scheduler_files import ConfigurationError, Files, ours
 from farflung.client.rest import Client

@@ -12,9 +12,9 @@ from asked_hub import AskedHub, placement
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.cli.dry_run import LAST_APPLIED, applied
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
-from farflung.cli.rehearsing import LAST_APPLIED, applied
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.machinery.errors import Obj
 
@@ -205,9 +205,9 @@ async def test_a_client_that_rehearses_writes_nothing_whatever_it_is_asked() -> 
     hub = await furnished()
     await hub.place(placement("p", PROD))
     before = await hub.client.list(PLACEMENTS)
-    rehearsing = hub.asked.workspace
-    await rehearsing.create(PLACEMENTS, placement("q", PROD))
-    await rehearsing.update(PLACEMENTS, {**before[0], "spec": {}})
-    await rehearsing.patch(PLACEMENTS, "p", {"spec": None})
-    await rehearsing.delete(PLACEMENTS, "p")
+    dry_run = hub.asked.workspace
+    await dry_run.create(PLACEMENTS, placement("q", PROD))
+    await dry_run.update(PLACEMENTS, {**before[0], "spec": {}})
+    await dry_run.patch(PLACEMENTS, "p", {"spec": None})
+    await dry_run.delete(PLACEMENTS, "p")
     assert await hub.client.list(PLACEMENTS) == before

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from farflung.cli.printing import shown
+from farflung.cli.output import shown
 
 LONG = "The scheduler resolves where: common on florin and guilder, special on guilder, and more"
 

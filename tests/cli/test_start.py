@@ -16,7 +16,7 @@ from farflung.cli.controllers import ALL, settings_of
 from farflung.cli.credentials import KUBECONFIG, TOKENS, ensure_tokens
 from farflung.cli.hub import Settings, database
 from farflung.cli.main import main
-from farflung.cli.plugins import switching
+from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.scheduler_files import Files
 from farflung.controllers.placement_translator.guard import USUAL, Limits
@@ -90,12 +90,12 @@ def test_who_was_in_a_workspace_stays_there_when_the_hub_starts_again_elsewhere(
     tokens, path = started(tmp_path), tmp_path / KUBECONFIG
     for workspace in ("root:my-org", "root:my-org:shop"):
         server = f"{URL}/clusters/{workspace}"
-        change_files([path], partial(switching.enter, server=server, context="root"))
+        change_files([path], partial(contexts.enter, server=server, context="root"))
     start.write_kubeconfig(tmp_path, "https://127.0.0.1:7443", b"another authority", tokens)
     again = load([path])
-    assert switching.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org:shop"
-    switching.go_back(again)
-    assert switching.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org"
+    assert contexts.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org:shop"
+    contexts.go_back(again)
+    assert contexts.server_of(again, again.current_context) == "https://127.0.0.1:7443/clusters/root:my-org"
     assert "authority: dGhlIGF1" not in path.read_text()
 
 
@@ -107,10 +107,10 @@ def test_a_workspace_of_another_hub_or_of_somebody_else_is_not_kept(tmp_path: Pa
     tokens, path = started(tmp_path), tmp_path / KUBECONFIG
     before = path.read_text()
     config = yaml.safe_load(before)
-    config["clusters"].append({"name": switching.CURRENT, "cluster": {"server": server}})
-    context = {"cluster": switching.CURRENT, "user": user}
-    config["contexts"].append({"name": switching.CURRENT, "context": context})
-    path.write_text(yaml.safe_dump({**config, "current-context": switching.CURRENT}))
+    config["clusters"].append({"name": contexts.CURRENT, "cluster": {"server": server}})
+    context = {"cluster": contexts.CURRENT, "user": user}
+    config["contexts"].append({"name": contexts.CURRENT, "context": context})
+    path.write_text(yaml.safe_dump({**config, "current-context": contexts.CURRENT}))
     start.write_kubeconfig(tmp_path, URL, b"the authority", tokens)
     assert path.read_text() == before
 

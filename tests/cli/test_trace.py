@@ -25,8 +25,8 @@ from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, in
 from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
-from farflung.cli.traced_source import machine_conclusion
-from farflung.cli.tracing import printed
+from farflung.cli.trace_source import machine_conclusion
+from farflung.cli.trace_steps import printed
 from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS

@@ -22,7 +22,7 @@ from farflung.cli.connection import mending
 from farflung.cli.environment import system_environment
 from farflung.cli.global_scheduler import Ways
 from farflung.cli.identity import identity
-from farflung.cli.reloading import Reloading
+from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration, KeptFiles, Reading
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.client.kubeconfig import Access, KubeconfigError, load

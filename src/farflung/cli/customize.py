@@ -18,7 +18,7 @@ from farflung.apis.edge.v1alpha1 import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
 from farflung.cli.manifests import Manifest, manifests
-from farflung.cli.printing import yaml_text
+from farflung.cli.output import yaml_text
 from farflung.client.errors import NotFound
 from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory

@@ -19,7 +19,7 @@ from farflung.cli.connection import PROVIDER, Asking
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_objects import CLUSTERS, COMMON, PAGES, SPECIAL, Cluster, Workload
 from farflung.cli.demo_stage import BINDINGS, PATIENCE, DemoError, Place, Stage, called, farflung, listed
-from farflung.cli.printing import shown
+from farflung.cli.output import shown
 from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
 from farflung.client.resource import Collection

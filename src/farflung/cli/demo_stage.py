@@ -20,7 +20,7 @@ import orjson
 
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
-from farflung.cli.printing import Steps, table
+from farflung.cli.output import Steps, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
 from farflung.client.resource import Collection

@@ -202,7 +202,7 @@ def list_edges(output: str) -> None:
 @click.option("--context-name", default="", metavar="NAME", help="Name of the context; by default kind-NAME.")
 def kubeconfig(name: str, merge: bool, context_name: str) -> None:
     """Print a kubeconfig for the administrator of the edge NAME."""
-    from farflung.cli.printing import machine_readable
+    from farflung.cli.output import machine_readable
     from farflung.edge import cluster, contexts
 
     with household() as home:

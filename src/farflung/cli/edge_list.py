@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from farflung.cli import printing
+from farflung.cli.output import NONE, machine_readable, table
 from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
 from farflung.client.resource import Collection
@@ -59,10 +59,10 @@ async def _look(edge: Edge) -> Seen:
 
 def printed(found: Sequence[Seen], output: str) -> str:
     if output == "json":
-        return printing.machine_readable([document(one) for one in found], "json")
+        return machine_readable([document(one) for one in found], "json")
     if not found:
         return "No edges found."
-    return printing.table([HEAD, *(_row(one) for one in found)])
+    return table([HEAD, *(_row(one) for one in found)])
 
 
 def document(one: Seen) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def _row(one: Seen) -> tuple[str, ...]:
     return (
         one.name,
         one.phase.phase,
-        one.phase.api or printing.NONE,
+        one.phase.api or NONE,
         one.phase.runtime or (asked.runtime if asked else "?"),
-        ",".join(map(str, asked.ports if asked else ())) or printing.NONE,
-        printing.NONE if one.pods is None else f"{one.running}/{one.pods}",
+        ",".join(map(str, asked.ports if asked else ())) or NONE,
+        NONE if one.pods is None else f"{one.running}/{one.pods}",
         times.human(datetime.now(UTC) - asked.created) if asked else "?",
     )

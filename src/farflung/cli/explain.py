@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from farflung.cli.connection import Hub, placement_of, workspace_name
-from farflung.cli.imagining import seen
-from farflung.cli.printing import NONE, TABLE, machine_readable, pairs, table
+from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
+from farflung.cli.placement_model import seen
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.resource import Collection

@@ -12,7 +12,7 @@ import orjson
 from farflung.cli import scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
-from farflung.cli.machine_text import asked, found_of, placement_of, site_of
+from farflung.cli.machine_output import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.cli import fields, scheduler_lease
-from farflung.cli.printing import NONE, table
+from farflung.cli.output import NONE, table
 from farflung.controllers.global_scheduler.cluster_health import HEALTH_TAINTS
 from farflung.controllers.global_scheduler.inventory import TAKING, TARGET
 from farflung.controllers.global_scheduler.refusals import remove_refusal_reason

@@ -12,8 +12,8 @@ from typing import Final
 from farflung.cli import fields, fleet_edges, fleet_machines, fleet_placements, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
-from farflung.cli.fleet_reading import Fleet, paths_of, read
-from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.cli.fleet_reader import Fleet, paths_of, read
+from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.controllers.placement_translator.guard import CONFIRM
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from farflung.cli.reloading import Reloading
+from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.controller import NAME, GlobalScheduler, GlobalSchedulerSetting

@@ -612,7 +612,8 @@ def scheduler_configuration(context: click.Context) -> Any:
 
 
 def explain_machine(context: click.Context, kind: str, name: str, options: dict[str, Any]) -> None:
-    from farflung.cli import explain_machines, machine_text
+    from farflung.cli import explain_machines
+    from farflung.cli import machine_output as machine_text
     from farflung.cli.connection import Asking, ask
 
     configured, namespace = scheduler_configuration(context), options["namespace"]
@@ -712,7 +713,7 @@ def trace(
     """
     from datetime import datetime
 
-    from farflung.cli import trace, tracing
+    from farflung.cli import trace, trace_steps
     from farflung.cli.connection import Asking, Hub, ask, time_at
 
     question = trace.Question(*trace.named(words), namespace, destination, limit)
@@ -722,7 +723,7 @@ def trace(
         return await trace.trace(hub, question, now), now
 
     answer, now = ask(Asking(kubeconfig, context, workspace, provider), traced)
-    click.echo(tracing.printed(answer, output, now))
+    click.echo(trace_steps.printed(answer, output, now))
     if trace.is_stuck(answer):
         raise click.exceptions.Exit(1)
 
@@ -1086,9 +1087,10 @@ def create_token(name: str, groups: tuple[str, ...], lasting: str | None, output
 @root_directory
 def list_tokens(root_directory: Path) -> None:
     """List tokens: their id, user, age and expiry.  The id is the start of the token's hash."""
-    from farflung.cli import printing, tokens
+    from farflung.cli import tokens
+    from farflung.cli.output import table
 
-    click.echo(printing.table(tokens.listed(root_directory)))
+    click.echo(table(tokens.listed(root_directory)))
 
 
 @token.command("revoke")

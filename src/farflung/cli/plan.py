@@ -13,17 +13,17 @@ from typing import Final
 
 import click
 
-from farflung.cli import imagining, plan_machines, scheduler_lease
+from farflung.cli import placement_model, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
-from farflung.cli.copies import Plan, shown
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line, syncer_config_lines
+from farflung.cli.dry_run import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.cli.explain import changes, entries
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.manifests import Manifest
+from farflung.cli.output import TABLE, machine_readable
+from farflung.cli.plan_copies import Plan, shown
 from farflung.cli.plan_machines import Becoming, is_concerned
-from farflung.cli.printing import TABLE, machine_readable
-from farflung.cli.rehearsing import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
@@ -59,7 +59,7 @@ async def plan(
         return _answer(hub, [], about_objects, [], await _place_machines(hub, cluster, about_objects, configured))
     await placement_of(hub, placements[0].obj["metadata"]["name"] if placements else "-")  # is there such an API at all
     known = await inventory.read(hub.root)
-    copies = Plan(imagining.locations_of(known.locations), hub.root, hub.provider, cluster)
+    copies = Plan(placement_model.locations_of(known.locations), hub.root, hub.provider, cluster)
     await copies.read(hub.workspace, served, cluster)
     engine = known.engine()
     about_placements = [await _planned(hub, engine, copies, one, delete=delete) for one in placements]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from farflung.cli.connection import Hub
-from farflung.cli.machine_text import NAMED, bound_to, decided, found_of, names_of, placement_of
+from farflung.cli.machine_output import NAMED, bound_to, decided, found_of, names_of, placement_of
 from farflung.cli.machine_world import Known, cluster_key, is_cluster, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.controllers.global_scheduler.inventory import ObservedCluster, decode_cluster

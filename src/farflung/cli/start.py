@@ -13,7 +13,7 @@ import yaml
 
 from farflung.cli import fields
 from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster_at, whole_kubeconfig
-from farflung.cli.plugins.switching import CURRENT, PREVIOUS
+from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
 from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
 from farflung.controllers.placement_translator.guard import Limits

@@ -17,13 +17,13 @@ from typing import Any, Final, TypeVar
 import click
 import orjson
 
-from farflung.cli import fields, imagining, tracing
+from farflung.cli import fields, placement_model, trace_steps
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
-from farflung.cli.copies import WORKSPACES
 from farflung.cli.explain import Seen as Scheduled
-from farflung.cli.printing import shown
-from farflung.cli.traced_source import Sources, machine_conclusion
-from farflung.cli.tracing import Facts, Finding, Hidden, State, Subject
+from farflung.cli.output import shown
+from farflung.cli.plan_copies import WORKSPACES
+from farflung.cli.trace_source import Sources, machine_conclusion
+from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Subject
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection
@@ -95,13 +95,13 @@ class Tracer:
 
     async def traced(self) -> Obj:
         known = await self._inventory()
-        locations = imagining.locations_of(known.locations) if known else {}
+        locations = placement_model.locations_of(known.locations) if known else {}
         sources = Sources(self._part, self._collection, locations)
         cluster = await sources.read(self._hub.workspace)
         facts = await self._facts(sources, cluster, known)
         if sources.object(cluster) is None and not facts:
             raise click.ClickException(f"there is no {self._part} in the workspace {workspace_name(self._hub)}")
-        findings = sorted((tracing.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
+        findings = sorted((trace_steps.find(self._subject, one, self._now) for one in facts), key=lambda one: one.rank)
         placements = sources.placements(cluster)
         return {
             "object": self._object(sources.object(cluster)),
@@ -160,7 +160,7 @@ class Tracer:
         """Destinations that the scheduler has still to write down."""
         for key, document, slices in sources.selecting(cluster):
             resolved = Scheduled(document, decide.parse_placement(document), known, slices).resolution
-            for mailbox, place in imagining.places_of(resolved.destinations).items():
+            for mailbox, place in placement_model.places_of(resolved.destinations).items():
                 if mailbox not in facts:
                     facts[mailbox] = Facts(place, mailbox, (key.name,), changed=sources.changed(cluster))
 
@@ -237,7 +237,7 @@ class Tracer:
             "name": name,
             "exists": obj is not None,
             "generation": metadata.get("generation") or 0,
-            "changed": tracing.written_to(obj) if obj else None,
+            "changed": trace_steps.written_to(obj) if obj else None,
             **({"deleted": metadata["deletionTimestamp"]} if metadata.get("deletionTimestamp") else {}),
         }
 
@@ -263,7 +263,7 @@ def _destination(one: Finding) -> Obj:
     }
 
 
-def _step(step: tracing.Step) -> Obj:
+def _step(step: trace_steps.Step) -> Obj:
     said = {"step": step.name, "state": step.state.value, "time": step.time or None, "message": step.message}
     return {**said, **({"advice": step.advice} if step.advice and step.state is State.STUCK else {})}
 
@@ -277,7 +277,7 @@ def _conclusion(obj: Obj | None, going: str, placements: Sequence[Obj], findings
     """`going`: why the object goes nowhere by placements; empty: it does."""
     if findings:
         at = {"destination": findings[0].name, "step": findings[0].culprit.name}
-        return _concluded(*tracing.conclude(findings), at)
+        return _concluded(*trace_steps.conclude(findings), at)
     if not going:
         names = ", ".join(one["name"] for one in placements if one["selects"])
         advice = f"`farflung explain placement {names.partition(',')[0]}` says why"
@@ -323,7 +323,7 @@ async def _read(client: Client, collection: Collection, name: str, namespace: st
 
 def _origins(copy: Obj | Hidden | None, kind: Kind) -> set[str]:
     """The clusters from which a copy is."""
-    return {key.cluster for key in imagining.seen(kind, copy).placements} if isinstance(copy, dict) else set()
+    return {key.cluster for key in placement_model.seen(kind, copy).placements} if isinstance(copy, dict) else set()
 
 
 def _is_of(copy: Obj | Hidden | None, cluster: str, kind: Kind) -> bool:

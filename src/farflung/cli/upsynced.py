@@ -16,8 +16,8 @@ import click
 
 from farflung.cli import fields
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
-from farflung.cli.imagining import mailbox_of, places_of
-from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.cli.output import NONE, TABLE, machine_readable, table
+from farflung.cli.placement_model import mailbox_of, places_of
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection

@@ -14,11 +14,11 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.cli.plugins import switching
+from farflung.cli.plugins import contexts
 from farflung.cli.plugins.errors import CommandError
 from farflung.cli.plugins.kubeconfig import CLUSTERS, CONTEXTS, Kubeconfig, change_files, load, locations, parse, render
 
-OURS = {switching.CURRENT, switching.PREVIOUS}
+OURS = {contexts.CURRENT, contexts.PREVIOUS}
 BASIC = {
     "clusters": [
         {"name": "root", "cluster": {"server": "https://h:1/clusters/root", "certificate-authority": "ca.crt"}}
@@ -28,7 +28,7 @@ BASIC = {
     "users": [{"name": "me", "user": {"token": "t"}}],
 }
 
-names = st.sampled_from(["root", "base", "kind-kind", "a:b", switching.CURRENT, switching.PREVIOUS])
+names = st.sampled_from(["root", "base", "kind-kind", "a:b", contexts.CURRENT, contexts.PREVIOUS])
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
@@ -67,14 +67,14 @@ def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[s
     before = copy.deepcopy(files)
     kubeconfig = Kubeconfig({Path(f"/d{number}/config"): file for number, file in enumerate(files)})
     try:
-        switching.enter(kubeconfig, "https://h/clusters/root:new", context)
+        contexts.enter(kubeconfig, "https://h/clusters/root:new", context)
     except CommandError:
         assert [foreign(file) for file in kubeconfig.documents.values()] == [foreign(file) for file in before]
         return
     after = list(kubeconfig.documents.values())
     assert [foreign(file) for file in after] == [foreign(file) for file in before]
-    assert kubeconfig.current_context == switching.CURRENT
-    assert switching.server_of(kubeconfig, switching.CURRENT) == "https://h/clusters/root:new"
+    assert kubeconfig.current_context == contexts.CURRENT
+    assert contexts.server_of(kubeconfig, contexts.CURRENT) == "https://h/clusters/root:new"
     for file, path in zip(after, kubeconfig.documents, strict=True):
         written = parse(render(file), path)
         assert written == yaml.safe_load(render(file))
@@ -86,27 +86,27 @@ def test_entering_a_workspace_changes_nothing_of_anybody_else(files: list[dict[s
 def test_going_back_twice_leads_to_where_one_was(document: dict[str, Any], context: str) -> None:
     kubeconfig = Kubeconfig({Path("/d/config"): document})
     try:
-        switching.enter(kubeconfig, "https://h/clusters/root:a", context)
-        switching.enter(kubeconfig, "https://h/clusters/root:b", switching.CURRENT)
+        contexts.enter(kubeconfig, "https://h/clusters/root:a", context)
+        contexts.enter(kubeconfig, "https://h/clusters/root:b", contexts.CURRENT)
     except CommandError:
         return
-    switching.go_back(kubeconfig)
-    assert switching.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:a"
-    switching.go_back(kubeconfig)
-    assert switching.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:b"
+    contexts.go_back(kubeconfig)
+    assert contexts.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:a"
+    contexts.go_back(kubeconfig)
+    assert contexts.server_of(kubeconfig, kubeconfig.current_context) == "https://h/clusters/root:b"
 
 
 def test_going_back_without_having_been_anywhere_is_refused() -> None:
     with pytest.raises(CommandError, match="no previous workspace found in kubeconfig"):
-        switching.go_back(Kubeconfig({Path("/d/config"): copy.deepcopy(BASIC)}))
+        contexts.go_back(Kubeconfig({Path("/d/config"): copy.deepcopy(BASIC)}))
 
 
 def test_user_and_namespace_go_along() -> None:
     kubeconfig = Kubeconfig({Path("/d/config"): copy.deepcopy(BASIC)})
-    switching.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
-    entered = kubeconfig.find(CONTEXTS, switching.CURRENT)
+    contexts.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
+    entered = kubeconfig.find(CONTEXTS, contexts.CURRENT)
     assert entered is not None
-    assert entered.body == {"cluster": switching.CURRENT, "user": "me", "namespace": "shop"}
+    assert entered.body == {"cluster": contexts.CURRENT, "user": "me", "namespace": "shop"}
 
 
 def test_another_context_may_be_the_model_and_the_one_left_is_remembered() -> None:
@@ -114,9 +114,9 @@ def test_another_context_may_be_the_model_and_the_one_left_is_remembered() -> No
     document["clusters"].append({"name": "far", "cluster": {"server": "https://far/clusters/root"}})
     document["contexts"].append({"name": "far", "context": {"cluster": "far", "user": "you"}})
     kubeconfig = Kubeconfig({Path("/d/config"): document})
-    switching.enter(kubeconfig, "https://far/clusters/root:a", "far")
-    entered, left = kubeconfig.find(CONTEXTS, switching.CURRENT), kubeconfig.find(CONTEXTS, switching.PREVIOUS)
-    assert entered is not None and entered.body == {"cluster": switching.CURRENT, "user": "you"}
+    contexts.enter(kubeconfig, "https://far/clusters/root:a", "far")
+    entered, left = kubeconfig.find(CONTEXTS, contexts.CURRENT), kubeconfig.find(CONTEXTS, contexts.PREVIOUS)
+    assert entered is not None and entered.body == {"cluster": contexts.CURRENT, "user": "you"}
     assert left is not None and left.body["cluster"] == "root"
 
 
@@ -128,17 +128,17 @@ def test_of_several_files_the_first_decides_and_entries_are_written_where_their_
     second.write_text(render(copy.deepcopy(BASIC)))
     paths = locations("", {"KUBECONFIG": f"{first}:{tmp_path}/nosuch::{second}:{first}"})
     assert paths == [first, tmp_path / "nosuch", second]
-    change_files(paths, lambda config: switching.enter(config, "https://h:1/clusters/root:a", "root"))
+    change_files(paths, lambda config: contexts.enter(config, "https://h:1/clusters/root:a", "root"))
     assert "workspace.kcp.io" not in first.read_text()
-    assert load([second]).current_context == switching.CURRENT
+    assert load([second]).current_context == contexts.CURRENT
 
 
 def test_paths_of_a_copied_cluster_still_lead_to_the_same_file(tmp_path: Path) -> None:
     first, second = tmp_path / "a" / "config", tmp_path / "b" / "config"
-    stale = {"clusters": [{"name": switching.CURRENT, "cluster": {"server": "https://old"}}]}
+    stale = {"clusters": [{"name": contexts.CURRENT, "cluster": {"server": "https://old"}}]}
     kubeconfig = Kubeconfig({first: stale, second: copy.deepcopy(BASIC)})
-    switching.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
-    entered = kubeconfig.find(CLUSTERS, switching.CURRENT)
+    contexts.enter(kubeconfig, "https://h:1/clusters/root:a", "root")
+    entered = kubeconfig.find(CLUSTERS, contexts.CURRENT)
     assert entered is not None and entered.origin == first
     assert entered.body["certificate-authority"] == str(second.parent / "ca.crt")
 
@@ -204,7 +204,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     path.write_text(render(copy.deepcopy(BASIC)))
 
     def add(number: int) -> None:
-        change_files([path], lambda config: switching.add_context(config, f"context-{number}"))
+        change_files([path], lambda config: contexts.add_context(config, f"context-{number}"))
 
     writers = [threading.Thread(target=add, args=(number,)) for number in range(12)]
     for writer in writers:
@@ -224,7 +224,7 @@ def test_writers_who_know_a_file_by_different_names_lose_nothing(tmp_path: Path)
 
     def add(number: int) -> None:
         path = [real, *links][number % 4]
-        change_files([path], lambda config: switching.add_context(config, f"context-{number}"))
+        change_files([path], lambda config: contexts.add_context(config, f"context-{number}"))
 
     writers = [threading.Thread(target=add, args=(number,)) for number in range(16)]
     for writer in writers:

@@ -11,7 +11,8 @@ import yaml
 from fake_workspaces import FakeHub, Server
 from plugin_runner import Outcome, Plugin
 
-from farflung.cli.plugins import making, session
+from farflung.cli.plugins import creation as making
+from farflung.cli.plugins import session
 
 NOTE = (
     "Note: 'kubectl ws' now matches 'cd' semantics: go to home workspace. 'kubectl ws -' to go back. "

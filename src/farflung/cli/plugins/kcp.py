@@ -6,7 +6,7 @@ import sys
 
 from farflung import __version__
 from farflung.cli.plugins import commands
-from farflung.cli.plugins.claims import BIND, CLAIMS
+from farflung.cli.plugins.bindings import BIND, CLAIMS
 from farflung.cli.plugins.commands import Command
 from farflung.cli.plugins.flags import LOGGING
 from farflung.cli.plugins.snapshot import CRD

@@ -6,9 +6,9 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from farflung.cli.plugins import switching
+from farflung.cli.plugins import contexts
 from farflung.cli.plugins.access import context_name, resolve
-from farflung.cli.plugins.claims import claim_warnings
+from farflung.cli.plugins.bindings import claim_warnings
 from farflung.cli.plugins.commands import Call
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import Kubeconfig, change_files
@@ -85,7 +85,7 @@ def go(session: Session, where: str, short: bool) -> None:
     else:
         target, kind = _child(session, where)
     context = context_name(session.kubeconfig, session.overrides)
-    change_files(session.paths, lambda kubeconfig: switching.enter(kubeconfig, target.server, context))
+    change_files(session.paths, lambda kubeconfig: contexts.enter(kubeconfig, target.server, context))
     _warn_of_claims(session.connection, target)
     report(target.server, short, kind)
 
@@ -102,8 +102,8 @@ def report(server: str, short: bool, kind: str = "") -> None:
 
 
 def _go_back(session: Session, short: bool) -> None:
-    kubeconfig = change_files(session.paths, switching.go_back)
-    server = switching.server_of(kubeconfig, switching.CURRENT)
+    kubeconfig = change_files(session.paths, contexts.go_back)
+    server = contexts.server_of(kubeconfig, contexts.CURRENT)
     location = parse_server(server)
     if location:
         with closing(_connection_to(kubeconfig, session)) as connection:

@@ -6,8 +6,8 @@ import sys
 
 from farflung.cli.plugins import commands
 from farflung.cli.plugins.commands import Command
+from farflung.cli.plugins.creation import create, create_context, tree
 from farflung.cli.plugins.flags import BOOL, CONNECTION, KUBECONFIG, LOGGING, Flag
-from farflung.cli.plugins.making import create, create_context, tree
 from farflung.cli.plugins.navigation import current, use, use_given
 
 SHORT = Flag("short", "Print only the name of the workspace, e.g. for integration into the shell prompt", BOOL)

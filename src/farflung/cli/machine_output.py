@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from farflung.cli import fields
-from farflung.cli.printing import NONE, TABLE, machine_readable, table
+from farflung.cli.output import NONE, TABLE, machine_readable, table
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.scheduling.policy import SchedulerPolicy

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.cli import syncer_report
-from farflung.cli.tracing import Facts, Finding, Hidden, State, Step, Subject, conclude, find, written_to
+from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Step, Subject, conclude, find, written_to
 from farflung.controllers.placement_translator.desired import Desired
 from farflung.controllers.placement_translator.engine import Place
 from farflung.controllers.placement_translator.projecting import projected

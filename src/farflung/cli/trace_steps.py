@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from farflung.cli import fields, syncer_report
-from farflung.cli.copies import THEIRS
-from farflung.cli.printing import TABLE, machine_readable
+from farflung.cli.output import TABLE, machine_readable
+from farflung.cli.plan_copies import THEIRS
 from farflung.cli.syncer_report import Report
 from farflung.controllers.mailbox.decide import FINALIZER
 from farflung.controllers.mailbox.heartbeat import moment

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import orjson
 
 from farflung.cli.differences import differences, syncer_config_changes
-from farflung.cli.imagining import Imagined, Locations, seen
+from farflung.cli.placement_model import Imagined, Locations, seen
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.resource import Collection

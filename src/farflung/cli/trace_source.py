@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from farflung.cli import fields
-from farflung.cli.copies import CUSTOMIZERS
-from farflung.cli.imagining import Imagined, Locations, mailbox_of, seen
 from farflung.cli.machine_world import kind_of
-from farflung.cli.tracing import Facts, State, written_to
+from farflung.cli.placement_model import Imagined, Locations, mailbox_of, seen
+from farflung.cli.plan_copies import CUSTOMIZERS
+from farflung.cli.trace_steps import Facts, State, written_to
 from farflung.client.errors import NotFound
 from farflung.client.resource import Collection
 from farflung.client.rest import Client

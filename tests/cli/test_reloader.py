@@ -16,8 +16,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from farflung.cli import reloading
-from farflung.cli.reloading import NOWHERE, Reloading
+from farflung.cli import reloader as reloading
+from farflung.cli.reloader import NOWHERE, Reloading
 from farflung.cli.scheduler_configuration import Configuration, KeptFiles
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.lib.klog import Logger

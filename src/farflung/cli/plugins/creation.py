@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from farflung.cli.plugins import switching
+from farflung.cli.plugins import contexts
 from farflung.cli.plugins.commands import Call
 from farflung.cli.plugins.errors import ApiFailure, CommandError
 from farflung.cli.plugins.kubeconfig import CONTEXTS, change_files
@@ -54,7 +54,7 @@ def _created(session: Session, location: Location, call: Call, name: str) -> tup
         path, _, kind = call.flags["type"].rpartition(":")
         spec["type"] = {"name": kind.lower()} | ({"path": path} if path else {})
     if call.flags.get("location-selector"):
-        from farflung.cli.plugins.making import parse_label_selector
+        from farflung.cli.plugins.creation import parse_label_selector
 
         spec["location"] = {"selector": parse_label_selector(call.flags["location-selector"])}
     body = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec}
@@ -80,7 +80,7 @@ def create_context(call: Call) -> None:
         return
     session = Session(call)
     before = session.kubeconfig
-    server = switching.server_of(before, before.current_context)
+    server = contexts.server_of(before, before.current_context)
     location = parse_server(server)
     if location is None:
         raise CommandError(f'current URL "{server}" does not point to a workspace')
@@ -88,7 +88,7 @@ def create_context(call: Call) -> None:
     existed = before.find(CONTEXTS, name) is not None
     if existed and not call.is_set("overwrite"):
         raise CommandError(f'context "{name}" already exists in kubeconfig, use --overwrite to update it')
-    change_files(session.paths, lambda kubeconfig: switching.add_context(kubeconfig, name))
+    change_files(session.paths, lambda kubeconfig: contexts.add_context(kubeconfig, name))
     if not existed:
         print(f'Created context "{name}" and switched to it.')
     elif before.current_context == name:
