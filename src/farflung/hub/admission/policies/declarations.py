@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.hub.admission.policies import authorization
+from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.declarations import Functions, functions
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.types import (
@@ -24,7 +24,7 @@ from farflung.machinery.cel.types import (
     object_type,
 )
 
-FUNCTIONS: Final[Functions] = functions(KUBERNETES.values(), authorization.LIBRARY)
+FUNCTIONS: Final[Functions] = functions(KUBERNETES.values(), authorizer.LIBRARY)
 
 TEXTS: Final = list_of(STRING)
 LABELS: Final = map_of(STRING, STRING)
@@ -94,8 +94,8 @@ OBJECTS: Final[Mapping[str, Type]] = {
 }
 PARAMS: Final[Mapping[str, Type]] = {"params": DYN}
 AUTHORIZER: Final[Mapping[str, Type]] = {
-    "authorizer": authorization.AUTHORIZER,
-    "authorizer.requestResource": authorization.RESOURCE_CHECK,
+    "authorizer": authorizer.AUTHORIZER,
+    "authorizer.requestResource": authorizer.RESOURCE_CHECK,
 }
 VARIABLES: Final = "variables"
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import orjson
 
+from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.admission.policies.authorization import Asking, ResourceCheck
 from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
 from farflung.hub.admission.scale import API_VERSION, KIND
+from farflung.hub.auth.attributes import Attributes
+from farflung.hub.auth.rbac.policy import Decision
+from farflung.hub.auth.user import SERVICE_ACCOUNT, User
 from farflung.hub.catalog.catalog import Path
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
@@ -71,8 +76,8 @@ class Review:
                 "request": self._request(form),
                 "namespaceObject": self._namespace,
                 "params": None,
-                "authorizer": self._asking,
-                "authorizer.requestResource": self._asking_for_this,
+                "authorizer": self._authorizer,
+                "authorizer.requestResource": self._request_resource,
             }
         return given if params is None else {**given, "params": params}
 
@@ -124,14 +129,41 @@ class Review:
         return {"metadata": metadata, "spec": namespace.get("spec", {}), "status": namespace.get("status", {})}
 
     @cached_property
-    def _asking(self) -> Asking:
-        cluster, decide = self._call.target.cluster, self._call.tools.authorizer.decide
-        return Asking(lambda user, asked: decide(cluster, user, asked), self._call.user, cluster)
+    def _authorizer(self) -> AuthorizerValue:
+        return UserPermissions(self._call.tools.authorizer.decide, self._call.user, self._call.target.cluster)
 
     @cached_property
-    def _asking_for_this(self) -> ResourceCheck:
+    def _request_resource(self) -> ResourceCheck:
         target = self._call.target
-        return ResourceCheck(self._asking, target.group, target.plural, target.subresource, self.namespace, self.name)
+        return ResourceCheck(
+            self._authorizer, target.group, target.plural, target.subresource, self.namespace, self.name
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UserPermissions(AuthorizerValue):
+    """What a user may do in a cluster, for expressions of policies."""
+
+    decide: Callable[[str, User, Attributes], Decision]
+    user: User
+    cluster: str
+
+    def as_service_account(self, namespace: str, name: str) -> AuthorizerValue:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        account = User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, cluster=self.cluster)
+        return replace(self, user=account)
+
+    def check_path(self, path: str, verb: str) -> DecisionValue:
+        return self._decide(Attributes(verb, path=path))
+
+    def check_resource(self, check: ResourceCheck, verb: str) -> DecisionValue:
+        return self._decide(
+            Attributes(verb, check.group, check.resource, check.subresource, check.namespace, check.name)
+        )
+
+    def _decide(self, attributes: Attributes) -> DecisionValue:
+        decision = self.decide(self.cluster, self.user, attributes)
+        return DecisionValue(decision.allowed, decision.reason)
 
 
 def labels_of(obj: Obj | None) -> Labels | None:

@@ -1,21 +1,19 @@
-"""`authorizer`: how expressions of policies ask what somebody may do.
+"""`authorizer`: the CEL library by which expressions of policies check permissions.
 
     authorizer.group('apps').resource('deployments').namespace('shop').check('create').allowed()
     authorizer.serviceAccount('shop', 'robot').path('/metrics').check('get').reason()
     authorizer.requestResource.check('delete').allowed()
 
-Selectors may be given and are not looked at: RBAC has no opinion about them.
+Field and label selectors are accepted and ignored: RBAC does not know them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.rbac.policy import Decision
-from farflung.hub.auth.user import SERVICE_ACCOUNT, User
 from farflung.machinery import names
 from farflung.machinery.cel.declarations import Function, Overload
 from farflung.machinery.cel.types import BOOL, STRING, Kind, Type
@@ -29,33 +27,39 @@ DECISION: Final = Type(Kind.OPAQUE, "kubernetes.authorization.Decision")
 
 COST_OF_CHECK: Final = 350_000
 
-Decide = Callable[[User, Attributes], Decision]
 
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Somebody whose rights can be asked for."""
+class AuthorizerValue(ABC):
+    """The permissions of one user."""
 
     TYPE_NAME: ClassVar[str] = AUTHORIZER.name
 
-    decide: Decide
-    user: User
-    cluster: str
+    @abstractmethod
+    def as_service_account(self, namespace: str, name: str) -> AuthorizerValue:
+        """The permissions of a ServiceAccount."""
+
+    @abstractmethod
+    def check_path(self, path: str, verb: str) -> DecisionValue: ...
+
+    @abstractmethod
+    def check_resource(self, check: ResourceCheck, verb: str) -> DecisionValue: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PathCheck:
     TYPE_NAME: ClassVar[str] = PATH_CHECK.name
 
-    asking: Asking
+    authorizer: AuthorizerValue
     path: str
+
+    def decide(self, verb: str) -> DecisionValue:
+        return self.authorizer.check_path(self.path, verb)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCheck:
     TYPE_NAME: ClassVar[str] = GROUP_CHECK.name
 
-    asking: Asking
+    authorizer: AuthorizerValue
     group: str
 
 
@@ -63,52 +67,43 @@ class GroupCheck:
 class ResourceCheck:
     TYPE_NAME: ClassVar[str] = RESOURCE_CHECK.name
 
-    asking: Asking
+    authorizer: AuthorizerValue
     group: str
     resource: str
     subresource: str = ""
     namespace: str = ""
     name: str = ""
 
+    def decide(self, verb: str) -> DecisionValue:
+        return self.authorizer.check_resource(self, verb)
+
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionValue:
     TYPE_NAME: ClassVar[str] = DECISION.name
 
     allowed: bool
     reason: str
 
 
-def as_account(asking: Asking, namespace: str, name: str) -> Asking:
+def as_account(authorizer: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
     if names.dns_subdomain(name):
         raise EvaluationError("Invalid service account name")
     if names.dns_label(namespace):
         raise EvaluationError("Invalid service account namespace")
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return replace(asking, user=User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, cluster=asking.cluster))
+    return authorizer.as_service_account(namespace, name)
 
 
-def of_path(asking: Asking, path: str) -> PathCheck:
+def of_path(authorizer: AuthorizerValue, path: str) -> PathCheck:
     if not path.strip():
         raise EvaluationError("path must not be empty")
-    return PathCheck(asking, path)
+    return PathCheck(authorizer, path)
 
 
 def of_resource(check: GroupCheck, resource: str) -> ResourceCheck:
     if not resource.strip():
         raise EvaluationError("resource must not be empty")
-    return ResourceCheck(check.asking, check.group, resource)
-
-
-def check_path(check: PathCheck, verb: str) -> Decided:
-    decision = check.asking.decide(check.asking.user, Attributes(verb, path=check.path))
-    return Decided(decision.allowed, decision.reason)
-
-
-def check_resource(check: ResourceCheck, verb: str) -> Decided:
-    asked = Attributes(verb, check.group, check.resource, check.subresource, check.namespace, check.name)
-    decision = check.asking.decide(check.asking.user, asked)
-    return Decided(decision.allowed, decision.reason)
+    return ResourceCheck(check.authorizer, check.group, resource)
 
 
 def cost_of_check(_: tuple[Any, ...], __: Any) -> int:
@@ -127,7 +122,7 @@ def _member(name: str, *overloads: tuple[str, tuple[Type, ...], Type, Callable[.
 
 
 def _part(name: str) -> Function:
-    """A function that says one more thing about the resource."""
+    """A function that sets one attribute of the resource to check."""
 
     def with_part(check: ResourceCheck, value: str) -> ResourceCheck:
         changed: dict[str, Any] = {name: value}
@@ -153,8 +148,18 @@ LIBRARY: Final = (
     _selector("labelSelector"),
     _member(
         "check",
-        ("pathcheck_check", (PATH_CHECK, STRING), DECISION, check_path),
-        ("resourcecheck_check", (RESOURCE_CHECK, STRING), DECISION, check_resource),
+        (
+            "pathcheck_check",
+            (PATH_CHECK, STRING),
+            DECISION,
+            lambda check, verb: check.authorizer.check_path(check.path, verb),
+        ),
+        (
+            "resourcecheck_check",
+            (RESOURCE_CHECK, STRING),
+            DECISION,
+            lambda check, verb: check.authorizer.check_resource(check, verb),
+        ),
     ),
     _member("allowed", ("decision_allowed", (DECISION,), BOOL, lambda decided: decided.allowed)),
     _member("reason", ("decision_reason", (DECISION,), STRING, lambda decided: decided.reason)),
