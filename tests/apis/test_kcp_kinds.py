@@ -8,9 +8,9 @@ import pytest
 from documented import undocumented
 from hub_harness import MERGE_PATCH, TABLE, LocalHub
 
+from farflung.apis.apiextensions.defaults import default
+from farflung.apis.apiextensions.validation import validate_create
 from farflung.apis.kcp import kinds
-from farflung.hub.admission.definitions.defaults import default
-from farflung.hub.admission.definitions.validation import validate_create
 from farflung.machinery.errors import Obj
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

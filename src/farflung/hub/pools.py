@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import orjson
 
+from farflung.apis.core.services import Allocations, allocations
 from farflung.hub.admission.service_pools import ServicePools
-from farflung.hub.admission.services import Allocations, allocations
 from farflung.store.base import Change, Entry, Store
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.apis.core.services import Allocations, NotAvailable
 from farflung.hub.admission.service_pools import ServicePools
-from farflung.hub.admission.services import Allocations, NotAvailable
 
 
 def test_a_small_network_runs_out_and_recovers() -> None:

@@ -8,7 +8,7 @@ from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.admission.definitions.conditions import CLEANUP
+from farflung.apis.apiextensions.conditions import CLEANUP
 from farflung.hub.controllers.custom_resource_definitions import DEFINITIONS as STORED
 from farflung.machinery.errors import ApiError, Obj
 

@@ -1,195 +1,606 @@
-"""What `kubectl get pods` shows.  The status of a pod is told from its phase, its conditions and all its containers."""
+"""Pods and the templates of pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from farflung.apis.printing import (
-    NOTHING,
-    age_of,
-    condition_status,
-    deleting,
-    described,
-    moment,
-    name_of,
-    part,
+import orjson
+
+from farflung.apis.checks import (
+    LARGEST_INT32,
+    Errors,
+    check_address,
+    check_annotations,
+    check_choice,
+    check_immutable,
+    check_labels,
+    check_name,
+    check_range,
+    is_dual_stack,
+    keep_status,
+    spec_of,
 )
-from farflung.machinery import times
-from farflung.machinery.errors import Obj
-from farflung.machinery.table import AGE, NAME, Column, Printer
+from farflung.apis.core.affinity import check_affinity, check_spread, check_tolerations
+from farflung.apis.core.containers import (
+    PodContext,
+    check_containers,
+    check_ephemeral_containers,
+    check_image_padding,
+    check_init_containers,
+    default_container,
+)
+from farflung.apis.core.resources import (
+    check_container_resource,
+    check_pod_requirements,
+    check_quantity,
+    default_requests,
+    service_class,
+)
+from farflung.apis.core.security import (
+    check_host_processes,
+    check_operating_system,
+    check_pod_security,
+    containers_of,
+)
+from farflung.apis.core.volumes import check_volumes, default_volume
+from farflung.apis.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import (
+    Obj,
+    duplicate,
+    field_forbidden,
+    go_quote,
+    invalid_value,
+    required,
+)
 
-FINISHED: Final = {
-    "Succeeded": [
-        {
-            "type": "Completed",
-            "status": "True",
-            "reason": "Succeeded",
-            "message": "The pod has completed successfully.",
-        }
-    ],
-    "Failed": [{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}],
-}
-
-
-@dataclass(slots=True)
-class Summary:
-    """What the containers of a pod add up to."""
-
-    reason: str
-    ready: int = 0
-    restarts: int = 0
-    last_restart: datetime | None = None
-
-    def count_restarts(self, container: Obj) -> None:
-        self.restarts += container.get("restartCount", 0)
-        finished = moment(part(container, "lastState", "terminated").get("finishedAt"))
-        if finished and (self.last_restart is None or finished > self.last_restart):
-            self.last_restart = finished
-
-    def restarts_text(self, now: datetime) -> str:
-        if self.restarts and self.last_restart:
-            return f"{self.restarts} ({times.human(now - self.last_restart)} ago)"
-        return str(self.restarts)
-
-
-def pod_cells(pod: Obj, now: datetime) -> list[Any]:
-    spec, status = part(pod, "spec"), part(pod, "status")
-    sidecars = sidecar_names(spec)
-    summary = summarize(pod, sidecars)
-    addresses = status.get("podIPs") or [{"ip": status.get("podIP")}]
-    return [
-        name_of(pod),
-        f"{summary.ready}/{len(spec.get('containers') or ()) + len(sidecars)}",
-        summary.reason,
-        summary.restarts_text(now),
-        age_of(pod, now),
-        addresses[0].get("ip") or NOTHING,
-        spec.get("nodeName") or NOTHING,
-        status.get("nominatedNodeName") or NOTHING,
-        readiness_gates(spec, status),
-    ]
+RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
+ALL_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+#: fields of a pod spec that are checked always
+PLAIN: Final = frozenset(
+    {
+        "containers", "volumes", "restartPolicy", "terminationGracePeriodSeconds", "dnsPolicy", "securityContext",
+        "schedulerName", "enableServiceLinks", "automountServiceAccountToken",
+    }
+)  # fmt: skip
+DEFAULT_GRACE: Final = 30
+IMMUTABLE_SPEC: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
+)
 
 
-def sidecar_names(spec: Obj) -> frozenset[str]:
-    """The init containers that keep running."""
-    containers = spec.get("initContainers") or ()
-    return frozenset(one.get("name", "") for one in containers if one.get("restartPolicy") == "Always")
+# --- defaults -------------------------------------------------------------------------------------
 
 
-def summarize(pod: Obj, sidecars: frozenset[str]) -> Summary:
-    status = part(pod, "status")
-    summary = initialization(pod, sidecars)
-    if not summary.reason or condition_status(status.get("conditions"), "Initialized") == "True":
-        started = summary.ready
-        summary = running(status, summary.reason or phase_reason(status), sidecars)
-        summary.ready += started
-    if deleting(pod):
-        if status.get("reason") == "NodeLost":
-            summary.reason = "Unknown"
-        elif status.get("phase") not in FINISHED:
-            summary.reason = "Terminating"
-    return summary
+def default_pod_spec(spec: Obj) -> None:
+    """What every pod spec gets, a pod's own and a template's."""
+    if "volumes" in spec:
+        for volume in spec["volumes"] or ():
+            default_volume(volume)
+    for member in ALL_CONTAINERS:
+        for container in spec.get(member) or ():
+            default_container(container)
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def phase_reason(status: Obj) -> str:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
-            return "SchedulingGated"
-    reason: str = status.get("reason") or status.get("phase", "")
-    return reason
+def default_template(holder: Obj, member: str = "template") -> Obj:
+    """Defaults of the template under `holder`, which is returned."""
+    template: Obj = holder.setdefault(member, {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
+    return template
 
 
-def initialization(pod: Obj, sidecars: frozenset[str]) -> Summary:
-    """What holds up the init containers; without a reason if nothing does."""
-    summary = Summary("")
-    for index, container in enumerate(part(pod, "status").get("initContainerStatuses") or ()):
-        summary.count_restarts(container)
-        state = part(container, "state")
-        terminated = state.get("terminated")
-        if terminated is not None and terminated.get("exitCode", 0) == 0:
-            continue
-        if container.get("name") in sidecars and container.get("started"):
-            summary.ready += bool(container.get("ready"))
-            continue
-        waiting = part(state, "waiting").get("reason")
-        if terminated is not None:
-            summary.reason = f"Init:{end_of(terminated)}"
-        elif waiting and waiting != "PodInitializing":
-            summary.reason = f"Init:{waiting}"
+def default_pod(pod: Obj) -> None:
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    status = pod.setdefault("status", {})
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    for member in ("containers", "initContainers"):
+        for container in spec.get(member) or ():
+            default_requests(container)
+            if spec.get("hostNetwork"):
+                _default_host_ports(container)
+    _default_pod_requests(spec)
+
+
+def _default_host_ports(container: Obj) -> None:
+    for port in container.get("ports") or ():
+        port.setdefault("hostPort", port.get("containerPort", 0))
+
+
+def _default_pod_requests(spec: Obj) -> None:
+    """A limit of the whole pod is its request too, for what no container asks for."""
+    resources = spec.get("resources")
+    if not resources or not resources.get("limits"):
+        return
+    asked = {name for c in spec.get("containers") or () for name in ((c.get("resources") or {}).get("requests") or ())}
+    requests = dict(resources.get("requests") or {})
+    for resource, amount in resources["limits"].items():
+        if resource not in asked:
+            requests.setdefault(resource, amount)
+    if requests:
+        resources["requests"] = requests
+
+
+# --- checks of a pod spec -------------------------------------------------------------------------
+
+
+def check_pod_spec(spec: Obj, path: str, errors: Errors, *, pod_name: str = "", claims: Iterable[Obj] = ()) -> None:
+    """`pod_name` of a pod's own spec; `claims` are the templates a StatefulSet adds as volumes."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None:
+        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
+    volumes = _with_claims(spec.get("volumes") or (), claims)
+    around = PodContext(
+        volumes=check_volumes(volumes, pod_name, f"{path}.volumes", errors) if volumes else {},
+        claims=_check_resource_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", errors),
+        grace=grace,
+        restart=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers") is not False,
+    )
+    _check_all_containers(spec, around, path, errors)
+    if spec.get("resources"):
+        check_pod_requirements(spec["resources"], f"{path}.resources", errors)
+    if spec.get("hostNetwork"):
+        _check_host_network(spec, path, errors, in_pod=bool(pod_name))
+    if around.restart not in RESTART_POLICIES:
+        check_choice(around.restart, RESTART_POLICIES, f"{path}.restartPolicy", errors)
+    if spec.get("dnsPolicy") not in DNS_POLICIES:
+        check_choice(spec.get("dnsPolicy", ""), DNS_POLICIES, f"{path}.dnsPolicy", errors)
+    if not _is_plain(spec):
+        _check_placement(spec, path, errors)
+        _check_identity(spec, path, errors)
+        _check_priority(spec, path, errors)
+        check_operating_system(spec, path, errors)
+
+
+def _is_plain(spec: Obj) -> bool:
+    """It has none of the fields that most pods do without: half the cost of checking a pod is asking for those."""
+    return (
+        spec.keys() <= PLAIN
+        and not spec.get("securityContext")
+        and spec.get("dnsPolicy") != "None"
+        and not any("securityContext" in container for container in spec.get("containers") or ())
+    )
+
+
+def _with_claims(volumes: Iterable[Obj], claims: Iterable[Obj]) -> list[Obj]:
+    by_claim = {(claim.get("metadata") or {}).get("name", ""): claim for claim in claims}
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in by_claim if name]
+    return [*(volume for volume in volumes if volume.get("name", "") not in by_claim), *added]
+
+
+def _check_all_containers(spec: Obj, around: PodContext, path: str, errors: Errors) -> None:
+    containers, initial = spec.get("containers") or (), spec.get("initContainers") or ()
+    check_containers(containers, around, f"{path}.containers", errors)
+    if initial:
+        check_init_containers(initial, containers, around, f"{path}.initContainers", errors)
+    if ephemeral := spec.get("ephemeralContainers"):
+        check_ephemeral_containers(ephemeral, (*containers, *initial), around, f"{path}.ephemeralContainers", errors)
+
+
+def _check_resource_claims(claims: Iterable[Obj], path: str, errors: Errors) -> frozenset[str]:
+    seen: set[str] = set()
+    for at, claim in enumerate(claims):
+        name, where = claim.get("name", ""), f"{path}[{at}]"
+        if not name:
+            errors.append(required(f"{where}.name"))
+        elif name in seen:
+            errors.append(duplicate(f"{where}.name", name))
         else:
-            summary.reason = f"Init:{index}/{len(part(pod, 'spec').get('initContainers') or ())}"
-        break
-    return summary
+            check_name(names.dns_label, name, f"{where}.name", errors)
+            seen.add(name)
+        references = [claim.get(member) for member in ("resourceClaimName", "resourceClaimTemplateName")]
+        if None not in references:
+            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errors.append(invalid_value(where, claim, why))
+        if references == [None, None]:
+            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            errors.append(invalid_value(where, claim, why))
+    return frozenset(seen)
 
 
-def end_of(terminated: Obj) -> str:
-    reason: str = terminated.get("reason", "")
-    if reason:
-        return reason
-    signal = terminated.get("signal")
-    return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
+def _check_host_network(spec: Obj, path: str, errors: Errors, *, in_pod: bool) -> None:
+    for at, container in enumerate(spec.get("containers") or ()):
+        for index, port in enumerate(container.get("ports") or ()):
+            host = port.get("hostPort", 0)
+            if (in_pod or host) and host != port.get("containerPort", 0):
+                why = "must match `containerPort` when `hostNetwork` is true"
+                errors.append(invalid_value(f"{path}.containers[{at}].ports[{index}].hostPort", host, why))
 
 
-def running(status: Obj, reason: str, sidecars: frozenset[str]) -> Summary:
-    """What the containers say once the pod is initialized; the first container has the last word."""
-    summary = Summary(reason)
-    count_all_restarts(summary, status.get("initContainerStatuses") or (), sidecars)
-    for container in reversed(status.get("containerStatuses") or ()):
-        summary.count_restarts(container)
-        state = part(container, "state")
-        waiting, terminated = part(state, "waiting").get("reason"), state.get("terminated")
-        if waiting:
-            summary.reason = waiting
-        elif terminated is not None:
-            summary.reason = end_of(terminated)
-        elif container.get("ready") and state.get("running") is not None:
-            summary.ready += 1
-    if summary.reason == "Completed" and summary.ready:
-        ready = condition_status(status.get("conditions"), "Ready") == "True"
-        summary.reason = "Running" if ready else "NotReady"
-    return summary
+def _check_placement(spec: Obj, path: str, errors: Errors) -> None:
+    if selector := spec.get("nodeSelector"):
+        check_labels(selector, f"{path}.nodeSelector", errors)
+    check_pod_security(spec, path, errors)
+    if affinity := spec.get("affinity"):
+        check_affinity(affinity, f"{path}.affinity", errors)
+    _check_dns(spec, f"{path}.dnsConfig", errors)
+    for at, gate in enumerate(spec.get("readinessGates") or ()):
+        condition = gate.get("conditionType", "")
+        check_name(names.qualified_name, condition, f"{path}.readinessGates[{at}].conditionType", errors)
+    if gates := spec.get("schedulingGates"):
+        _check_scheduling_gates(gates, f"{path}.schedulingGates", errors)
+    if constraints := spec.get("topologySpreadConstraints"):
+        check_spread(constraints, f"{path}.topologySpreadConstraints", errors)
+    check_host_processes(spec, path, errors)
+    if spec.get("hostUsers") is False:
+        for member, said in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+            if spec.get(member):
+                errors.append(field_forbidden(f"{path}.{said}", "when `pod.Spec.HostUsers` is false"))
 
 
-def count_all_restarts(summary: Summary, containers: Iterable[Obj], names: frozenset[str]) -> None:
-    for container in containers:
-        if container.get("name") in names:
-            summary.count_restarts(container)
+def _check_scheduling_gates(gates: Iterable[Obj], path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for at, gate in enumerate(gates):
+        name = gate.get("name", "")
+        check_name(names.qualified_name, name, f"{path}[{at}]", errors)
+        if name in seen:
+            errors.append(duplicate(f"{path}[{at}]", name))
+        seen.add(name)
 
 
-def readiness_gates(spec: Obj, status: Obj) -> str:
-    gates = spec.get("readinessGates")
-    if not gates:
-        return NOTHING
-    conditions = status.get("conditions")
-    passed = [gate for gate in gates if condition_status(conditions, gate.get("conditionType", "")) == "True"]
-    return f"{len(passed)}/{len(gates)}"
+def _check_dns(spec: Obj, path: str, errors: Errors) -> None:
+    config = spec.get("dnsConfig")
+    servers = (config or {}).get("nameservers") or ()
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            errors.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            return
+        if not servers:
+            why = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            errors.append(required(f"{path}.nameservers", why))
+            return
+    if config is None:
+        return
+    if len(servers) > 3:
+        errors.append(invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
+    for at, server in enumerate(servers):
+        check_address(server, f"{path}.nameservers[{at}]", errors)
+    _check_searches(config.get("searches") or (), f"{path}.searches", errors)
+    for at, option in enumerate(config.get("options") or ()):
+        if not option.get("name"):
+            errors.append(required(f"{path}.options[{at}]", "must not be empty"))
 
 
-def finished(pod: Obj) -> list[Obj] | None:
-    return FINISHED.get(part(pod, "status").get("phase", ""))
+def _check_searches(searches: Sequence[str], path: str, errors: Errors) -> None:
+    if len(searches) > 32:
+        errors.append(invalid_value(path, searches, "must not have more than 32 search paths"))
+    if sum(map(names.size, searches)) + len(searches) - 1 > 2048:
+        why = "must not have more than 2048 characters (including spaces) in the search list"
+        errors.append(invalid_value(path, searches, why))
+    for at, search in enumerate(searches):
+        domain = search.removesuffix(".")
+        if search != "." and names.dns_subdomain(domain.replace("_", "x")):
+            check_name(names.dns_subdomain, domain, f"{path}[{at}]", errors)
 
 
-PODS: Final = Printer(
-    (
-        NAME,
-        Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-        Column("Status", description="The aggregate status of the containers in this pod."),
-        Column(
-            "Restarts",
-            description=(
-                "The number of times the containers in this pod have been restarted and when the last container in "
-                "this pod has restarted."
-            ),
-        ),
-        AGE,
-        described("IP", "core.v1.PodStatus.podIP", priority=1),
-        described("Node", "core.v1.PodSpec.nodeName", priority=1),
-        described("Nominated Node", "core.v1.PodStatus.nominatedNodeName", priority=1),
-        described("Readiness Gates", "core.v1.PodSpec.readinessGates", priority=1),
-    ),
-    pod_cells,
-    finished,
+def _check_identity(spec: Obj, path: str, errors: Errors) -> None:
+    for member in ("serviceAccountName", "nodeName"):
+        if text := spec.get(member):
+            check_name(names.dns_subdomain, text, f"{path}.{member}", errors)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None:
+        check_range(deadline, 1, LARGEST_INT32, f"{path}.activeDeadlineSeconds", errors)
+    for member in ("hostname", "subdomain"):
+        if text := spec.get(member):
+            check_name(names.dns_label, text, f"{path}.{member}", errors)
+    if tolerations := spec.get("tolerations"):
+        check_tolerations(tolerations, f"{path}.tolerations", errors)
+    for at, alias in enumerate(spec.get("hostAliases") or ()):
+        check_address(alias.get("ip", ""), f"{path}.hostAliases[{at}].ip", errors)
+        for index, host in enumerate(alias.get("hostnames") or ()):
+            check_name(names.dns_subdomain, host, f"{path}.hostAliases[{at}].hostnames[{index}]", errors)
+
+
+def _check_priority(spec: Obj, path: str, errors: Errors) -> None:
+    if text := spec.get("priorityClassName"):
+        check_name(names.dns_subdomain, text, f"{path}.priorityClassName", errors)
+    if (text := spec.get("runtimeClassName")) is not None:
+        check_name(names.dns_subdomain, text, f"{path}.runtimeClassName", errors)
+    if (policy := spec.get("preemptionPolicy")) is not None:
+        check_choice(policy, PREEMPTION_POLICIES, f"{path}.preemptionPolicy", errors)
+    for resource, amount in (spec.get("overhead") or {}).items():
+        check_container_resource(resource, f"{path}.overhead.limits[{resource}]", errors)
+        check_quantity(resource, amount, f"{path}.overhead.limits[{resource}]", errors)
+
+
+def check_template(template: Obj, path: str, errors: Errors, *, claims: Iterable[Obj] = ()) -> None:
+    metadata = template.get("metadata") or {}
+    if labels := metadata.get("labels"):
+        check_labels(labels, f"{path}.labels", errors)
+    if annotations := metadata.get("annotations"):
+        check_annotations(annotations, f"{path}.annotations", errors)
+    spec = template.get("spec") or {}
+    check_pod_spec(spec, f"{path}.spec", errors, claims=claims)
+    if spec.get("ephemeralContainers"):
+        why = "ephemeral containers not allowed in pod template"
+        errors.append(field_forbidden(f"{path}.spec.ephemeralContainers", why))
+
+
+# --- the kind -------------------------------------------------------------------------------------
+
+
+def _prepare_create(pod: Obj) -> None:
+    spec = spec_of(pod)
+    status: Obj = {"phase": "Pending", "qosClass": service_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    pod["status"] = status
+
+
+def _prepare_status(new: Obj, old: Obj) -> None:
+    new["spec"] = old["spec"]
+    metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
+    metadata.pop("ownerReferences", None)
+    if "ownerReferences" in former:
+        metadata["ownerReferences"] = former["ownerReferences"]
+    if quality := (old.get("status") or {}).get("qosClass"):
+        new.setdefault("status", {}).setdefault("qosClass", quality)
+
+
+def _validate(pod: Obj) -> Errors:
+    errors: Errors = []
+    spec = spec_of(pod)
+    name = (pod.get("metadata") or {}).get("name") or "pod"
+    check_pod_spec(spec, "spec", errors, pod_name=name)
+    if not spec.get("serviceAccountName"):
+        _check_no_tokens(spec, errors)
+    for member in ("containers", "initContainers"):
+        for at, container in enumerate(spec.get(member) or ()):
+            check_image_padding(container, f"spec.{member}[{at}]", errors)
+    return errors
+
+
+def _check_no_tokens(spec: Obj, errors: Errors) -> None:
+    for at, volume in enumerate(spec.get("volumes") or ()):
+        for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                field = f"spec.volumes[{at}].projected.sources[{index}].serviceAccountToken"
+                errors.append(field_forbidden(field, "must not be specified when serviceAccountName is not set"))
+
+
+def _validate_create(pod: Obj) -> Errors:
+    errors: Errors = []
+    spec = spec_of(pod)
+    if spec.get("ephemeralContainers"):
+        errors.append(field_forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+def _validate_update(new: Obj, old: Obj) -> Errors:
+    errors: Errors = []
+    fresh, former = spec_of(new), spec_of(old)
+    if fresh == former:
+        return errors
+    for member in ("containers", "initContainers"):
+        if len(fresh.get(member) or ()) != len(former.get(member) or ()):
+            errors.append(field_forbidden(f"spec.{member}", "pod updates may not add or remove containers"))
+            return errors
+    if not _check_deadline(fresh.get("activeDeadlineSeconds"), former.get("activeDeadlineSeconds"), errors):
+        return errors
+    _check_only_added(fresh.get("tolerations") or (), former.get("tolerations") or (), errors)
+    _check_only_removed(fresh.get("schedulingGates") or (), former.get("schedulingGates") or (), errors)
+    allowed = _with_changeable_fields_of(former, fresh, errors)
+    if allowed != former:
+        errors.append(field_forbidden("spec", IMMUTABLE_SPEC + _difference(former, allowed)))
+    return errors
+
+
+def _check_deadline(fresh: int | None, former: int | None, errors: Errors) -> bool:
+    field = "spec.activeDeadlineSeconds"
+    if fresh is None:
+        if former is not None:
+            errors.append(invalid_value(field, None, "must not update from a positive integer to nil value"))
+        return True
+    before = len(errors)
+    check_range(fresh, 0, LARGEST_INT32, field, errors)
+    if len(errors) == before and former is not None and former < fresh:
+        errors.append(invalid_value(field, fresh, "must be less than or equal to previous value"))
+    return len(errors) == before
+
+
+def _check_only_added(fresh: Iterable[Obj], former: Iterable[Obj], errors: Errors) -> None:
+    def timeless(toleration: Obj) -> frozenset[tuple[str, str]]:
+        return frozenset((key, value) for key, value in toleration.items() if key != "tolerationSeconds")
+
+    if not set(map(timeless, former)) <= set(map(timeless, fresh)):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        errors.append(field_forbidden("spec.tolerations", why))
+
+
+def _check_only_removed(fresh: Iterable[Obj], former: Iterable[Obj], errors: Errors) -> None:
+    known = {gate.get("name", "") for gate in former}
+    for at, gate in enumerate(fresh):
+        if (name := gate.get("name", "")) not in known:
+            why = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            errors.append(field_forbidden(f"spec.schedulingGates[{at}].name", why))
+
+
+def _with_changeable_fields_of(former: Obj, fresh: Obj, errors: Errors) -> Obj:
+    """The new spec with the old values of all that may change."""
+    changeable = ["activeDeadlineSeconds", "schedulingGates", "tolerations"]
+    if former.get("terminationGracePeriodSeconds", 0) < 0 and fresh.get("terminationGracePeriodSeconds") == 1:
+        changeable.append("terminationGracePeriodSeconds")
+    if former.get("schedulingGates"):
+        _check_only_more_selective(fresh.get("nodeSelector") or {}, former.get("nodeSelector") or {}, errors)
+        changeable.append("nodeSelector")
+    allowed = {key: value for key, value in fresh.items() if key not in changeable}
+    allowed.update({key: former[key] for key in changeable if key in former})
+    for member in ("containers", "initContainers"):
+        if fresh.get(member):
+            allowed[member] = [
+                {**container, "image": was.get("image", "")} if "image" in container else container
+                for container, was in zip(fresh[member], former[member], strict=True)
+            ]
+    return allowed
+
+
+def _check_only_more_selective(fresh: Obj, former: Obj, errors: Errors) -> None:
+    if any(fresh.get(key) != value for key, value in former.items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errors.append(invalid_value("spec.nodeSelector", fresh, why))
+
+
+def _difference(former: Obj, fresh: Obj) -> str:
+    """The members that differ, before and after."""
+    lines = ["  core.PodSpec{\n"]
+    for member in sorted(former.keys() | fresh.keys()):
+        if former.get(member) != fresh.get(member):
+            for sign, spec in (("-", former), ("+", fresh)):
+                if member in spec:
+                    lines.append(f"{sign} \t{member}: {orjson.dumps(spec[member]).decode()},\n")
+    return "".join([*lines, "  }\n"])
+
+
+def _validate_status(new: Obj, old: Obj) -> Errors:
+    errors: Errors = []
+    status, former = new.get("status") or {}, old.get("status") or {}
+    for at, condition in enumerate(status.get("conditions") or ()):
+        check_name(names.qualified_name, condition.get("type", ""), f"metadata.conditions[{at}].Type", errors)
+    node = status.get("nominatedNodeName", "")
+    if node and node != former.get("nominatedNodeName"):
+        check_name(names.dns_subdomain, node, "status.nominatedNodeName", errors)
+    check_immutable(status.get("qosClass"), former.get("qosClass"), "status.qosClass", errors)
+    _check_transitions(status, former, spec_of(old).get("restartPolicy", ""), errors)
+    for member in ("podIPs", "hostIPs"):
+        _check_addresses(status, member, errors)
+    return errors
+
+
+def _check_transitions(status: Obj, former: Obj, restart: str, errors: Errors) -> None:
+    """What has ended for good does not start again."""
+    if restart == "Always":
+        return
+    for member in ("containerStatuses", "initContainerStatuses"):
+        running = {
+            one.get("name") for one in status.get(member) or () if (one.get("state") or {}).get("terminated") is None
+        }
+        for at, was in enumerate(former.get(member) or ()):
+            ended = (was.get("state") or {}).get("terminated")
+            if ended is None or (ended.get("exitCode", 0) != 0 and restart == "OnFailure"):
+                continue
+            if was.get("name") in running:
+                why = "may not be transitioned to non-terminated state"
+                errors.append(field_forbidden(f"status.{member}[{at}].state", why))
+
+
+def _check_addresses(status: Obj, member: str, errors: Errors) -> None:
+    addresses = [entry.get("ip", "") for entry in status.get(member) or ()]
+    good = [check_address(address, f"status.{member}[{at}]", errors) for at, address in enumerate(addresses)]
+    if len(addresses) > 1 and all(good) and (len(addresses) > 2 or not is_dual_stack(addresses)):
+        why = "may specify no more than one IP for each IP family"
+        errors.append(invalid_value(f"status.{member}", status[member], why))
+
+
+def grace_seconds(pod: Obj) -> int:
+    """How long its containers get to stop, unless the delete says; 0 if there is nothing to wait for."""
+    spec = spec_of(pod)
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return 0
+    seconds: int = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+    return max(seconds, 0) if seconds >= 0 else 1
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+def pod_spec_warnings(spec: Obj, path: str) -> list[str]:
+    warnings: list[str] = []
+    for container, where in containers_of(spec, path):
+        if variables := container.get("env"):
+            _warn_of_hidden_variables(variables, where, warnings)
+        if ports := container.get("ports"):
+            _warn_of_repeated_ports(ports, where, warnings)
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        why = "must be >= 0; negative values are invalid and will be treated as 1"
+        warnings.append(f"{path}.terminationGracePeriodSeconds: {why}")
+    return warnings
+
+
+def _warn_of_hidden_variables(variables: Iterable[Obj], path: str, warnings: list[str]) -> None:
+    seen: set[str] = set()
+    for at, variable in enumerate(variables):
+        name = variable.get("name", "")
+        if name in seen and f"$({name})" not in variable.get("value", ""):
+            why = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
+            warnings.append(f"{path}.env[{at}]: {why}")
+        seen.add(name)
+
+
+def _warn_of_repeated_ports(ports: Iterable[Obj], path: str, warnings: list[str]) -> None:
+    first: dict[tuple[object, ...], int] = {}
+    for at, port in enumerate(ports):
+        key = tuple(port.get(member) for member in ("containerPort", "hostPort", "hostIP", "protocol"))
+        before = first.setdefault(key, at)
+        if before != at:
+            warnings.append(f"{path}.ports[{at}]: duplicate port definition with {path}.ports[{before}]")
+
+
+def _warnings(new: Obj, old: Obj | None) -> list[str]:
+    if old is not None and old.get("spec") == new.get("spec"):
+        return []
+    return pod_spec_warnings(spec_of(new), "spec")
+
+
+POD_RULES: Final = Rules(
+    name=names.dns_subdomain,
+    default=default_pod,
+    prepare_create=_prepare_create,
+    prepare_update=keep_status,
+    prepare_status=_prepare_status,
+    validate=_validate,
+    validate_create=_validate_create,
+    validate_update=_validate_update,
+    validate_status=_validate_status,
+    warnings=_warnings,
+    generation=True,
+    graceful_seconds=grace_seconds,
+)
+
+
+# --- PodTemplate ----------------------------------------------------------------------------------
+
+
+def _default_pod_template(holder: Obj) -> None:
+    default_template(holder)
+
+
+def _validate_template(holder: Obj) -> Errors:
+    errors: Errors = []
+    check_template(holder.get("template") or {}, "template", errors)
+    return errors
+
+
+POD_TEMPLATE_RULES: Final = Rules(
+    name=names.dns_subdomain,
+    default=_default_pod_template,
+    validate=_validate_template,
+    warnings=lambda new, old: pod_spec_warnings((new.get("template") or {}).get("spec") or {}, "template.spec"),
+    generation=True,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.core import pods, printers
+from farflung.apis.core import pod_printer as pods
+from farflung.apis.core import printers
 from farflung.apis.group import CHANGE, PROXY, SCALE, Group, count, flag, status, text
 from farflung.apis.resource import ALL_VERBS, SelectableFields, Subresource
 from farflung.machinery.errors import Obj

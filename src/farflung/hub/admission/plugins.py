@@ -6,14 +6,16 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from farflung.apis.apiextensions.conditions import with_status
+from farflung.apis.certificates import validation as certificates
+from farflung.apis.core import validation as core
+from farflung.apis.core.services import allocate_service, give_back
 from farflung.hub import objects
-from farflung.hub.admission import certificates, core, limit_ranges, pod_admission
-from farflung.hub.admission.definitions.conditions import with_status
+from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
 from farflung.hub.admission.policies.registry import GROUP as REGISTRATION
-from farflung.hub.admission.services import allocate_service, give_back
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything, check_signer
 from farflung.hub.auth.rbac.escalation import check_no_escalation
 from farflung.hub.auth.rbac.policy import GROUP as RBAC

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from farflung.hub.admission.services import Allocations, NotAvailable
+from farflung.apis.core.services import Allocations, NotAvailable
 
 NETWORK: Final = "10.96.0.0/12"
 PORTS: Final = range(30000, 32768)

@@ -9,12 +9,13 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.autoscaling import validation as autoscaling
+from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
+from farflung.apis.builtin_rules import rules_for
+from farflung.apis.events import validation as events
 from farflung.apis.resource import Resource
+from farflung.apis.rules import Rules
 from farflung.hub import objects
-from farflung.hub.admission import autoscaling, events
-from farflung.hub.admission.builtin import rules_for
-from farflung.hub.admission.rules import Rules
-from farflung.hub.admission.scale import BuiltinScaling, Scaling
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large

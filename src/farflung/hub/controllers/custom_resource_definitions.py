@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from farflung.hub import objects
-from farflung.hub.admission.definitions.conditions import (
+from farflung.apis.apiextensions.conditions import (
     CLEANUP,
     ESTABLISHED,
     IN_PROGRESS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from farflung.apis.core.protection import CLAIM, VOLUME
 from farflung.hub import objects
-from farflung.hub.admission.protection import CLAIM, VOLUME
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from farflung.apis.apiextensions.conditions import mark_deleted as mark_definition
 from farflung.hub import objects
-from farflung.hub.admission.definitions.conditions import mark_deleted as mark_definition
 from farflung.hub.controllers.api_bindings import APIBindingController
 from farflung.hub.controllers.custom_resource_definitions import CRDController
 from farflung.hub.controllers.garbage_collector import GarbageCollector

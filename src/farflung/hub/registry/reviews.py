@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from farflung.apis.authorization.validation import validate_local_review, validate_review, validate_self_review
 from farflung.http.messages import Answer
-from farflung.hub.admission.access_reviews import validate_local_review, validate_review, validate_self_review
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY

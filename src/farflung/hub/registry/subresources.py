@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from farflung.apis.autoscaling.printers import SCALES
+from farflung.apis.autoscaling.scale import Scaling
 from farflung.http.messages import Answer
-from farflung.hub.admission.scale import Scaling
 from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.catalog import shapes
 from farflung.hub.catalog.negotiation import Representation

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from farflung.apis.apiextensions.conditions import CLEANUP, with_status
+from farflung.apis.apiextensions.defaults import default
 from farflung.apis.described import digest
 from farflung.apis.edge import v1alpha1 as edge
 from farflung.apis.globalscheduler import v1 as globalscheduler
 from farflung.apis.kcp import compute, kinds
 from farflung.apis.resource import Resource
 from farflung.hub import objects
-from farflung.hub.admission.definitions.conditions import CLEANUP, with_status
-from farflung.hub.admission.definitions.defaults import default
 from farflung.hub.auth.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names

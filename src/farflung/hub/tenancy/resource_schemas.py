@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from farflung.apis.apiextensions.conditions import APPROVED, approval_state, is_protected
+from farflung.apis.apiextensions.schemas import too_large
+from farflung.apis.apiextensions.validation import MOST_VERSIONS, check_names, check_version
+from farflung.apis.checks import Errors
 from farflung.apis.kcp import kinds as kcp
-from farflung.hub.admission.definitions.conditions import APPROVED, approval_state, is_protected
-from farflung.hub.admission.definitions.schemas import too_large
-from farflung.hub.admission.definitions.validation import MOST_VERSIONS, check_names, check_version
-from farflung.hub.admission.fields import Errors
 from farflung.hub.catalog.shapes import shape
 from farflung.machinery import names
 from farflung.machinery.codec.malformed import Malformed

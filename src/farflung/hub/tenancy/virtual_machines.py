@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from farflung.apis.globalscheduler.v1 import GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.admission.rules import Rules
+from farflung.apis.rules import Rules
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidden, invalid_value, required

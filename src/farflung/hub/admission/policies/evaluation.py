@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.hub.admission.policies.compilation import Compiled, Expression, Validation
-from farflung.hub.admission.policies.declarations import VARIABLES
+from farflung.apis.admissionregistration.declarations import VARIABLES
+from farflung.apis.admissionregistration.expressions import Compiled, Expression, Validation
 from farflung.machinery.cel.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote

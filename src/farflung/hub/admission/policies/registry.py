@@ -21,7 +21,7 @@ from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store
 
 if TYPE_CHECKING:
-    from farflung.hub.admission.policies.compilation import Compiled
+    from farflung.apis.admissionregistration.expressions import Compiled
 
 GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = f"/{GROUP}/validatingadmissionpolicies/"
@@ -44,7 +44,7 @@ class Policy:
 
     @cached_property
     def compiled(self) -> Compiled:
-        from farflung.hub.admission.policies.compilation import (
+        from farflung.apis.admissionregistration.expressions import (
             compile_policy,  # a hub without policies need not load CEL
         )
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
+from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
-from farflung.hub.admission.scale import API_VERSION, KIND
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.user import SERVICE_ACCOUNT, User

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 import orjson
 
 from farflung.apis import custom, definitions
+from farflung.apis.embedded import OBJECT_META
 from farflung.apis.resource import Resource
-from farflung.hub.admission.embedded import OBJECT_META
 from farflung.hub.catalog.custom.conform import CustomConformer
 from farflung.hub.catalog.custom.rules import rules_of
 from farflung.hub.catalog.custom.scale import CustomScaling

@@ -1,0 +1,184 @@
+"""The expressions of a policy, compiled, or what is wrong with them.
+
+    compiler = Compiler(params=True, variables=True)
+    compiler.variable("replicas", "object.spec.replicas")
+    compiler.validation("variables.replicas < 5").error      empty, or the end of a message
+
+An expression that is wrong is kept with what is wrong with it: a policy is refused for it when it is written, and fails
+when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from farflung.apis.admissionregistration.declarations import AUTHORIZER, FUNCTIONS, GIVEN, OBJECTS, PARAMS, VARIABLES
+from farflung.machinery.cel.adapt import Adapters
+from farflung.machinery.cel.environment import CompileError, Environment
+from farflung.machinery.cel.evaluate import Program
+from farflung.machinery.cel.selection import Code, Run
+from farflung.machinery.cel.types import BOOL, DYN, NULL, STRING, Field, Kind, Type, list_of, map_of, object_type
+from farflung.machinery.cel.values import RUN_TIME_NAMES
+from farflung.machinery.errors import Obj
+
+MOST_EXPRESSIONS: Final = 1000  #: of one policy
+MOST_TEXT: Final = 200_000  #: characters of its expressions
+
+_SCALARS: Final = frozenset(
+    {
+        Kind.BOOL,
+        Kind.BYTES,
+        Kind.DOUBLE,
+        Kind.DURATION,
+        Kind.INT,
+        Kind.NULL,
+        Kind.STRING,
+        Kind.TIMESTAMP,
+        Kind.UINT,
+    }
+)
+_VARIABLES_SLOT: Final = tuple(GIVEN).index(VARIABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    text: str
+    program: Program | None  #: None if it cannot be evaluated
+    error: str = ""  #: why
+
+
+class Compiler:
+    """Compiles one policy: later expressions know the variables that were compiled before."""
+
+    def __init__(self, *, params: bool, variables: bool) -> None:
+        self._given: Mapping[str, Type] = {**OBJECTS, **(PARAMS if params else {})}
+        self._fields: dict[str, Field] = {}  #: of `variables`, so far
+        self._composed: dict[str, Type] = dict(self._given)
+        if variables:
+            self._composed[VARIABLES] = object_type(f"kubernetes.{VARIABLES}", self._fields)
+        self._code: dict[str, Code] = {}
+        self._adapters = Adapters()
+
+    def condition(self, text: str) -> Expression:
+        """A condition of a match: it is about the request alone, and has no variables."""
+        return self._compiled(text, {**self._given, **AUTHORIZER}, (BOOL,))
+
+    def variable(self, name: str, text: str) -> Expression:
+        try:
+            checked = Environment({**self._composed, **AUTHORIZER}, FUNCTIONS).compile(text)
+        except CompileError as error:
+            expression, of = Expression(text, None, f"compilation failed: {error}"), DYN
+        else:
+            expression = Expression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+            of = _kept(checked.type)
+        self._fields[name] = Field(of, name)
+        self._composed[f"{VARIABLES}.{name}"] = of
+        self._code[f"{VARIABLES}.{name}"] = _load_variable(name)
+        return expression
+
+    def validation(self, text: str) -> Expression:
+        return self._compiled(text, {**self._composed, **AUTHORIZER}, (BOOL,))
+
+    def message(self, text: str) -> Expression:
+        return self._compiled(text, self._composed, (STRING,))
+
+    def audit(self, text: str) -> Expression:
+        return self._compiled(text, {**self._composed, **AUTHORIZER}, (STRING, NULL))
+
+    def _compiled(self, text: str, given: Mapping[str, Type], results: tuple[Type, ...]) -> Expression:
+        try:
+            checked = Environment(given, FUNCTIONS).compile(text)
+        except CompileError as error:
+            return Expression(text, None, f"compilation failed: {error}")
+        if checked.type in results:
+            return Expression(text, Program(checked.tree, GIVEN, self._adapters, self._code))
+        wanted = f"one of [{' '.join(map(_shown, results))}]" if len(results) > 1 else _shown(results[0])
+        return Expression(text, None, f"must evaluate to {wanted} but got {_shown(checked.type)}")
+
+
+def _load_variable(name: str) -> Code:
+    def load(run: Run) -> Any:
+        run.spent += 2  # a variable, and a field of it
+        return run.slots[_VARIABLES_SLOT].value(name)
+
+    return load
+
+
+def _kept(of: Type) -> Type:
+    """What is known of the type of a variable where it is used: objects and the like may be anything."""
+    if of.kind in _SCALARS:
+        return of
+    if of.kind is Kind.LIST:
+        return list_of(_kept(of.parameters[0]))
+    if of.kind is Kind.MAP:
+        return map_of(_kept(of.parameters[0]), _kept(of.parameters[1]))
+    return DYN
+
+
+def _shown(of: Type) -> str:
+    name = RUN_TIME_NAMES.get(of.name, of.name)
+    return f"{name}({', '.join(map(_shown, of.parameters))})" if of.parameters else name
+
+
+# --- whole policies -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Everything of a policy that is evaluated."""
+
+    conditions: tuple[Expression, ...]
+    variables: Mapping[str, Expression]
+    validations: tuple[Validation, ...]
+    audits: Mapping[str, Expression]  #: by key
+
+
+def compile_policy(spec: Obj) -> Compiled:
+    variables = spec.get("variables") or ()
+    compiler = Compiler(params=spec.get("paramKind") is not None, variables=bool(variables))
+    conditions = tuple(compiler.condition(one["expression"]) for one in spec.get("matchConditions") or ())
+    compiled = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in variables}
+    return Compiled(
+        conditions,
+        compiled,
+        tuple(_validation(compiler, one) for one in spec.get("validations") or ()),
+        {one["key"]: compiler.audit(one["valueExpression"]) for one in spec.get("auditAnnotations") or ()},
+    )
+
+
+def _validation(compiler: Compiler, validation: Obj) -> Validation:
+    message = validation.get("messageExpression")
+    return Validation(
+        compiler.validation(validation["expression"]),
+        validation.get("message", "").strip(),
+        compiler.message(message) if message else None,
+        validation.get("reason") or "Invalid",
+    )
+
+
+def excess(spec: Obj) -> str:
+    """Why the expressions of a policy are not compiled at all; empty if they are."""
+    texts = list(_texts(spec))
+    if len(texts) > MOST_EXPRESSIONS:
+        return f"more than {MOST_EXPRESSIONS} expressions are not supported"
+    if sum(map(len, texts)) > MOST_TEXT:
+        return f"expressions of more than {MOST_TEXT} characters are not supported"
+    return ""
+
+
+def _texts(spec: Obj) -> Iterable[str]:
+    for part in ("matchConditions", "variables", "validations", "auditAnnotations"):
+        for one in spec.get(part) or ():
+            for name in ("expression", "messageExpression", "valueExpression"):
+                if text := one.get(name):
+                    yield text

@@ -1,0 +1,143 @@
+"""The status of a definition: accepted names, conditions, and how far its end has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from farflung.apis.apiextensions.names import naming
+from farflung.machinery.errors import Obj, go_quote
+
+NAMES_ACCEPTED: Final = "NamesAccepted"
+ESTABLISHED: Final = "Established"
+TERMINATING: Final = "Terminating"
+APPROVAL: Final = "KubernetesAPIApprovalPolicyConformant"
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"  #: the finalizer that waits for the objects
+APPROVED: Final = "api-approved.kubernetes.io"  #: the annotation
+PROTECTED: Final = ("k8s.io", "kubernetes.io")
+SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+class Stage(NamedTuple):
+    """How far the end of a definition has come: the condition Terminating without its time."""
+
+    status: str
+    reason: str
+    message: str
+
+
+PENDING: Final = Stage(
+    "True",
+    "InstanceDeletionPending",
+    "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+)
+IN_PROGRESS: Final = Stage("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+COMPLETED: Final = Stage("False", "InstanceDeletionCompleted", "removed all instances")
+NEVER_ESTABLISHED: Final = Stage("False", "NeverEstablished", "resource was never established")
+
+
+def failed(why: str) -> Stage:
+    return Stage("True", "InstanceDeletionFailed", f"could not issue all deletes: {why}")
+
+
+def with_status(definition: Obj, others: Sequence[Obj], now: str) -> Obj:
+    """The status a definition should have.
+
+    `others` are the other definitions of its group in its cluster, `now` is an RFC 3339 time.  What is as it should be
+    keeps its times, so the result equals the present status if nothing changed.
+    """
+    before: Obj = definition.get("status") or {}
+    named = naming(definition, others)
+    conditions = list(before.get("conditions") or ())
+    approval = _approval(definition)
+    if approval is not None:
+        _set(conditions, APPROVAL, approval, now)
+    _set(conditions, NAMES_ACCEPTED, Stage(str(named.settled), named.reason, named.message), now)
+    if not condition_is(definition, ESTABLISHED):
+        established = (
+            Stage("True", "InitialNamesAccepted", "the initial names have been accepted")
+            if named.settled
+            else Stage("False", "NotAccepted", "not all names are accepted")
+        )
+        _set(conditions, ESTABLISHED, established, now)
+    return {
+        "conditions": conditions,
+        "acceptedNames": named.accepted,
+        "storedVersions": before.get("storedVersions"),
+    }
+
+
+def terminating(definition: Obj, stage: Stage, now: str) -> Obj:
+    """The status of a definition that is being deleted."""
+    before: Obj = definition.get("status") or {}
+    conditions = list(before.get("conditions") or ())
+    _set(conditions, TERMINATING, stage, now)
+    return {**before, "conditions": conditions}
+
+
+def mark_deleted(definition: Obj) -> None:
+    """What happens to a definition with its deletionTimestamp: it stays until its objects are gone."""
+    metadata = definition["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if CLEANUP not in finalizers:
+        metadata["finalizers"] = [*finalizers, CLEANUP]
+    if not condition_is(definition, TERMINATING):
+        definition["status"] = terminating(definition, PENDING, metadata["deletionTimestamp"])
+
+
+def condition_is(definition: Obj, type: str, status: str = "True") -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == type and one.get("status") == status for one in conditions)
+
+
+def _set(conditions: list[Obj], type: str, stage: Stage, now: str) -> None:
+    """Replace or add a condition.  Its time changes with its status only."""
+    fresh: Obj = {
+        "type": type,
+        "status": stage.status,
+        "lastTransitionTime": now,
+        "reason": stage.reason,
+        "message": stage.message,
+    }
+    for index, one in enumerate(conditions):
+        if one.get("type") == type:
+            if one.get("status") == stage.status and one.get("lastTransitionTime"):
+                fresh["lastTransitionTime"] = one["lastTransitionTime"]
+            conditions[index] = {**one, **fresh}
+            return
+    conditions.append(fresh)
+
+
+# --- groups of the Kubernetes community -------------------------------------------------------------
+
+
+def is_protected(group: str) -> bool:
+    return any(group == domain or group.endswith(f".{domain}") for domain in PROTECTED)
+
+
+def approval_state(definition: Obj) -> Stage:
+    """Of a definition in a protected group; the reason is that of the condition."""
+    annotations: Obj = (definition.get("metadata") or {}).get("annotations") or {}
+    said: Any = annotations.get(APPROVED) or ""
+    must = f"protected groups must have approval annotation {go_quote(APPROVED)}"
+    if not said:
+        return Stage("False", "MissingAnnotation", f"{must}, {SEE}")
+    if said.startswith("unapproved"):
+        return Stage("False", "UnapprovedAnnotation", f"not approved: {go_quote(said)}")
+    if _is_url(said):
+        return Stage("True", "ApprovedAnnotation", f"approved in {said}")
+    detail = f'{must} with either a URL or a reason starting with "unapproved", {SEE}'
+    return Stage("False", "InvalidAnnotation", detail)
+
+
+def _approval(definition: Obj) -> Stage | None:
+    return approval_state(definition) if is_protected(definition["spec"].get("group", "")) else None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc)

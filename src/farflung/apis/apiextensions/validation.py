@@ -1,0 +1,381 @@
+"""What is refused in a definition, in Kubernetes' words and order.
+
+What all versions have in common (their schema, subresources, columns or selectable fields) Kubernetes keeps once, for
+the whole definition, and its messages say `spec.validation` instead of `spec.versions[0].schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from farflung.apis.admissionregistration.validation import check_webhook_service, check_webhook_url
+from farflung.apis.apiextensions.conditions import (
+    APPROVED,
+    ESTABLISHED,
+    approval_state,
+    condition_is,
+    is_protected,
+)
+from farflung.apis.apiextensions.findings import place
+from farflung.apis.apiextensions.openapi import check_root, check_schema
+from farflung.apis.apiextensions.schemas import (
+    MOST_DEFAULT_WORK,
+    VALIDATIONS,
+    default_work,
+    everything_in,
+    schema_of,
+    shown_versions,
+    too_large,
+)
+from farflung.apis.apiextensions.selectable import check_selectable
+from farflung.apis.apiextensions.structural import structural_problems
+from farflung.apis.apiextensions.versions import check_columns, check_deprecation, check_subresources
+from farflung.apis.checks import Errors, check_choice, check_immutable
+from farflung.apis.embedded import OBJECT_META
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_many
+from farflung.machinery.schema.structural.defaults import check_defaults
+
+SCOPES: Final = ("Cluster", "Namespaced")
+STRATEGIES: Final = ("None", "Webhook")
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+SHARED: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+UNREADABLE: Final = frozenset(("id", "$schema", "$ref", "patternProperties", "dependencies", "definitions"))
+MOST_VERSIONS: Final = 100
+
+
+class Spec:
+    """A definition's spec, and which members all its versions have in common."""
+
+    def __init__(self, spec: Obj) -> None:
+        self.spec = spec
+        self.versions: Sequence[Obj] = spec.get("versions") or ()
+        self._shared = {member for member in SHARED if self.versions and self._is_shared(member)}
+        if "schema" not in self._shared:
+            self._shared.discard("selectableFields")
+
+    def _is_shared(self, member: str) -> bool:
+        forms = {orjson.dumps(one.get(member), option=orjson.OPT_SORT_KEYS) for one in self.versions}
+        return len(forms) == 1
+
+    def is_shared(self, member: str) -> bool:
+        return member in self._shared
+
+    def shared(self, member: str) -> Any:
+        """What all versions have in common, None if it is not one thing."""
+        return self.versions[0].get(member) if member in self._shared else None
+
+    def shown(self) -> Any:
+        """The versions as messages show them."""
+        return shown_versions(self.spec.get("versions"), hoisted=self.is_shared)
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+def validate_create(definition: Obj) -> list[FieldError]:
+    spec: Obj = definition["spec"]
+    name = (definition.get("metadata") or {}).get("name", "")
+    errors: Errors = []
+    if name != f"{_names(spec).get('plural', '')}.{spec.get('group', '')}":
+        errors.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    errors += _spec_errors(spec)
+    return errors + _status_errors(definition) + _stored_errors(definition) + _policy_errors(definition, None)
+
+
+def validate_update(new: Obj, old: Obj) -> list[FieldError]:
+    after, before = new["spec"], old["spec"]
+    errors = _spec_errors(after)
+    if condition_is(old, ESTABLISHED):
+        check_immutable(after.get("scope"), before.get("scope"), "spec.scope", errors)
+        check_immutable(_names(after).get("kind"), _names(before).get("kind"), "spec.names.kind", errors)
+    check_immutable(after.get("group"), before.get("group"), "spec.group", errors)
+    check_immutable(_names(after).get("plural"), _names(before).get("plural"), "spec.names.plural", errors)
+    return errors + _status_errors(new) + _stored_errors(new) + _policy_errors(new, old)
+
+
+def validate_status(new: Obj, old: Obj) -> list[FieldError]:
+    return _status_errors(new)
+
+
+def _names(spec: Obj) -> Obj:
+    return spec.get("names") or {}
+
+
+# --- spec -----------------------------------------------------------------------------------------
+
+
+def _spec_errors(spec: Obj) -> Errors:
+    if len(spec.get("versions") or ()) > MOST_VERSIONS:
+        return [too_many("spec.versions", len(spec["versions"]), MOST_VERSIONS)]
+    if large := too_large(spec.get("versions") or ()):
+        return [field_forbidden("spec.versions", large)]
+    definition = Spec(spec)
+    errors: Errors = []
+    _check_group(spec.get("group", ""), errors)
+    check_choice(spec.get("scope", ""), SCOPES, "spec.scope", errors)
+    for index, version in enumerate(definition.versions):
+        if schema_of(version) is None:
+            errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
+    if spec.get("preserveUnknownFields") and any(map(_has_defaults, definition.versions)):
+        detail = "must be false in order to use defaults in the schema"
+        errors.append(invalid_value("spec.preserveUnknownFields", True, detail))
+    for index, version in enumerate(definition.versions):
+        _check_version(definition, version, f"spec.versions[{index}]", errors)
+    _check_version_names(definition, errors)
+    _check_required_names(_names(spec), errors)
+    check_names(_names(spec), "spec.names", errors)
+    _check_shared(definition, errors)
+    strategy = (spec.get("conversion") or {}).get("strategy", "")
+    if spec.get("preserveUnknownFields") and strategy != "None":
+        detail = "must be None if spec.preserveUnknownFields is true"
+        errors.append(invalid_value("spec.conversion.strategy", strategy, detail))
+    _check_conversion(definition, errors)
+    return errors
+
+
+def _check_group(group: str, errors: Errors) -> None:
+    if not group:
+        errors.append(required("spec.group"))
+    elif wrong := names.dns_subdomain(group):
+        errors.append(invalid_value("spec.group", group, ",".join(wrong)))
+    elif "." not in group:
+        errors.append(invalid_value("spec.group", group, "should be a domain with at least one dot"))
+
+
+def _has_defaults(version: Obj) -> bool:
+    return any(part.get("default") is not None for part in everything_in(schema_of(version) or {}))
+
+
+def _check_label(text: str, field: str, errors: Errors, *, shown: str = "", prefix: str = "") -> None:
+    if wrong := names.dns_1035_label(text):
+        errors.append(invalid_value(field, shown or text, prefix + ",".join(wrong)))
+
+
+def check_version(version: Obj, path: str, errors: Errors) -> None:
+    """A version that has nothing in common with others."""
+    _check_label(version.get("name", ""), f"{path}.name", errors)
+    check_deprecation(version, path, errors)
+    _check_validation(version, _has_status(version), f"{path}.schema", errors)
+    check_subresources(version.get("subresources"), f"{path}.subresources", errors)
+    check_columns(version.get("additionalPrinterColumns") or (), f"{path}.additionalPrinterColumns", errors)
+
+
+def _check_version(definition: Spec, version: Obj, path: str, errors: Errors) -> None:
+    _check_label(version.get("name", ""), f"{path}.name", errors)
+    check_deprecation(version, path, errors)
+    if not definition.is_shared("schema"):
+        _check_validation(version, _has_status(version), f"{path}.schema", errors)
+    if not definition.is_shared("subresources"):
+        check_subresources(version.get("subresources"), f"{path}.subresources", errors)
+    if not definition.is_shared("additionalPrinterColumns"):
+        columns = version.get("additionalPrinterColumns") or ()
+        check_columns(columns, f"{path}.additionalPrinterColumns", errors)
+    fields = version.get("selectableFields")
+    if fields and not definition.is_shared("selectableFields"):
+        _check_selectable(fields, schema_of(version), f"{path}.selectableFields", errors)
+
+
+def _check_shared(definition: Spec, errors: Errors) -> None:
+    """What all versions have in common."""
+    if definition.is_shared("schema"):
+        _check_validation(definition.versions[0], any(map(_has_status, definition.versions)), "spec.validation", errors)
+    check_subresources(definition.shared("subresources"), "spec.subresources", errors)
+    check_columns(definition.shared("additionalPrinterColumns") or (), "spec.additionalPrinterColumns", errors)
+    if fields := definition.shared("selectableFields"):
+        _check_selectable(fields, schema_of(definition.versions[0]), "spec.selectableFields", errors)
+
+
+def _check_selectable(fields: Sequence[Obj], schema: Obj | None, path: str, errors: Errors) -> None:
+    if schema is None:
+        errors.append(invalid_value(path, "", "may only be set when validations.schema is included"))
+    else:
+        check_selectable(fields, schema, path, errors)
+
+
+def _has_status(version: Obj) -> bool:
+    return (version.get("subresources") or {}).get("status") is not None
+
+
+def _check_version_names(definition: Spec, errors: Errors) -> None:
+    versions = definition.versions
+    if len({version.get("name", "") for version in versions}) < len(versions):
+        errors.append(invalid_value("spec.versions", definition.shown(), "must contain unique version names"))
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        errors.append(invalid_value("spec.versions", definition.shown(), detail))
+    if versions and versions[0].get("name"):
+        _check_label(versions[0]["name"], "spec.version", errors)
+
+
+def _check_required_names(wanted: Obj, errors: Errors) -> None:
+    for member in ("plural", "singular", "kind", "listKind"):
+        if not wanted.get(member):
+            errors.append(required(f"spec.names.{member}"))
+
+
+def check_names(given: Obj, path: str, errors: Errors) -> None:
+    """Those that are there."""
+    for member in ("plural", "singular"):
+        if text := given.get(member):
+            _check_label(text, f"{path}.{member}", errors)
+    for member in ("kind", "listKind"):
+        if text := given.get(member):
+            prefix = "may have mixed case, but should otherwise match: "
+            _check_label(text.lower(), f"{path}.{member}", errors, shown=text, prefix=prefix)
+    for index, text in enumerate(given.get("shortNames") or ()):
+        _check_label(text, f"{path}.shortNames[{index}]", errors)
+    if given.get("kind") and given["kind"] == given.get("listKind"):
+        errors.append(invalid_value(f"{path}.listKind", given["kind"], "kind and listKind may not be the same"))
+    for index, text in enumerate(given.get("categories") or ()):
+        _check_label(text, f"{path}.categories[{index}]", errors)
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def _check_validation(version: Obj, has_status: bool, path: str, errors: Errors) -> None:
+    schema = schema_of(version)
+    if schema is None:
+        return
+    where, parts = f"{path}.openAPIV3Schema", list(everything_in(schema))
+    found = check_root(schema, where, has_status=has_status)
+    if not any(map(_is_unreadable, parts)):
+        found += structural_problems(schema, place(where)) or _default_problems(schema, parts, where)
+    found += check_schema(schema, where)
+    if not found and any(part.get("$schema") for part in parts):
+        found.append(invalid_value(where, "", "OpenAPIV3Schema 'schema' is not supported"))
+    if not found and any(VALIDATIONS in part for part in parts):
+        from farflung.machinery.cel.crd import compile_validations  # CEL is loaded with the first rule
+
+        found += compile_validations(schema, where)[1]
+    errors += found
+
+
+def _default_problems(schema: Obj, parts: Sequence[Obj], where: str) -> Errors:
+    if not any("default" in part for part in parts):
+        return []
+    if default_work(schema) > MOST_DEFAULT_WORK:
+        return [field_forbidden(where, "defaults that are so many and so deep within each other are not supported")]
+    return check_defaults(schema, where, OBJECT_META)
+
+
+def _is_unreadable(schema: Obj) -> bool:
+    """Whether it has members that nothing structural can be made of; those are complained about anyway."""
+    return (
+        any(schema.get(member) for member in UNREADABLE.intersection(schema))
+        or schema.get("additionalItems") is not None
+        or type(schema.get("items")) is list
+        or schema.get("x-kubernetes-preserve-unknown-fields") is False
+    )
+
+
+# --- conversion -----------------------------------------------------------------------------------
+
+
+def _check_conversion(definition: Spec, errors: Errors) -> None:
+    conversion: Obj = definition.spec.get("conversion") or {}
+    webhook: Obj = conversion.get("webhook") or {}
+    path, client, versions = "spec.conversion", webhook.get("clientConfig"), webhook.get("conversionReviewVersions")
+    check_choice(conversion.get("strategy", ""), STRATEGIES, f"{path}.strategy", errors)
+    if conversion.get("strategy") != "Webhook":
+        detail = "should not be set when strategy is not set to Webhook"
+        if client is not None:
+            errors.append(field_forbidden(f"{path}.webhookClientConfig", detail))
+        if versions:
+            errors.append(field_forbidden(f"{path}.conversionReviewVersions", detail))
+        return
+    _check_client(client, f"{path}.webhookClientConfig", errors)
+    _check_review_versions(versions or (), f"{path}.conversionReviewVersions", errors)
+    if len(definition.versions) > 1:
+        detail = "this server calls no webhooks: objects can be converted between versions by strategy None only"
+        errors.append(field_forbidden(f"{path}.strategy", detail))
+
+
+def _check_client(client: Obj | None, path: str, errors: Errors) -> None:
+    if client is None:
+        errors.append(required(path, "required when strategy is set to Webhook"))
+        return
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        errors.append(required(path, "exactly one of url or service is required"))
+    elif url is not None:
+        check_webhook_url(url, f"{path}.url", errors)
+    elif service is not None:
+        check_webhook_service(service, f"{path}.service", errors)
+
+
+def _check_review_versions(versions: Sequence[str], path: str, errors: Errors) -> None:
+    if not versions:
+        errors.append(required(path))
+        return
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        if version in seen:
+            errors.append(invalid_value(f"{path}[{index}]", version, "duplicate version"))
+            continue
+        seen.add(version)
+        _check_label(version, f"{path}[{index}]", errors)
+    if seen.isdisjoint(REVIEW_VERSIONS):
+        errors.append(invalid_value(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
+
+
+# --- status and policy ------------------------------------------------------------------------------
+
+
+def _status_errors(definition: Obj) -> Errors:
+    errors: Errors = []
+    check_names((definition.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames", errors)
+    return errors
+
+
+def _stored_errors(definition: Obj) -> Errors:
+    """Versions that there may be objects of must stay."""
+    field = "status.storedVersions"
+    stored: list[str] | None = (definition.get("status") or {}).get("storedVersions")
+    if not stored:
+        return [invalid_value(field, stored, "must have at least one stored version")]
+    versions = definition["spec"].get("versions") or ()
+    errors: Errors = [
+        invalid_value(field, stored, f"must have the storage version {version.get('name', '')}")
+        for version in versions
+        if version.get("storage") and version.get("name", "") not in stored
+    ]
+    there = {version.get("name", "") for version in versions}
+    for index, name in enumerate(stored):
+        if name not in there:
+            detail = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status.storedVersions"
+            )
+            errors.append(invalid_value(f"{field}[{index}]", name, detail))
+    return errors
+
+
+def _policy_errors(new: Obj, old: Obj | None) -> Errors:
+    return _approval_errors(new, old) + _preserve_errors(new["spec"], old)
+
+
+def _approval_errors(new: Obj, old: Obj | None) -> Errors:
+    if not is_protected(new["spec"].get("group", "")):
+        return []
+    state = approval_state(new)
+    if state.reason in ("ApprovedAnnotation", "UnapprovedAnnotation"):
+        return []
+    if old is not None and approval_state(old).reason == state.reason:
+        return []
+    field = f"metadata.annotations[{APPROVED}]"
+    if state.reason == "MissingAnnotation":
+        return [required(field, state.message)]
+    return [invalid_value(field, new["metadata"]["annotations"][APPROVED], state.message)]
+
+
+def _preserve_errors(spec: Obj, old: Obj | None) -> Errors:
+    if not spec.get("preserveUnknownFields") or (old is not None and old["spec"].get("preserveUnknownFields")):
+        return []
+    detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid_value("spec.preserveUnknownFields", True, detail)]

@@ -1,0 +1,309 @@
+"""Rules of CertificateSigningRequests.
+
+Who asks (`spec.username` and its kin) is set by the verb that knows the user, after `prepare_create` has removed what
+the client said about it.  The subresource `approval` writes through `prepare_approval` and `validate_approval`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from farflung.apis.checks import Errors, keeps, spec_of
+from farflung.apis.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import (
+    FieldError,
+    Obj,
+    duplicate,
+    field_forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+
+GROUP: Final = "certificates.k8s.io"
+REQUESTER: Final = ("username", "uid", "groups", "extra")
+SHORTEST_VALIDITY: Final = 600
+LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
+DOMAIN_LENGTH: Final = 253
+VERDICTS: Final = ("Approved", "Denied")
+FINAL: Final = (*VERDICTS, "Failed")  #: conditions that are there or not, and never go away
+STATUSES: Final = ("False", "True", "Unknown")
+USAGES: Final = (
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
+BEGIN: Final = "-----BEGIN "
+END: Final = "-----END "
+DASHES: Final = "-----"
+
+
+def default_request(obj: Obj) -> None:
+    obj.setdefault("status", {})
+
+
+def prepare_request(obj: Obj) -> None:
+    obj["status"] = {}
+    spec = obj.get("spec") or {}
+    for member in REQUESTER:
+        spec.pop(member, None)
+
+
+def prepare_status(new: Obj, old: Obj) -> None:
+    """Everything but the verdict, which is not this subresource's to change."""
+    new["spec"] = old.get("spec", {})
+
+
+def prepare_approval(new: Obj, old: Obj, now: str) -> None:
+    """For `/approval`: nothing changes but the conditions."""
+    conditions = conditions_of(new)
+    new["spec"] = old.get("spec", {})
+    new["status"] = {**(old.get("status") or {}), "conditions": conditions}
+    if not conditions:
+        del new["status"]["conditions"]
+    stamp_conditions(new, old, now)
+
+
+def stamp_conditions(new: Obj, old: Obj, now: str) -> None:
+    """Give conditions the times that their author left out."""
+    known = {condition.get("type"): condition for condition in conditions_of(old)}
+    for condition in conditions_of(new):
+        if condition.get("lastUpdateTime") is None:
+            condition["lastUpdateTime"] = now
+        before = known.get(condition.get("type"))
+        if condition.get("lastTransitionTime") is None:
+            unchanged = before is not None and before.get("status") == condition.get("status")
+            kept = before.get("lastTransitionTime") if before is not None and unchanged else None
+            condition["lastTransitionTime"] = kept or now
+
+
+def conditions_of(obj: Obj) -> list[Obj]:
+    conditions: list[Obj] = (obj.get("status") or {}).get("conditions") or []
+    return conditions
+
+
+# --- the request ----------------------------------------------------------------------------------
+
+
+def validate_request(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    spec = spec_of(obj)
+    if wrong := _not_a_request(spec.get("request") or ""):
+        errors.append(invalid_value("spec.request", spec.get("request"), wrong))
+    _check_usages(spec.get("usages") or (), errors)
+    signer = spec.get("signerName", "")
+    if signer == LEGACY_SIGNER:
+        detail = "the legacy signerName is not allowed via this API version"
+        errors.append(invalid_value("spec.signerName", signer, detail))
+    else:
+        check_signer(signer, "spec.signerName", errors)
+    validity = spec.get("expirationSeconds")
+    if validity is not None and validity < SHORTEST_VALIDITY:
+        detail = "may not specify a duration less than 600 seconds (10 minutes)"
+        errors.append(invalid_value("spec.expirationSeconds", validity, detail))
+    _check_conditions(obj, errors)
+    return errors
+
+
+def _not_a_request(encoded: str) -> str:
+    """What is wrong with a base64 text that should hold a PEM certificate request."""
+    try:
+        text = base64.b64decode(encoded)
+    except binascii.Error as error:
+        return str(error)
+    kind, block = next(_pem_blocks(text.decode("latin-1")), ("", ""))
+    if kind != "CERTIFICATE REQUEST":
+        return "PEM block type must be CERTIFICATE REQUEST"
+    try:
+        signed = x509.load_pem_x509_csr(block.encode("latin-1")).is_signature_valid
+    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+        return "asn1: structure error: not a certificate request"
+    return "" if signed else "x509: signature check failed"
+
+
+def _pem_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Types and whole texts of the PEM blocks.  One pass, whatever the text."""
+    position = 0
+    while (start := text.find(BEGIN, position)) >= 0:
+        stop = text.find(END, start)
+        if stop < 0:
+            return
+        position = stop + len(END)
+        kind = text[start + len(BEGIN) : stop].partition(DASHES)[0]
+        closing = f"{kind}{DASHES}"
+        if text.startswith(closing, position):
+            yield kind, text[start : position + len(closing)]
+
+
+def _check_usages(usages: list[str] | tuple[()], errors: Errors) -> None:
+    if not usages:
+        errors.append(required("spec.usages"))
+    for index, usage in enumerate(usages):
+        if usage not in USAGES:
+            errors.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
+    seen = set()
+    for index, usage in enumerate(usages):
+        if usage in seen:
+            errors.append(duplicate(f"spec.usages[{index}]", usage))
+        seen.add(usage)
+
+
+def check_signer(signer: str, field: str, errors: Errors) -> None:
+    """`example.com/signer-name`"""
+    if not signer:
+        errors.append(required(field))
+        return
+    if signer.count("/") != 1:
+        detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        errors.append(invalid_value(field, signer, detail))
+        return
+    domain, path = signer.split("/")
+    if names.size(domain) > DOMAIN_LENGTH:
+        errors.append(too_long(field, DOMAIN_LENGTH))
+    labels = domain.split(".")
+    _check_parts(domain, labels, names.dns_label, field, errors)
+    if len(labels) < 2:
+        detail = "should be a domain with at least two segments separated by dots"
+        errors.append(invalid_value(field, domain, detail))
+    _check_parts(path, path.split("."), names.dns_subdomain, field, errors)
+    longest = DOMAIN_LENGTH + names.DNS_SUBDOMAIN_LENGTH + 1
+    if names.size(signer) > longest:
+        errors.append(too_long(field, longest))
+
+
+def _check_parts(whole: str, parts: list[str], check: names.Check, field: str, errors: Errors) -> None:
+    """Only the first bad part is told."""
+    for part in parts:
+        if wrong := check(part):
+            errors += [invalid_value(field, whole, f"validating label {go_quote(part)}: {text}") for text in wrong]
+            return
+
+
+# --- conditions and certificate -------------------------------------------------------------------
+
+
+def _check_conditions(obj: Obj, errors: Errors) -> None:
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions_of(obj)):
+        path = f"status.conditions[{index}]"
+        kind, status = condition.get("type", ""), condition.get("status", "")
+        if not kind:
+            errors.append(required(f"{path}.type"))
+        allowed = ("True",) if kind in FINAL else STATUSES
+        if not status:
+            errors.append(required(f"{path}.status"))
+        elif status not in allowed:
+            errors.append(not_supported(f"{path}.status", status, allowed))
+        if kind in VERDICTS and seen.intersection(VERDICTS) - {kind}:
+            detail = "Approved and Denied conditions are mutually exclusive"
+            errors.append(invalid_value(f"{path}.type", kind, detail))
+        if kind in seen:
+            errors.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+
+
+def _validate_change(new: Obj, old: Obj, *, verdict: bool, certificate: bool) -> list[FieldError]:
+    """What may change depends on the subresource: the verdict through `approval`, the certificate through `status`."""
+    errors: Errors = []
+    if conditions_of(new) != conditions_of(old):
+        _check_conditions(new, errors)
+    for kind in FINAL:
+        if len(_of_type(new, kind)) < len(_of_type(old, kind)):
+            detail = f"updates may not remove a condition of type {go_quote(kind)}"
+            errors.append(field_forbidden("status.conditions", detail))
+    if not verdict:
+        _check_verdict_unchanged(new, old, errors)
+    _check_certificate(new, old, certificate, errors)
+    return errors
+
+
+def _check_verdict_unchanged(new: Obj, old: Obj, errors: Errors) -> None:
+    for kind in VERDICTS:
+        after, before = _of_type(new, kind), _of_type(old, kind)
+        if len(after) > len(before):
+            detail = f"updates may not add a condition of type {go_quote(kind)}"
+            errors.append(field_forbidden("status.conditions", detail))
+        elif len(after) == len(before) and after != before:
+            detail = f"updates may not modify a condition of type {go_quote(kind)}"
+            errors.append(field_forbidden("status.conditions", detail))
+
+
+def _check_certificate(new: Obj, old: Obj, allowed: bool, errors: Errors) -> None:
+    after = (new.get("status") or {}).get("certificate")
+    before = (old.get("status") or {}).get("certificate")
+    if after == before:
+        return
+    if not allowed:
+        errors.append(field_forbidden("status.certificate", "updates may not set certificate content"))
+    elif before:
+        errors.append(field_forbidden("status.certificate", "updates may not modify existing certificate content"))
+    if after and (wrong := _not_certificates(after)):
+        errors.append(invalid_value("status.certificate", "<certificate data>", wrong))
+
+
+def _not_certificates(encoded: str) -> str:
+    try:
+        text = base64.b64decode(encoded).decode("latin-1")
+    except binascii.Error as error:
+        return str(error)
+    blocks = list(_pem_blocks(text))
+    if not blocks:
+        return "must contain at least one CERTIFICATE PEM block"
+    for kind, block in blocks:
+        if kind != "CERTIFICATE":
+            return f"only CERTIFICATE PEM blocks are allowed, found {go_quote(kind)}"
+        try:
+            x509.load_pem_x509_certificate(block.encode("latin-1"))
+        except ValueError:
+            return "x509: malformed certificate"
+    return ""
+
+
+def _of_type(obj: Obj, kind: str) -> list[Obj]:
+    return [condition for condition in conditions_of(obj) if condition.get("type") == kind]
+
+
+validate_approval: Final = partial(_validate_change, verdict=True, certificate=False)
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (GROUP, "CertificateSigningRequest"): Rules(
+        name=names.path_segment,
+        default=default_request,
+        prepare_create=prepare_request,
+        prepare_update=keeps("spec", "status"),
+        prepare_status=prepare_status,
+        validate=validate_request,
+        validate_update=partial(_validate_change, verdict=False, certificate=False),
+        validate_status=partial(_validate_change, verdict=False, certificate=True),
+    ),
+}

@@ -1,0 +1,240 @@
+"""Rules of Namespaces, ConfigMaps, Secrets and ServiceAccounts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from farflung.apis.checks import Errors, check_immutable, check_name, keep_spec, keeps
+from farflung.apis.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.codec.json import parse_object
+from farflung.machinery.codec.malformed import Malformed
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_long
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+NAMESPACE_FINALIZER: Final = "kubernetes"
+LARGEST_DATA: Final = 1024 * 1024  #: bytes of all values of a ConfigMap or Secret
+SEALED: Final = "field is immutable when `immutable` is set"
+
+# --- Namespace ------------------------------------------------------------------------------------
+
+
+def default_namespace(obj: Obj) -> None:
+    metadata = obj["metadata"]
+    name = metadata.get("name")
+    if name:
+        labels = metadata.get("labels")
+        if labels is None:
+            metadata["labels"] = {NAME_LABEL: name}
+        else:
+            labels[NAME_LABEL] = name
+    status = obj.setdefault("status", {})
+    if not status.get("phase"):
+        status["phase"] = "Active"
+
+
+def prepare_namespace(obj: Obj) -> None:
+    obj["status"] = {"phase": "Active"}
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if NAMESPACE_FINALIZER not in finalizers:
+        finalizers.append(NAMESPACE_FINALIZER)
+
+
+def terminate_namespace(obj: Obj) -> None:
+    obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+
+def validate_new_namespace(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
+        check_finalizer(finalizer, "spec.finalizers", errors)
+    return errors
+
+
+def validate_finalize(new: Obj, old: Obj) -> list[FieldError]:
+    """For the subresource `finalize`, the only way to change `spec.finalizers`."""
+    errors: Errors = []
+    for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or ()):
+        check_finalizer(finalizer, f"spec.finalizers[{index}]", errors)
+    return errors
+
+
+def check_finalizer(finalizer: str, field: str, errors: Errors) -> None:
+    check_name(names.qualified_name, finalizer, field, errors)
+    check_name(names.finalizer, finalizer, field, errors)
+
+
+def validate_namespace_status(new: Obj, old: Obj) -> list[FieldError]:
+    phase = (new.get("status") or {}).get("phase", "")
+    if new["metadata"].get("deletionTimestamp") is None:
+        wanted, detail = "Active", "may only be 'Active' if `deletionTimestamp` is empty"
+    else:
+        wanted, detail = "Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"
+    return [] if phase == wanted else [invalid_value("status.Phase", phase, detail)]
+
+
+# --- ConfigMap ------------------------------------------------------------------------------------
+
+
+def validate_config_map(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    data: Mapping[str, str] = obj.get("data") or {}
+    binary: Mapping[str, str] = obj.get("binaryData") or {}
+    _check_keys(data, "data", errors)
+    if binary:
+        for key in data:
+            if key in binary:
+                errors.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        _check_keys(binary, "binaryData", errors)
+    room = LARGEST_DATA - _decoded_size(binary.values()) if binary else LARGEST_DATA
+    if _is_larger(data.values(), room):
+        errors.append(too_long("[]", LARGEST_DATA))
+    return errors
+
+
+def _check_keys(keys: Iterable[str], member: str, errors: Errors) -> None:
+    for key in keys:
+        for message in names.config_key(key):
+            errors.append(invalid_value(f"{member}[{key}]", key, message))
+
+
+def validate_config_map_update(new: Obj, old: Obj) -> list[FieldError]:
+    return _sealed(new, old, ("data", "binaryData"))
+
+
+def _sealed(new: Obj, old: Obj, members: Iterable[str]) -> list[FieldError]:
+    if not old.get("immutable"):
+        return []
+    errors = [] if new.get("immutable") else [field_forbidden("immutable", SEALED)]
+    for member in members:
+        if (new.get(member) or {}) != (old.get(member) or {}):
+            errors.append(field_forbidden(member, SEALED))
+    return errors
+
+
+def _is_larger(texts: Collection[str], limit: int) -> bool:
+    """Whether texts are larger together, in bytes.  Encodes none of them when that is plain from their lengths."""
+    characters = sum(map(len, texts))
+    if characters * 4 <= limit:  # UTF-8 needs at most four bytes for one
+        return False
+    return characters > limit or sum(map(names.size, texts)) > limit
+
+
+def _decoded_size(values: Iterable[str]) -> int:
+    """Bytes in base64 texts."""
+    return sum(len(text) * 3 // 4 - text.count("=", -2) for text in values)
+
+
+# --- Secret ---------------------------------------------------------------------------------------
+
+ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
+#: type → the key that holds a JSON object
+DOCKER_KEYS: Final = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+
+
+def default_secret(obj: Obj) -> None:
+    """`stringData` is a way of writing `data`, and is not kept."""
+    plain = obj.pop("stringData", None)
+    if plain:
+        data = obj["data"] = obj.get("data") or {}
+        for key, text in plain.items():
+            data[key] = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+    if not obj.get("type"):
+        obj["type"] = "Opaque"
+
+
+def validate_secret(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    data: Mapping[str, str] = obj.get("data") or {}
+    _check_keys(data, "data", errors)
+    if _decoded_size(data.values()) > LARGEST_DATA:
+        errors.append(too_long("data", LARGEST_DATA))
+    _check_type(obj, data, errors)
+    return errors
+
+
+def _check_type(obj: Obj, data: Mapping[str, str], errors: Errors) -> None:
+    """What the well-known types must hold."""
+    match obj.get("type", ""):
+        case "kubernetes.io/service-account-token":
+            if not (obj["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
+                errors.append(required(f"metadata.annotations[{ACCOUNT_NAME}]"))
+        case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as docker:
+            _check_docker(data, DOCKER_KEYS[docker], errors)
+        case "kubernetes.io/basic-auth":
+            if "username" not in data and "password" not in data:
+                errors += [required("data[username]"), required("data[password]")]
+        case "kubernetes.io/ssh-auth":
+            if not data.get("ssh-privatekey"):
+                errors.append(required("data[ssh-privatekey]"))
+        case "kubernetes.io/tls":
+            errors += [required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data]
+
+
+def _check_docker(data: Mapping[str, str], key: str, errors: Errors) -> None:
+    if key not in data:
+        errors.append(required(f"data[{key}]"))
+    elif wrong := _not_a_json_object(data[key]):
+        errors.append(invalid_value(f"data[{key}]", "<secret contents redacted>", wrong))
+
+
+def _not_a_json_object(encoded: str) -> str:
+    """What is wrong with it, as Go says it."""
+    try:
+        parse_object(base64.b64decode(encoded))
+    except binascii.Error as error:
+        return str(error)
+    except Malformed as error:
+        return error.why
+    return ""
+
+
+def validate_secret_update(new: Obj, old: Obj) -> list[FieldError]:
+    errors: Errors = []
+    check_immutable(new.get("type"), old.get("type"), "type", errors)
+    return errors + _sealed(new, old, ("data",))
+
+
+# --- ServiceAccount -------------------------------------------------------------------------------
+
+
+def prepare_service_account(obj: Obj, old: Obj | None = None) -> None:
+    """Of a reference to a Secret only the name counts."""
+    if secrets := obj.get("secrets"):
+        obj["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in secrets]
+
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    ("", "Namespace"): Rules(
+        name=names.dns_label,
+        default=default_namespace,
+        prepare_create=prepare_namespace,
+        prepare_update=keeps("spec", "status"),
+        prepare_status=keep_spec,
+        prepare_delete=terminate_namespace,
+        validate_create=validate_new_namespace,
+        validate_status=validate_namespace_status,
+    ),
+    ("", "ConfigMap"): Rules(
+        name=names.dns_subdomain,
+        validate=validate_config_map,
+        validate_update=validate_config_map_update,
+    ),
+    ("", "Secret"): Rules(
+        name=names.dns_subdomain,
+        default=default_secret,
+        validate=validate_secret,
+        validate_update=validate_secret_update,
+    ),
+    ("", "ServiceAccount"): Rules(
+        name=names.dns_subdomain,
+        prepare_create=prepare_service_account,
+        prepare_update=prepare_service_account,
+    ),
+}

@@ -1,0 +1,130 @@
+"""Rules of FlowSchemas and PriorityLevelConfigurations: defaults and structure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from farflung.apis.checks import (
+    Errors,
+    check_range,
+    check_required_name,
+    check_supported,
+    keep_spec,
+    keep_status,
+    spec_of,
+)
+from farflung.apis.rules import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, required
+
+GROUP: Final = "flowcontrol.apiserver.k8s.io"
+HIGHEST_PRECEDENCE: Final = 10000
+
+
+def default_flow_schema(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    if not spec.get("matchingPrecedence"):
+        spec["matchingPrecedence"] = 1000
+    obj.setdefault("status", {})
+
+
+def validate_flow_schema(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    spec = spec_of(obj)
+    check_range(spec.get("matchingPrecedence", 0), 1, HIGHEST_PRECEDENCE, "spec.matchingPrecedence", errors)
+    level = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
+    check_required_name(names.dns_subdomain, level, "spec.priorityLevelConfiguration.name", errors)
+    method = spec.get("distinguisherMethod")
+    if method is not None:
+        methods = ("ByNamespace", "ByUser")
+        check_supported(method.get("type", ""), methods, "spec.distinguisherMethod.type", errors)
+    for index, rule in enumerate(spec.get("rules") or ()):
+        if not rule.get("subjects"):
+            errors.append(required(f"spec.rules[{index}].subjects", "subjects must contain at least one value"))
+        if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
+            detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
+            errors.append(required(f"spec.rules[{index}]", detail))
+    return errors
+
+
+def default_priority_level(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    exempt, limited = spec.get("exempt"), spec.get("limited")
+    if exempt is not None:
+        exempt.setdefault("nominalConcurrencyShares", 0)
+        exempt.setdefault("lendablePercent", 0)
+    if limited is not None:
+        limited.setdefault("nominalConcurrencyShares", 30)
+        limited.setdefault("lendablePercent", 0)
+        queuing = limited.setdefault("limitResponse", {}).get("queuing")
+        if queuing is not None:
+            for member, value in QUEUING.items():
+                queuing[member] = queuing.get(member) or value
+    obj.setdefault("status", {})
+
+
+QUEUING: Final[Mapping[str, int]] = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
+
+
+def validate_priority_level(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    spec = spec_of(obj)
+    match spec.get("type", ""):
+        case "Exempt":
+            if spec.get("limited") is not None:
+                errors.append(field_forbidden("spec.limited", "must be nil if the type is not Limited"))
+        case "Limited":
+            if spec.get("exempt") is not None:
+                errors.append(field_forbidden("spec.exempt", "must be nil if the type is Limited"))
+            if spec.get("limited") is None:
+                errors.append(required("spec.limited", "must not be empty when type is Limited"))
+            else:
+                _check_limited(spec["limited"], "spec.limited", errors)
+        case kind:
+            check_supported(kind, ("Exempt", "Limited"), "spec.type", errors)
+    return errors
+
+
+def _check_limited(limited: Obj, path: str, errors: Errors) -> None:
+    check_range(limited.get("lendablePercent", 0), 0, 100, f"{path}.lendablePercent", errors)
+    response = limited.get("limitResponse") or {}
+    match response.get("type", ""):
+        case "Reject":
+            if response.get("queuing") is not None:
+                detail = "must be nil if limited.limitResponse.type is not Limited"
+                errors.append(field_forbidden(f"{path}.limitResponse.queuing", detail))
+        case "Queue":
+            if response.get("queuing") is None:
+                detail = "must not be empty if limited.limitResponse.type is Limited"
+                errors.append(required(f"{path}.limitResponse.queuing", detail))
+        case kind:
+            check_supported(kind, ("Queue", "Reject"), f"{path}.limitResponse.type", errors)
+
+
+def _prepare(obj: Obj) -> None:
+    obj["status"] = {}
+
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (GROUP, "FlowSchema"): Rules(
+        name=names.dns_subdomain,
+        default=default_flow_schema,
+        prepare_create=_prepare,
+        prepare_update=keep_status,
+        prepare_status=keep_spec,
+        validate=validate_flow_schema,
+        unconditional_update=False,
+        generation=True,
+    ),
+    (GROUP, "PriorityLevelConfiguration"): Rules(
+        name=names.dns_subdomain,
+        default=default_priority_level,
+        prepare_create=_prepare,
+        prepare_update=keep_status,
+        prepare_status=keep_spec,
+        validate=validate_priority_level,
+        unconditional_update=False,
+        generation=True,
+    ),
+}

@@ -1,1 +1,0 @@
-"""CustomResourceDefinitions: their defaults, what is refused in them, their names and their conditions."""
