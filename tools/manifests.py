@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from farflung.apis.edge import v1alpha1 as edge
-from farflung.apis.globalscheduler import v1 as globalscheduler
+from farflung.apis.edge import kinds as edge
+from farflung.apis.globalscheduler import kinds as globalscheduler
 
 CONFIG = Path(__file__).resolve().parent.parent / "config"
 FOLDERS = tuple(f"{above}{folder}" for above in ("", "globalscheduler/") for folder in ("crds", "exports", "imports"))

@@ -6,7 +6,7 @@ import pytest
 
 from farflung.apis.autoscaling.scale import apply_scale, scale_of, selector_text
 from farflung.apis.autoscaling.validation import AUTOSCALER_RULES, to_v1, to_v2
-from farflung.apis.policy.validation import BUDGET_RULES
+from farflung.apis.policy import BUDGET_RULES
 from farflung.machinery.errors import ApiError, Obj
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from farflung.apis.core.claims import CLAIM_RULES
-from farflung.apis.core.nodes import NODE_RULES
 from farflung.apis.core.persistent_volumes import VOLUME_RULES
+from farflung.apis.core.validation import NODE_RULES
 from farflung.machinery.errors import Obj
 
 

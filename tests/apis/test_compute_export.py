@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hub_harness import MERGE_PATCH, LocalHub
 
-from farflung.apis.described import Described
+from farflung.apis.custom_kinds import Described
 from farflung.apis.kcp import compute
 from farflung.machinery.errors import Obj
 

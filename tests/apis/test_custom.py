@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from farflung.apis import custom
+from farflung.apis.apiextensions import kinds
 from farflung.apis.resource import Subresource
 from farflung.machinery.errors import Obj
 
@@ -27,7 +27,7 @@ def version(name: str = "v1", **members: Any) -> Obj:
 
 
 def row(obj: Obj, *columns: Obj) -> list[Any]:
-    (resource,) = custom.resources_of(defined(version(additionalPrinterColumns=list(columns))))
+    (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=list(columns))))
     assert resource.cells is not None
     cells = resource.cells(obj, NOW)
     orjson.dumps(cells)
@@ -39,7 +39,7 @@ def cell(type: str, value: Any) -> Any:
 
 
 def test_each_version_that_is_served_is_a_resource() -> None:
-    found = custom.resources_of(defined(version(), version("v1beta1"), version("v2", served=False), categories=["all"]))
+    found = kinds.resources_of(defined(version(), version("v1beta1"), version("v2", served=False), categories=["all"]))
     assert [one.version for one in found] == ["v1", "v1beta1"]
     first = found[0]
     assert (first.group, first.plural, first.kind, first.namespaced) == ("ex.example.com", "things", "Thing", True)
@@ -48,13 +48,13 @@ def test_each_version_that_is_served_is_a_resource() -> None:
     assert first.verbs == ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
     assert first.definition == "com.example.ex.v1.Thing"
     assert first.storage_version_hash == found[1].storage_version_hash != ""
-    assert not custom.resources_of(defined(version(), scope="Cluster"))[0].namespaced
+    assert not kinds.resources_of(defined(version(), scope="Cluster"))[0].namespaced
 
 
 def test_accepted_names_count_and_not_those_that_are_wished_for() -> None:
     definition = defined(version())
     definition["spec"]["names"] = {**NAMES, "shortNames": ["th", "taken"], "singular": "other"}
-    (resource,) = custom.resources_of(definition)
+    (resource,) = kinds.resources_of(definition)
     assert (resource.short_names, resource.singular) == (("th",), "thing")
 
 
@@ -63,7 +63,7 @@ def test_status_and_scale_are_subresources_if_the_version_says_so() -> None:
     definition = defined(
         version(subresources={"status": {}, "scale": scale}), version("v2", subresources={"status": {}}), version("v3")
     )
-    first, second, third = custom.resources_of(definition)
+    first, second, third = kinds.resources_of(definition)
     verbs = ("get", "patch", "update")
     assert first.subresources == (
         Subresource("status", verbs, "Thing"),
@@ -71,13 +71,13 @@ def test_status_and_scale_are_subresources_if_the_version_says_so() -> None:
     )
     assert second.subresources == first.subresources[:1]
     assert third.subresources == ()
-    assert custom.scale_paths(definition, "v1") == custom.ScalePaths(".spec.n", ".status.n", ".status.s")
-    assert custom.scale_paths(definition, "v2") is None
-    assert custom.scale_paths(definition, "v9") is None
+    assert kinds.scale_paths(definition, "v1") == kinds.ScalePaths(".spec.n", ".status.n", ".status.s")
+    assert kinds.scale_paths(definition, "v2") is None
+    assert kinds.scale_paths(definition, "v9") is None
 
 
 def test_objects_are_stored_in_the_version_that_says_so() -> None:
-    assert custom.stored_version(defined(version("v0"), version("v1"))) == "v1"
+    assert kinds.stored_version(defined(version("v0"), version("v1"))) == "v1"
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_objects_are_stored_in_the_version_that_says_so() -> None:
 )
 def test_a_deprecated_version_warns_and_names_the_best_other_one(versions: list[Obj], warning: str) -> None:
     storing = [*versions[:-1], {**versions[-1], "storage": True}]
-    assert custom.resources_of(defined(*storing))[0].deprecated == warning
+    assert kinds.resources_of(defined(*storing))[0].deprecated == warning
 
 
 # --- rows -------------------------------------------------------------------------------------------
 
 
 def test_without_columns_of_its_own_a_resource_shows_its_age() -> None:
-    (resource,) = custom.resources_of(defined(version()))
+    (resource,) = kinds.resources_of(defined(version()))
     assert [(one.name, one.type, one.format) for one in resource.columns] == [
         ("Name", "string", "name"),
         ("Age", "date", ""),
@@ -124,7 +124,7 @@ def test_columns_say_what_they_are() -> None:
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "format": "int32", "priority": 1},
         {"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "the phase"},
     ]
-    (resource,) = custom.resources_of(defined(version(additionalPrinterColumns=columns)))
+    (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=columns)))
     size, phase = resource.columns[1:]
     assert (size.name, size.type, size.format, size.priority) == ("Size", "integer", "int32", 1)
     assert size.description == "Custom resource definition column (in JSONPath format): .spec.size"
@@ -185,7 +185,7 @@ def test_the_first_of_several_values_shows() -> None:
 def test_a_path_that_is_none_ends_the_table() -> None:
     good = {"name": "A", "type": "string", "jsonPath": ".spec.a"}
     bad = {"name": "B", "type": "string", "jsonPath": ".spec["}
-    (resource,) = custom.resources_of(defined(version(additionalPrinterColumns=[good, bad, good])))
+    (resource,) = kinds.resources_of(defined(version(additionalPrinterColumns=[good, bad, good])))
     assert [one.name for one in resource.columns] == ["Name", "A"]
     assert row({"metadata": {"name": "x"}, "spec": {"a": "1"}}, good, bad, good) == ["x", "1"]
 
@@ -195,7 +195,7 @@ def test_a_path_that_is_none_ends_the_table() -> None:
 
 def test_selectable_fields_are_compared_as_text() -> None:
     fields = [{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.n"}, {"jsonPath": ".spec.on"}]
-    (resource,) = custom.resources_of(defined(version(selectableFields=fields)))
+    (resource,) = kinds.resources_of(defined(version(selectableFields=fields)))
     assert list(resource.selectable) == ["spec.a", "spec.n", "spec.on"]
     obj = {"spec": {"a": "x", "n": 7, "on": True}}
     assert [read(obj) for read in resource.selectable.values()] == ["x", "7", "true"]

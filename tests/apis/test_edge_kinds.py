@@ -12,8 +12,8 @@ import yaml
 from documented import undocumented
 from hub_harness import TABLE, LocalHub
 
-from farflung.apis.described import Described
-from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.custom_kinds import Described
+from farflung.apis.edge import kinds as edge
 from farflung.apis.kcp import kinds as kcp
 from farflung.machinery.errors import Obj
 

@@ -9,7 +9,7 @@ import yaml
 from documented import undocumented
 from hub_harness import LocalHub
 
-from farflung.apis.globalscheduler import v1 as globalscheduler
+from farflung.apis.globalscheduler import kinds as globalscheduler
 from farflung.apis.kcp import compute
 from farflung.machinery.errors import Obj
 

@@ -8,8 +8,7 @@ import pytest
 from documented import undocumented
 from hub_harness import MERGE_PATCH, TABLE, LocalHub
 
-from farflung.apis.apiextensions.defaults import default
-from farflung.apis.apiextensions.validation import validate_create
+from farflung.apis.apiextensions.validation import default, validate_create
 from farflung.apis.kcp import kinds
 from farflung.machinery.errors import Obj
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
-from farflung.apis.rules import Rules
+from farflung.apis.validation import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.core.pod_printer import PODS
+from farflung.apis.core.printers import PODS
 from farflung.machinery import table
 
 NOW = datetime(2024, 1, 1, 1, 0, 0, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from farflung.apis.rbac.validation import GROUP, RULES
+from farflung.apis.rbac import GROUP, RULES
 from farflung.machinery.errors import Obj
 
 

@@ -10,19 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis import definitions, wire
-from farflung.apis.apps.validation import RULES
+from farflung.apis.builtin_rules import RULES
 from farflung.apis.core.services import NotAvailable, allocate_service
 from farflung.hub.admission.pod_admission import admit_pod
 from farflung.machinery.errors import ApiError, Obj, invalid
 from farflung.machinery.schema import conform, model
 from farflung.machinery.schema.model import Schema
 
+GROUPS = ("", "apps", "batch", "networking.k8s.io", "policy")
+FORMATTED = ("ConfigMap", "Event")  #: have base64 and microseconds, which `values` does not generate
 DEFINITIONS = {
     ("autoscaling", "HorizontalPodAutoscaler"): "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
     **{
         (group, kind): f"io.k8s.api.{group.split('.')[0] or 'core'}.v1.{kind}"
         for group, kind in RULES
-        if group != "autoscaling"
+        if group in GROUPS and kind not in FORMATTED
     },
 }
 WORDS = "a b A_b a/b ../x /x é 25% 10.0.0.1 ::1 10.0.0.0/8 None Always ClientIP NodePort LoadBalancer ExternalName"

@@ -5,50 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis.admissionregistration import validation as registration
-from farflung.apis.apiextensions import rules as definitions
-from farflung.apis.apps import validation as workloads
+from farflung.apis import (
+    apiregistration,
+    coordination,
+    discovery,
+    events,
+    flowcontrol,
+    node,
+    policy,
+    rbac,
+    scheduling,
+    storage,
+)
+from farflung.apis.admissionregistration import validation as admissionregistration
+from farflung.apis.apiextensions import validation as apiextensions
+from farflung.apis.apps import validation as apps
+from farflung.apis.autoscaling import validation as autoscaling
+from farflung.apis.batch import validation as batch
 from farflung.apis.certificates import validation as certificates
-from farflung.apis.coordination import validation as coordination
 from farflung.apis.core import limits
 from farflung.apis.core import validation as core
-from farflung.apis.discovery import validation as discovery
-from farflung.apis.events import validation as events
-from farflung.apis.flowcontrol import validation as flowcontrol
-from farflung.apis.networking import addresses as networks
-from farflung.apis.node import validation as runtimes
-from farflung.apis.rbac import validation as rbac
-from farflung.apis.rules import Rules
-from farflung.apis.scheduling import validation as priorities
-from farflung.apis.storage import validation as storage
+from farflung.apis.networking import validation as networking
+from farflung.apis.validation import Rules
 from farflung.machinery import names
 
 RULES: Final[Mapping[tuple[str, str], Rules]] = {
-    ("apiregistration.k8s.io", "APIService"): Rules(
-        name=names.dns_subdomain,
-        unconditional_update=False,
-        warnings=lambda new, old: ["APIServices are stored, but this server serves its own kinds only"],
-    ),
     **core.RULES,
     **limits.RULES,
+    **admissionregistration.RULES,
+    **apiextensions.RULES,
+    **apiregistration.RULES,
+    **apps.RULES,
+    **autoscaling.RULES,
+    **batch.RULES,
+    **certificates.RULES,
+    **coordination.RULES,
     **discovery.RULES,
     **events.RULES,
-    **rbac.RULES,
-    **coordination.RULES,
-    **certificates.RULES,
-    **registration.RULES,
-    **definitions.RULES,
-    **storage.RULES,
-    **priorities.RULES,
-    **networks.RULES,
     **flowcontrol.RULES,
-    **runtimes.RULES,
-    **workloads.RULES,
+    **networking.RULES,
+    **node.RULES,
+    **policy.RULES,
+    **rbac.RULES,
+    **scheduling.RULES,
+    **storage.RULES,
 }
 
 PLAIN: Final = Rules(name=names.dns_subdomain)
 
 
 def rules_for(group: str, kind: str) -> Rules:
-    """A kind that has no rules of its own is named by a DNS subdomain, and that is all."""
+    """For a kind without rules of its own: its name is a DNS subdomain."""
     return RULES.get((group, kind), PLAIN)

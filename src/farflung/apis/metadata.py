@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.apis.checks import IMMUTABLE, NOT_NEGATIVE, Errors, check_annotations, check_labels, check_name
-from farflung.apis.rules import Rules
+from farflung.apis import definitions, wire
+from farflung.apis.validation import IMMUTABLE, NOT_NEGATIVE, Errors, Rules, check_annotations, check_labels, check_name
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_long
+from farflung.machinery.schema.conform import Conformed, compile
+from farflung.machinery.schema.structural.embedded import Metadata
 
 FIXED: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
@@ -164,3 +166,23 @@ def _check_managed(entries: Sequence[Obj], errors: Errors) -> None:
         if not manager.isprintable():
             detail = "should only contain printable characters"
             errors.append(invalid_value(f"metadata.managedFields[{index}].manager", manager, detail))
+
+
+# --- The metadata of objects that are embedded in custom resources --------------------------------
+
+_CONFORMER: Final = compile(definitions.schema(f"{definitions.META}ObjectMeta"), wire.fields)
+_RULES: Final = Rules(name=names.path_segment, short_finalizers=True)
+
+
+def conform(metadata: Obj) -> Conformed:
+    """As the type ObjectMeta; raises Malformed."""
+    return _CONFORMER.conform(metadata)
+
+
+def validate(metadata: Obj) -> list[FieldError]:
+    """An embedded object need not have a name, and is where it says it is."""
+    named = metadata if metadata.get("name") else {**metadata, "name": "anything"}
+    return validate_metadata({"metadata": named}, _RULES, namespaced=bool(metadata.get("namespace")))
+
+
+OBJECT_META: Final = Metadata(conform, validate)

@@ -14,7 +14,7 @@ import click
 import orjson
 
 from farflung.apis.builtin import BUILTIN
-from farflung.apis.edge.v1alpha1 import KINDS as EDGE
+from farflung.apis.edge.kinds import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
 from farflung.cli.manifests import Manifest, manifests

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.apiextensions import conditions
-from farflung.apis.apiextensions.conditions import mark_deleted, terminating, with_status
-from farflung.apis.apiextensions.names import naming
-from farflung.apis.apiextensions.rules import GROUP, KIND, RULES
-from farflung.apis.apiextensions.v1 import RESOURCES
+from farflung.apis.apiextensions.conditions import mark_deleted, naming, terminating, with_status
+from farflung.apis.apiextensions.kinds import RESOURCES
+from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
 from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.errors import Obj
 

@@ -12,10 +12,10 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.apis import custom
+from farflung.apis.apiextensions import kinds
 from farflung.apis.apiextensions.conditions import with_status
-from farflung.apis.apiextensions.rules import GROUP, KIND, RULES
-from farflung.apis.apiextensions.v1 import RESOURCES
+from farflung.apis.apiextensions.kinds import RESOURCES
+from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
 from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj, invalid
@@ -43,7 +43,7 @@ def message(spec: Any) -> str:
     if errors:
         return str(json.dumps(invalid(GROUP, KIND, "x", errors).status()))
     obj["status"] = with_status(obj, [], "2024-01-01T00:00:00Z")
-    for resource in custom.resources_of(obj):
+    for resource in kinds.resources_of(obj):
         assert resource.cells is not None
         assert len(resource.columns) >= 1
     return ""

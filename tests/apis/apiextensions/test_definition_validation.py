@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.apiextensions.rules import GROUP, KIND, RULES
-from farflung.apis.apiextensions.v1 import RESOURCES
+from farflung.apis.apiextensions.kinds import RESOURCES
+from farflung.apis.apiextensions.validation import GROUP, KIND, RULES
 from farflung.apis.metadata import validate_metadata
 from farflung.hub.catalog.shapes import shape_of
 from farflung.machinery.errors import Obj

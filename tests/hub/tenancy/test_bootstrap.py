@@ -14,7 +14,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.apis.edge import v1alpha1 as edge
+from farflung.apis.edge import kinds as edge
 from farflung.hub import objects
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User

@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from farflung.apis.checks import (
+from farflung.apis.validation import (
     Errors,
+    Rules,
     check_name,
     check_required_name,
     check_selector,
@@ -20,7 +21,6 @@ from farflung.apis.checks import (
     keeps,
     spec_of,
 )
-from farflung.apis.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import (
     FieldError,

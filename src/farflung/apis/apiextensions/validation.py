@@ -1,43 +1,169 @@
-"""What is refused in a definition, in Kubernetes' words and order.
-
-What all versions have in common (their schema, subresources, columns or selectable fields) Kubernetes keeps once, for
-the whole definition, and its messages say `spec.validation` instead of `spec.versions[0].schema`.
-"""
+"""What a definition gets without asking, and what of it only the server sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
 from farflung.apis.admissionregistration.validation import check_webhook_service, check_webhook_url
+from farflung.apis.apiextensions import conditions
 from farflung.apis.apiextensions.conditions import (
     APPROVED,
     ESTABLISHED,
+    MEMBERS,
     approval_state,
     condition_is,
     is_protected,
 )
-from farflung.apis.apiextensions.findings import place
-from farflung.apis.apiextensions.openapi import check_root, check_schema
+from farflung.apis.apiextensions.schema_validation import check_root, check_schema, place, structural_problems
 from farflung.apis.apiextensions.schemas import (
     MOST_DEFAULT_WORK,
     VALIDATIONS,
+    TooDeep,
+    check_selectable,
     default_work,
     everything_in,
     schema_of,
     shown_versions,
     too_large,
 )
-from farflung.apis.apiextensions.selectable import check_selectable
-from farflung.apis.apiextensions.structural import structural_problems
-from farflung.apis.apiextensions.versions import check_columns, check_deprecation, check_subresources
-from farflung.apis.checks import Errors, check_choice, check_immutable
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
+from farflung.apis.validation import Errors, Rules, check_choice, check_immutable, keep_spec
 from farflung.machinery import names
-from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, required, too_many
+from farflung.machinery.errors import FieldError, Obj, field_forbidden, go_quote, invalid_value, required, too_many
+from farflung.machinery.schema.structural import formats
 from farflung.machinery.schema.structural.defaults import check_defaults
+
+WEBHOOK_PORT: Final = 443
+
+
+def default(definition: Obj) -> None:
+    spec = definition.setdefault("spec", {})
+    spec["names"] = _default_names(spec.get("names") or {})
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    client = (spec["conversion"].get("webhook") or {}).get("clientConfig") or {}
+    if client.get("service") is not None:
+        client["service"].setdefault("port", WEBHOOK_PORT)
+    status = definition.get("status")
+    if status and not status.get("storedVersions"):
+        status["storedVersions"] = _stored(spec, [])
+
+
+def _default_names(names: Obj) -> Obj:
+    kind = names.get("kind", "")
+    found = dict(names)
+    if not found.get("singular") and kind:
+        found["singular"] = kind.lower()
+    if not found.get("listKind") and kind:
+        found["listKind"] = f"{kind}List"
+    return {member: found[member] for member in MEMBERS if member in found}
+
+
+def prepare_create(definition: Obj) -> None:
+    definition["status"] = {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": _stored(definition["spec"], []),
+    }
+
+
+def prepare_update(new: Obj, old: Obj) -> None:
+    """A status is not written with the rest; the version that is stored from now on is noted in it."""
+    status = dict(old.get("status") or {})
+    status["storedVersions"] = _stored(new["spec"], status.get("storedVersions") or [])
+    new["status"] = status
+
+
+def _stored(spec: Obj, before: list[str]) -> list[str] | None:
+    """What there may be objects of: what there was, and the first version that is marked for storage."""
+    for version in spec.get("versions") or ():
+        if version.get("storage"):
+            name: str = version.get("name", "")
+            return before if name in before else [*before, name]
+    return before or None
+
+
+# --- What a version says beside its schema: columns, subresources, deprecation --------------------
+
+COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+MOST_COLUMNS: Final = 200
+LONGEST_WARNING: Final = 256
+
+
+def check_deprecation(version: Obj, path: str, errors: Errors) -> None:
+    warning = version.get("deprecationWarning")
+    if warning is None:
+        return
+    wrong = _wrong_with(warning) if version.get("deprecated") else ["can only be set for deprecated versions"]
+    errors += [invalid_value(f"{path}.deprecationWarning", warning, why) for why in wrong]
+
+
+def _wrong_with(warning: str) -> list[str]:
+    wrong = []
+    if names.size(warning) > LONGEST_WARNING:
+        wrong.append("must be <= 256 characters long")
+    if not warning:
+        wrong.append("must not be an empty string")
+    if not warning.isprintable():
+        at = next(index for index, char in enumerate(warning) if not char.isprintable())
+        where = f"non-printable character found at index {names.size(warning[:at])}"
+        wrong.append(f"must only contain printable UTF-8 characters; {where}")
+    return wrong
+
+
+def check_columns(columns: Sequence[Obj], path: str, errors: Errors) -> None:
+    if len(columns) > MOST_COLUMNS:
+        errors.append(too_many(path, len(columns), MOST_COLUMNS))
+        return
+    for index, column in enumerate(columns):
+        _check_column(column, f"{path}[{index}]", errors)
+
+
+def _check_column(column: Obj, path: str, errors: Errors) -> None:
+    type_, format_ = column.get("type", ""), column.get("format", "")
+    if not column.get("name"):
+        errors.append(required(f"{path}.name"))
+    types = f"must be one of {','.join(COLUMN_TYPES)}"
+    if not type_:
+        errors.append(required(f"{path}.type", types))
+    elif type_ not in COLUMN_TYPES:
+        errors.append(invalid_value(f"{path}.type", type_, types))
+    if format_ and format_ not in COLUMN_FORMATS:
+        errors.append(invalid_value(f"{path}.format", format_, f"must be one of {','.join(COLUMN_FORMATS)}"))
+    if not column.get("jsonPath"):
+        errors.append(required(f"{path}.JSONPath"))
+    else:
+        _check_simple(column["jsonPath"], f"{path}.JSONPath", errors)
+
+
+def check_subresources(subresources: Obj | None, path: str, errors: Errors) -> None:
+    scale = (subresources or {}).get("scale")
+    if scale is None:
+        return
+    for member, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        field, text = f"{path}.scale.{member}", scale.get(member, "")
+        if not text:
+            errors.append(required(field))
+        elif _check_simple(text, field, errors) and not text.startswith(f"{root}."):
+            errors.append(invalid_value(field, text, f"should be a json path under {root}"))
+    if selector := scale.get("labelSelectorPath"):
+        field = f"{path}.scale.labelSelectorPath"
+        if _check_simple(selector, field, errors) and not selector.startswith((".spec.", ".status.")):
+            errors.append(invalid_value(field, selector, "should be a json path under either .spec or .status"))
+
+
+def _check_simple(text: str, field: str, errors: Errors) -> bool:
+    if text.startswith("."):
+        return True
+    errors.append(invalid_value(field, text, "must be a simple json path starting with ."))
+    return False
+
+
+# --- What is refused in a definition, in Kubernetes' words and order ------------------------------
 
 SCOPES: Final = ("Cluster", "Namespaced")
 STRATEGIES: Final = ("None", "Webhook")
@@ -379,3 +505,47 @@ def _preserve_errors(spec: Obj, old: Obj | None) -> Errors:
         return []
     detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
     return [invalid_value("spec.preserveUnknownFields", True, detail)]
+
+
+# --- The rules of CustomResourceDefinitions, put together -----------------------------------------
+
+GROUP: Final = "apiextensions.k8s.io"
+KIND: Final = "CustomResourceDefinition"
+#: formats that are notes to the reader, and known as such
+NOTES: Final = frozenset({"int32", "int64", "float", "double"})
+
+
+def warnings(new: Obj, old: Obj | None) -> list[str]:
+    """Formats that nobody knows check nothing.  An update is warned of new ones only."""
+    before = _unknown_formats(old) if old is not None else {}
+    return [f"unrecognized format {go_quote(name)}" for name in _unknown_formats(new) if name not in before]
+
+
+def _unknown_formats(definition: Obj) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for version in definition["spec"].get("versions") or ():
+        try:
+            said = [part.get("format") for part in everything_in(schema_of(version) or {})]
+        except TooDeep:
+            continue
+        found |= {name: None for name in said if name and name not in NOTES and not formats.known(name)}
+    return found
+
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (GROUP, KIND): Rules(
+        name=names.dns_subdomain,
+        default=default,
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        prepare_status=keep_spec,
+        prepare_delete=conditions.mark_deleted,
+        validate_create=validate_create,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warnings,
+        unconditional_update=False,
+        short_finalizers=True,
+        generation=True,
+    )
+}

@@ -1,18 +1,20 @@
-"""Kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
-
-`RULES` holds the rules of these and of all kinds around them: pods, jobs, services, networking, storage, nodes.
-"""
+"""Defaults and validation of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from farflung.apis.autoscaling import validation as autoscaling
-from farflung.apis.batch import validation as batch
-from farflung.apis.checks import (
+from farflung.apis.core.claims import default_claim
+from farflung.apis.core.pods import (
+    check_template,
+    default_template,
+    pod_spec_warnings,
+)
+from farflung.apis.validation import (
     NOT_NEGATIVE,
     Errors,
+    Rules,
     check_at_most_everything,
     check_choice,
     check_count_or_percent,
@@ -28,19 +30,6 @@ from farflung.apis.checks import (
     selects,
     spec_of,
 )
-from farflung.apis.core import nodes, services
-from farflung.apis.core.claims import CLAIM_RULES, default_claim
-from farflung.apis.core.persistent_volumes import VOLUME_RULES
-from farflung.apis.core.pods import (
-    POD_RULES,
-    POD_TEMPLATE_RULES,
-    check_template,
-    default_template,
-    pod_spec_warnings,
-)
-from farflung.apis.networking import validation as networking
-from farflung.apis.policy import validation as disruption
-from farflung.apis.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, not_supported, required
 
@@ -562,26 +551,11 @@ REVISION_RULES: Final = Rules(
 )
 
 
-#: (group, kind) → rules
-RULES: Final[dict[tuple[str, str], Rules]] = {
-    ("", "Pod"): POD_RULES,
-    ("", "PodTemplate"): POD_TEMPLATE_RULES,
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
     ("", "ReplicationController"): CONTROLLER_RULES,
-    ("", "Service"): services.SERVICE_RULES,
-    ("", "Endpoints"): services.ENDPOINTS_RULES,
-    ("", "PersistentVolume"): VOLUME_RULES,
-    ("", "PersistentVolumeClaim"): CLAIM_RULES,
-    ("", "Node"): nodes.NODE_RULES,
     ("apps", "Deployment"): DEPLOYMENT_RULES,
     ("apps", "ReplicaSet"): REPLICA_SET_RULES,
     ("apps", "StatefulSet"): STATEFUL_SET_RULES,
     ("apps", "DaemonSet"): DAEMON_SET_RULES,
     ("apps", "ControllerRevision"): REVISION_RULES,
-    ("batch", "Job"): batch.JOB_RULES,
-    ("batch", "CronJob"): batch.CRON_JOB_RULES,
-    ("networking.k8s.io", "Ingress"): networking.INGRESS_RULES,
-    ("networking.k8s.io", "IngressClass"): networking.INGRESS_CLASS_RULES,
-    ("networking.k8s.io", "NetworkPolicy"): networking.NETWORK_POLICY_RULES,
-    ("autoscaling", "HorizontalPodAutoscaler"): autoscaling.AUTOSCALER_RULES,
-    ("policy", "PodDisruptionBudget"): disruption.BUDGET_RULES,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from farflung.apis.checks import NOT_NEGATIVE, Errors
+from farflung.apis.validation import NOT_NEGATIVE, Errors
 from farflung.machinery.errors import Obj, invalid, invalid_value
 from farflung.machinery.fields.sets import Fields, path
 

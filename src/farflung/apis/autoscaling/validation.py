@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from farflung.apis.checks import (
+from farflung.apis.validation import (
     POSITIVE,
     Errors,
+    Rules,
     check_choice,
     check_name,
     check_required_name,
@@ -19,7 +20,6 @@ from farflung.apis.checks import (
     keep_status,
     spec_of,
 )
-from farflung.apis.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, not_supported, required
 from farflung.machinery.quantity import parse
@@ -325,3 +325,5 @@ AUTOSCALER_RULES: Final = Rules(
     validate=_validate,
     validate_status=_validate_status,
 )
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {("autoscaling", "HorizontalPodAutoscaler"): AUTOSCALER_RULES}

@@ -15,8 +15,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from farflung.apis.checks import Errors, keeps, spec_of
-from farflung.apis.rules import Rules
+from farflung.apis.validation import Errors, Rules, keeps, spec_of
 from farflung.machinery import names
 from farflung.machinery.errors import (
     FieldError,

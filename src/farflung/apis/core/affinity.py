@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from farflung.apis.checks import POSITIVE, Errors, check_name, check_selector, check_supported
+from farflung.apis.validation import POSITIVE, Errors, check_name, check_selector, check_supported
 from farflung.machinery import names
 from farflung.machinery.errors import (
     FieldError,

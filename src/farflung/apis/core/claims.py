@@ -1,12 +1,14 @@
-"""PersistentVolumeClaims: the part that pods and StatefulSets embed, and the kind."""
+"""Finalizers that keep claims and volumes from being taken from those who use them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.checks import (
+from farflung.apis.core.resources import check_quantity, round_amounts
+from farflung.apis.validation import (
     POSITIVE,
     Errors,
+    Rules,
     check_immutable,
     check_name,
     check_present,
@@ -16,12 +18,21 @@ from farflung.apis.checks import (
     keep_status,
     spec_of,
 )
-from farflung.apis.core.protection import CLAIM, protect
-from farflung.apis.core.resources import check_quantity, round_amounts
-from farflung.apis.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, required
 from farflung.machinery.quantity import ZERO, Quantity, parse
+
+CLAIM: Final = "kubernetes.io/pvc-protection"
+VOLUME: Final = "kubernetes.io/pv-protection"
+
+
+def protect(obj: Obj, finalizer: str) -> None:
+    finalizers = obj["metadata"].get("finalizers") or []
+    if finalizer not in finalizers:
+        obj["metadata"]["finalizers"] = [*finalizers, finalizer]
+
+
+# --- PersistentVolumeClaims: the part that pods and StatefulSets embed, and the kind --------------
 
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES: Final = ("Block", "Filesystem")

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.apis.checks import (
+from farflung.apis.core.images import pull_policy
+from farflung.apis.core.resources import check_requirements, round_amounts
+from farflung.apis.core.security import check_container_security
+from farflung.apis.core.volumes import (
+    PULL_POLICIES,
+    Volumes,
+    check_field_reference,
+    check_resource_reference,
+)
+from farflung.apis.validation import (
     PROTOCOLS,
     Errors,
     check_choice,
@@ -17,15 +26,6 @@ from farflung.apis.checks import (
     check_present,
     check_required_name,
     check_supported,
-)
-from farflung.apis.core.images import pull_policy
-from farflung.apis.core.resources import check_requirements, round_amounts
-from farflung.apis.core.security import check_container_security
-from farflung.apis.core.volumes import (
-    PULL_POLICIES,
-    Volumes,
-    check_field_reference,
-    check_resource_reference,
 )
 from farflung.machinery import names
 from farflung.machinery.errors import (

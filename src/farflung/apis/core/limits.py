@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from farflung.apis.checks import Errors, keep_spec, keep_status, spec_of
 from farflung.apis.core.resources import (
     HUGE_PAGES,
     OF_CONTAINERS,
@@ -15,7 +14,7 @@ from farflung.apis.core.resources import (
     check_quantity,
     may_overcommit,
 )
-from farflung.apis.rules import Rules
+from farflung.apis.validation import Errors, Rules, keep_spec, keep_status, spec_of
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, invalid_value, required
 from farflung.machinery.quantity import ONE, parse

@@ -6,21 +6,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis.checks import (
-    IMMUTABLE,
-    POSITIVE,
-    Errors,
-    check_immutable,
-    check_name,
-    check_present,
-    check_supported,
-    keep_spec,
-    keep_status,
-    spec_of,
-)
 from farflung.apis.core.affinity import check_node_selector
-from farflung.apis.core.claims import VOLUME_MODES, check_access_modes
-from farflung.apis.core.protection import VOLUME, protect
+from farflung.apis.core.claims import VOLUME, VOLUME_MODES, check_access_modes, protect
 from farflung.apis.core.resources import check_quantity
 from farflung.apis.core.volumes import (
     DEFAULTS,
@@ -30,7 +17,19 @@ from farflung.apis.core.volumes import (
     check_source,
     requiring,
 )
-from farflung.apis.rules import Rules
+from farflung.apis.validation import (
+    IMMUTABLE,
+    POSITIVE,
+    Errors,
+    Rules,
+    check_immutable,
+    check_name,
+    check_present,
+    check_supported,
+    keep_spec,
+    keep_status,
+    spec_of,
+)
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, field_forbidden, invalid_value, not_supported, required
 from farflung.machinery.quantity import parse

@@ -7,20 +7,6 @@ from typing import Final
 
 import orjson
 
-from farflung.apis.checks import (
-    LARGEST_INT32,
-    Errors,
-    check_address,
-    check_annotations,
-    check_choice,
-    check_immutable,
-    check_labels,
-    check_name,
-    check_range,
-    is_dual_stack,
-    keep_status,
-    spec_of,
-)
 from farflung.apis.core.affinity import check_affinity, check_spread, check_tolerations
 from farflung.apis.core.containers import (
     PodContext,
@@ -44,7 +30,21 @@ from farflung.apis.core.security import (
     containers_of,
 )
 from farflung.apis.core.volumes import check_volumes, default_volume
-from farflung.apis.rules import Rules
+from farflung.apis.validation import (
+    LARGEST_INT32,
+    Errors,
+    Rules,
+    check_address,
+    check_annotations,
+    check_choice,
+    check_immutable,
+    check_labels,
+    check_name,
+    check_range,
+    is_dual_stack,
+    keep_status,
+    spec_of,
+)
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,

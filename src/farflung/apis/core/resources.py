@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from farflung.apis.checks import NOT_NEGATIVE, Errors, check_name
+from farflung.apis.validation import NOT_NEGATIVE, Errors, check_name
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,

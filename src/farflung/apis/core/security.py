@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from farflung.apis.checks import LARGEST_ID, Errors, check_descending, check_name, check_range, check_supported
+from farflung.apis.validation import LARGEST_ID, Errors, check_descending, check_name, check_range, check_supported
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,

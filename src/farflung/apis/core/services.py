@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from farflung.apis.checks import (
+from farflung.apis.validation import (
     PROTOCOLS,
     Errors,
+    Rules,
     check_address,
     check_choice,
     check_labels,
@@ -30,7 +31,6 @@ from farflung.apis.checks import (
     parse_address,
     spec_of,
 )
-from farflung.apis.rules import Rules
 from farflung.machinery import names
 from farflung.machinery.errors import (
     Obj,

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from farflung.apis.checks import (
+from farflung.apis.core.claims import check_claim_spec, default_claim_spec
+from farflung.apis.core.images import pull_policy
+from farflung.apis.validation import (
     Errors,
     check_choice,
     check_descending,
@@ -19,8 +21,6 @@ from farflung.apis.checks import (
     check_supported,
     check_unreserved,
 )
-from farflung.apis.core.claims import check_claim_spec, default_claim_spec
-from farflung.apis.core.images import pull_policy
 from farflung.machinery import names
 from farflung.machinery.errors import Obj, duplicate, field_forbidden, invalid_value, not_supported, required
 from farflung.machinery.quantity import parse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.apis.core.pod_printer import pod_cells
-from farflung.apis.fragments import flag, listing, mapping, moment, number, quantity, record, text, texts, whole
+from farflung.apis.core.printers import pod_cells
+from farflung.apis.custom_kinds import flag, listing, mapping, moment, number, quantity, record, text, texts, whole
 from farflung.apis.globalscheduler.selection import (
     AFFINITY,
     ANTIAFFINITY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.fragments import listing, number, record, text, texts, whole
+from farflung.apis.custom_kinds import listing, number, record, text, texts, whole
 from farflung.machinery.errors import Obj
 
 NAME_LENGTH: Final = 253

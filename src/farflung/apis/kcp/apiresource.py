@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.described import Described
-from farflung.apis.fragments import anything, column, flag, listing, moment, record, text, texts, whole
+from farflung.apis.custom_kinds import Described, anything, column, flag, listing, moment, record, text, texts, whole
 from farflung.machinery.errors import Obj
 
 GROUP: Final = "apiresource.kcp.io"

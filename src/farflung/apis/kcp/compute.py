@@ -11,8 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from farflung.apis import definitions
-from farflung.apis.described import Described
-from farflung.apis.fragments import anything, quantity
+from farflung.apis.custom_kinds import Described, anything, quantity
 from farflung.apis.globalscheduler import pods
 from farflung.machinery.errors import Obj
 

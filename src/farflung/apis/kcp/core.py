@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.described import Described
-from farflung.apis.fragments import AGE, column, conditions, flag, listing, mapping, quantity, record, text
+from farflung.apis.custom_kinds import (
+    AGE,
+    Described,
+    column,
+    conditions,
+    flag,
+    listing,
+    mapping,
+    quantity,
+    record,
+    text,
+)
 from farflung.apis.kcp.references import INITIALIZER_PATTERN
 from farflung.machinery.errors import Obj
 

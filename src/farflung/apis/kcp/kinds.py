@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis.described import Described
+from farflung.apis.custom_kinds import Described
 from farflung.apis.kcp import apiresource, apis, core, scheduling, tenancy, topology, workload
 from farflung.machinery.errors import Obj
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.fragments import record, text
+from farflung.apis.custom_kinds import record, text
 from farflung.machinery.errors import Obj
 
 PATH_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.described import Described
-from farflung.apis.fragments import (
+from farflung.apis.custom_kinds import (
     AGE,
+    Described,
     column,
     conditions,
     distinct,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.described import Described
-from farflung.apis.fragments import AGE, column, conditions, label_selector, record, texts, whole
+from farflung.apis.custom_kinds import AGE, Described, column, conditions, label_selector, record, texts, whole
 
 GROUP: Final = "topology.kcp.io"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from farflung.apis.checks import spec_of
+from farflung.apis.validation import spec_of
 from farflung.hub.admission.usage import Amounts, amounts_of, pod_limits, pod_requests
 from farflung.machinery.errors import ApiError, Obj, forbidden
 from farflung.machinery.quantity import Quantity, parse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.checks import spec_of
+from farflung.apis.validation import spec_of
 from farflung.machinery.errors import ApiError, Obj, forbidden
 
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105

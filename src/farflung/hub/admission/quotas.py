@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from farflung.apis.checks import spec_of
 from farflung.apis.core.resources import service_class
+from farflung.apis.validation import spec_of
 from farflung.hub.admission.usage import (
     CLAIMS,
     PODS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from farflung.apis.checks import spec_of
 from farflung.apis.core.resources import HUGE_PAGES, is_extended
+from farflung.apis.validation import spec_of
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import ZERO, Quantity, QuantityError, parse
 

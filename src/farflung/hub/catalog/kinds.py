@@ -9,12 +9,12 @@ from typing import Final
 
 import orjson
 
+from farflung.apis import events as events
 from farflung.apis.autoscaling import validation as autoscaling
 from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
 from farflung.apis.builtin_rules import rules_for
-from farflung.apis.events import validation as events
 from farflung.apis.resource import Resource
-from farflung.apis.rules import Rules
+from farflung.apis.validation import Rules
 from farflung.hub import objects
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.shapes import Shape, shape_of

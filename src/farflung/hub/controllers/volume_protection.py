@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from farflung.apis.core.protection import CLAIM, VOLUME
+from farflung.apis.core.claims import CLAIM, VOLUME
 from farflung.hub import objects
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
-from farflung.apis.rules import no_change, no_changes, no_warnings
+from farflung.apis.validation import no_change, no_changes, no_warnings
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.namespaces import check_open
 from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions

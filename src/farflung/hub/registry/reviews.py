@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from farflung.apis.authorization.validation import validate_local_review, validate_review, validate_self_review
+from farflung.apis.reviews import validate_local_review, validate_review, validate_self_review
 from farflung.http.messages import Answer
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticator import Authenticator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from farflung.apis.autoscaling.printers import SCALES
+from farflung.apis.autoscaling.kinds import SCALES
 from farflung.apis.autoscaling.scale import Scaling
 from farflung.http.messages import Answer
 from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from farflung.apis.apiextensions.conditions import CLEANUP, with_status
-from farflung.apis.apiextensions.defaults import default
-from farflung.apis.described import digest
-from farflung.apis.edge import v1alpha1 as edge
-from farflung.apis.globalscheduler import v1 as globalscheduler
+from farflung.apis.apiextensions.validation import default
+from farflung.apis.custom_kinds import digest
+from farflung.apis.edge import kinds as edge
+from farflung.apis.globalscheduler import kinds as globalscheduler
 from farflung.apis.kcp import compute, kinds
 from farflung.apis.resource import Resource
 from farflung.hub import objects

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
 
-from farflung.apis import custom
+from farflung.apis.apiextensions import kinds
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
@@ -27,7 +27,7 @@ Form = Literal["bound", "ending", "viewed"]
 #: kinds that are shown with the columns of Kubernetes, wherever their schema comes from
 PRINTED: Final = frozenset({("apps", "deployments"), ("", "services"), ("", "pods")})
 BINDING: Final = Subresource(machines.BINDING, ("create",), "Binding", "", "v1")
-SELECTABLE: Final = custom.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
+SELECTABLE: Final = kinds.selectable((".spec.nodeName", ".spec.clusterName", ".status.phase"))
 #: what a printer may trip over in an object that is not as Kubernetes has it
 UNFIT: Final = (AttributeError, TypeError, KeyError, ValueError, IndexError, ArithmeticError)
 
@@ -43,7 +43,7 @@ class BoundDefinition(Definition):
         """`identity`: under which objects are stored."""
         self.identity = identity
         definition = as_definition(schema)
-        resources = [dressed(one, identity, form) for one in custom.resources_of(definition)]
+        resources = [dressed(one, identity, form) for one in kinds.resources_of(definition)]
         resources = [with_binding(one, definition) for one in resources]
         super().__init__(definition, settled, resources)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.apis.globalscheduler.v1 import GROUP as GLOBAL_SCHEDULER
+from farflung.apis.globalscheduler.kinds import GROUP as GLOBAL_SCHEDULER
 from farflung.apis.kcp.compute import EXPORT
 from farflung.hub.auth.user import AUTHENTICATED
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS, PREFIX

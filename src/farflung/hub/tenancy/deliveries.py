@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from farflung.apis.globalscheduler.v1 import GROUP
+from farflung.apis.globalscheduler.kinds import GROUP
 from farflung.apis.resource import Resource
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User

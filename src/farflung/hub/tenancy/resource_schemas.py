@@ -11,8 +11,8 @@ from typing import Final
 from farflung.apis.apiextensions.conditions import APPROVED, approval_state, is_protected
 from farflung.apis.apiextensions.schemas import too_large
 from farflung.apis.apiextensions.validation import MOST_VERSIONS, check_names, check_version
-from farflung.apis.checks import Errors
 from farflung.apis.kcp import kinds as kcp
+from farflung.apis.validation import Errors
 from farflung.hub.catalog.shapes import shape
 from farflung.machinery import names
 from farflung.machinery.codec.malformed import Malformed

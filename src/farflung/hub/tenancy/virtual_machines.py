@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from farflung.apis.globalscheduler.v1 import GROUP
+from farflung.apis.globalscheduler.kinds import GROUP
 from farflung.apis.resource import Resource
-from farflung.apis.rules import Rules
+from farflung.apis.validation import Rules
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.user import User
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidden, invalid_value, required

@@ -15,7 +15,7 @@ from hub_harness import Answer, LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.hub import objects
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.structural import compile_structural

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.schema.structural.defaults import check_defaults
 
 

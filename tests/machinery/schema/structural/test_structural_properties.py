@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structural_strategies import around, cases, values
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.schema.structural.structural import compile_structural
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.errors import FieldError
 from farflung.machinery.schema.structural.structural import Structural, compile_structural
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.apis.admissionregistration.declarations import VARIABLES
-from farflung.apis.admissionregistration.expressions import Compiled, Expression, Validation
+from farflung.apis.admissionregistration.expressions import VARIABLES, Compiled, Expression, Validation
 from farflung.machinery.cel.budget import PER_CALL, PER_OBJECT, OverBudget
 from farflung.machinery.cel.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis.metadata import OBJECT_META
 from farflung.machinery.codec.json import NAMES
 from farflung.machinery.codec.malformed import Malformed
 from farflung.machinery.errors import Obj

@@ -17,8 +17,9 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from farflung.apis import custom, definitions
-from farflung.apis.embedded import OBJECT_META
+from farflung.apis import definitions
+from farflung.apis.apiextensions import kinds
+from farflung.apis.metadata import OBJECT_META
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.custom.conform import CustomConformer
 from farflung.hub.catalog.custom.rules import rules_of
@@ -103,10 +104,10 @@ class Definition:
         self._settled = settled
         self.group: str = spec["group"]
         self.plural: str = spec["names"]["plural"]
-        self.resources = tuple(custom.resources_of(definition) if resources is None else resources)
-        self._stored: str = custom.stored_version(definition)
+        self.resources = tuple(kinds.resources_of(definition) if resources is None else resources)
+        self._stored: str = kinds.stored_version(definition)
         self._versions: Mapping[str, Version] = {one["name"]: Version(one) for one in spec["versions"]}
-        self._scales = {one.version: custom.scale_paths(definition, one.version) for one in self.resources}
+        self._scales = {one.version: kinds.scale_paths(definition, one.version) for one in self.resources}
         self._kinds: dict[str, Kind] = {}
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from farflung.apis.resource import Resource
-from farflung.apis.rules import Rules, no_change, no_changes
+from farflung.apis.validation import Rules, no_change, no_changes
 from farflung.hub.catalog.custom.scale import CustomScaling
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value

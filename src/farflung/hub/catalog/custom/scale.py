@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from farflung.apis.apiextensions.kinds import ScalePaths
 from farflung.apis.autoscaling.scale import a_scale
-from farflung.apis.custom import ScalePaths
 from farflung.apis.resource import Resource
 from farflung.machinery import go_text
 from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, invalid_value

@@ -1,0 +1,63 @@
+"""What `kubectl get` shows of where group versions are served from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from farflung.apis.printing import age_of, name_of, part
+from farflung.apis.resource import Group, status
+from farflung.apis.validation import Rules
+from farflung.machinery import names
+from farflung.machinery.errors import Obj
+from farflung.machinery.table import AGE, NAME, Column, Printer
+
+
+def service_cells(obj: Obj, now: datetime) -> list[Any]:
+    service = part(obj, "spec").get("service")
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name_of(obj), where, availability(part(obj, "status")), age_of(obj, now)]
+
+
+def availability(status: Obj) -> str:
+    conditions = status.get("conditions") or ()
+    available: Obj = next((one for one in conditions if one.get("type") == "Available"), {})
+    word: str = available.get("status", "Unknown")
+    reason = available.get("reason")
+    return f"{word} ({reason})" if reason and word != "True" else word
+
+
+API_SERVICES: Final = Printer(
+    (
+        NAME,
+        Column("Service", description="The reference to the service that hosts this API endpoint."),
+        Column("Available", description="Whether this service is available."),
+        AGE,
+    ),
+    service_cells,
+)
+
+
+# --- Where group versions are served from ---------------------------------------------------------
+
+REGISTRATION: Final = Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.")
+
+RESOURCES: Final = (
+    REGISTRATION.stored(
+        "apiservices",
+        "APIService",
+        printer=API_SERVICES,
+        namespaced=False,
+        categories=("api-extensions",),
+        subresources=(status("APIService"),),
+    ),
+)
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (REGISTRATION.name, "APIService"): Rules(
+        name=names.dns_subdomain,
+        unconditional_update=False,
+        warnings=lambda new, old: ["APIServices are stored, but this server serves its own kinds only"],
+    ),
+}

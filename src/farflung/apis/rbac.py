@@ -1,0 +1,200 @@
+"""What `kubectl get` shows of who has which role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from farflung.apis.printing import age_of, name_of, part
+from farflung.apis.resource import Group
+from farflung.apis.validation import Errors, Rules, check_name, check_required_name, check_selector, check_supported
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, invalid_value, not_supported, required
+from farflung.machinery.table import AGE, NAME, Column, Printer
+
+UNRESOLVED = "If the RoleRef cannot be resolved, the Authorizer must return an error."
+
+
+def binding_cells(obj: Obj, now: datetime) -> list[Any]:
+    role = part(obj, "roleRef")
+    subjects = obj.get("subjects") or ()
+    return [
+        name_of(obj),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age_of(obj, now),
+        ", ".join(one.get("name", "") for one in subjects if one.get("kind") == "User"),
+        ", ".join(one.get("name", "") for one in subjects if one.get("kind") == "Group"),
+        ", ".join(
+            f"{one.get('namespace', '')}/{one.get('name', '')}"
+            for one in subjects
+            if one.get("kind") == "ServiceAccount"
+        ),
+    ]
+
+
+def binding_printer(noun: str, reference: str) -> Printer:
+    return Printer(
+        (
+            NAME,
+            Column("Role", description=f"{reference} {UNRESOLVED}"),
+            AGE,
+            Column("Users", description=f"Users in the {noun}", priority=1),
+            Column("Groups", description=f"Groups in the {noun}", priority=1),
+            Column("ServiceAccounts", description=f"ServiceAccounts in the {noun}", priority=1),
+        ),
+        binding_cells,
+    )
+
+
+ROLE_BINDINGS = binding_printer(
+    "roleBinding",
+    "RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace.",
+)
+CLUSTER_ROLE_BINDINGS = binding_printer(
+    "clusterRoleBinding", "RoleRef can only reference a ClusterRole in the global namespace."
+)
+
+
+# --- Roles and who has them -----------------------------------------------------------------------
+
+RBAC: Final = Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1.")
+
+RESOURCES: Final = (
+    RBAC.stored("clusterrolebindings", "ClusterRoleBinding", printer=CLUSTER_ROLE_BINDINGS, namespaced=False),
+    RBAC.stored("clusterroles", "ClusterRole", namespaced=False),
+    RBAC.stored("rolebindings", "RoleBinding", printer=ROLE_BINDINGS),
+    RBAC.stored("roles", "Role"),
+)
+
+
+# --- Rules of Roles, ClusterRoles and their bindings ----------------------------------------------
+
+GROUP: Final = "rbac.authorization.k8s.io"
+SUBJECTS: Final = ("ServiceAccount", "User", "Group")
+
+# --- roles ----------------------------------------------------------------------------------------
+
+
+def default_role(obj: Obj) -> None:
+    """Go writes a list of rules that has none as null."""
+    if not obj.get("rules"):
+        obj["rules"] = None
+
+
+def validate_role(obj: Obj, *, namespaced: bool) -> list[FieldError]:
+    errors: Errors = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        _check_rule(rule, f"rules[{index}]", namespaced, errors)
+    if not namespaced and obj.get("aggregationRule") is not None:
+        _check_aggregation(obj["aggregationRule"], errors)
+    return errors
+
+
+def _check_rule(rule: Obj, path: str, namespaced: bool, errors: Errors) -> None:
+    resources, urls = rule.get("resources"), rule.get("nonResourceURLs")
+    if not rule.get("verbs"):
+        errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+    if urls:
+        if namespaced:
+            detail = "namespaced rules cannot apply to non-resource URLs"
+            errors.append(invalid_value(f"{path}.nonResourceURLs", urls, detail))
+        if rule.get("apiGroups") or resources or rule.get("resourceNames"):
+            detail = "rules cannot apply to both regular resources and non-resource URLs"
+            errors.append(invalid_value(f"{path}.nonResourceURLs", urls, detail))
+        return
+    if not rule.get("apiGroups"):
+        errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+    if not resources:
+        errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+
+
+def _check_aggregation(aggregation: Obj, errors: Errors) -> None:
+    path = "aggregationRule.clusterRoleSelectors"
+    selectors = aggregation.get("clusterRoleSelectors") or ()
+    if not selectors:
+        errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+    for index, selector in enumerate(selectors):
+        check_selector(selector, f"{path}[{index}]", errors)
+
+
+# --- bindings -------------------------------------------------------------------------------------
+
+
+def default_binding(obj: Obj) -> None:
+    role = obj.setdefault("roleRef", {})
+    if not role.get("apiGroup"):
+        role["apiGroup"] = GROUP
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+            subject["apiGroup"] = GROUP
+
+
+def validate_binding(obj: Obj, *, namespaced: bool) -> list[FieldError]:
+    errors: Errors = []
+    role = obj.get("roleRef") or {}
+    check_supported(role.get("apiGroup", ""), (GROUP,), "roleRef.apiGroup", errors)
+    kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
+    check_supported(role.get("kind", ""), kinds, "roleRef.kind", errors)
+    check_required_name(names.path_segment, role.get("name", ""), "roleRef.name", errors)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        _check_subject(subject, f"subjects[{index}]", namespaced, errors)
+    return errors
+
+
+def _check_subject(subject: Obj, path: str, namespaced: bool, errors: Errors) -> None:
+    name, kind, group = subject.get("name", ""), subject.get("kind", ""), subject.get("apiGroup", "")
+    if not name:
+        errors.append(required(f"{path}.name"))
+    if kind == "ServiceAccount":
+        if name:
+            check_name(names.dns_subdomain, name, f"{path}.name", errors)
+        if group:
+            errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
+        if not namespaced and not subject.get("namespace"):
+            errors.append(required(f"{path}.namespace"))
+    elif kind in SUBJECTS:
+        if not name:
+            errors.append(invalid_value(f"{path}.name", name, f"{kind.lower()} name cannot be empty"))
+        check_supported(group, (GROUP,), f"{path}.apiGroup", errors)
+    else:
+        errors.append(not_supported(f"{path}.kind", kind, SUBJECTS))
+
+
+def validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
+    after, before = _role_reference(new), _role_reference(old)
+    return [] if after == before else [invalid_value("roleRef", after, "cannot change roleRef")]
+
+
+def _role_reference(obj: Obj) -> Obj:
+    """As messages show it: with the names of Go's fields."""
+    role = obj.get("roleRef") or {}
+    return {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
+
+
+def _role_rules(*, namespaced: bool) -> Rules:
+    return Rules(
+        name=names.path_segment,
+        default=default_role,
+        validate=partial(validate_role, namespaced=namespaced),
+        create_on_update=True,
+    )
+
+
+def _binding_rules(*, namespaced: bool) -> Rules:
+    return Rules(
+        name=names.path_segment,
+        default=default_binding,
+        validate=partial(validate_binding, namespaced=namespaced),
+        validate_update=validate_binding_update,
+        create_on_update=True,
+    )
+
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (GROUP, "Role"): _role_rules(namespaced=True),
+    (GROUP, "ClusterRole"): _role_rules(namespaced=False),
+    (GROUP, "RoleBinding"): _binding_rules(namespaced=True),
+    (GROUP, "ClusterRoleBinding"): _binding_rules(namespaced=False),
+}

@@ -1,0 +1,112 @@
+"""What `kubectl get` shows of priority classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from farflung.apis.printing import age_of, described, name_of
+from farflung.apis.resource import Group
+from farflung.apis.validation import Errors, Rules, check_immutable, check_supported
+from farflung.machinery import names
+from farflung.machinery.errors import FieldError, Obj, field_forbidden
+from farflung.machinery.table import AGE, NAME, Printer
+
+
+def priority_class_cells(obj: Obj, now: datetime) -> list[Any]:
+    return [
+        name_of(obj),
+        obj.get("value", 0),
+        obj.get("globalDefault", False),
+        age_of(obj, now),
+        obj.get("preemptionPolicy", ""),
+    ]
+
+
+PRIORITY_CLASSES: Final = Printer(
+    (
+        NAME,
+        described("Value", "scheduling.v1.PriorityClass.value", "integer"),
+        described("Global-Default", "scheduling.v1.PriorityClass.globalDefault", "boolean"),
+        AGE,
+        described("PreemptionPolicy", "scheduling.v1.PriorityClass.preemptionPolicy"),
+    ),
+    priority_class_cells,
+)
+
+
+# --- Priority classes -----------------------------------------------------------------------------
+
+SCHEDULING: Final = Group("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1.")
+
+RESOURCES: Final = (
+    SCHEDULING.stored(
+        "priorityclasses", "PriorityClass", printer=PRIORITY_CLASSES, namespaced=False, short_names=("pc",)
+    ),
+)
+
+
+# --- Rules of PriorityClasses ---------------------------------------------------------------------
+
+GROUP: Final = "scheduling.k8s.io"
+HIGHEST_OF_USERS: Final = 1_000_000_000
+SYSTEM: Final = "system-"
+SYSTEM_VALUES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+
+def default_priority_class(obj: Obj) -> None:
+    obj.setdefault("value", 0)
+    if not obj.get("preemptionPolicy"):
+        obj["preemptionPolicy"] = "PreemptLowerPriority"
+
+
+def prepare_priority_class(obj: Obj) -> None:
+    """It starts to count generations and never goes on."""
+    obj["metadata"]["generation"] = 1
+
+
+def validate_priority_class(obj: Obj) -> list[FieldError]:
+    errors: Errors = []
+    name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
+    if name.startswith(SYSTEM):
+        if wrong := _not_of_the_system(obj):
+            detail = f"priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {wrong}"
+            errors.append(field_forbidden("metadata.name", detail))
+    elif value > HIGHEST_OF_USERS:
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}"
+        errors.append(field_forbidden("value", detail))
+    policies = ("Never", "PreemptLowerPriority")
+    check_supported(obj.get("preemptionPolicy", ""), policies, "preemptionPolicy", errors)
+    return errors
+
+
+def _not_of_the_system(obj: Obj) -> str:
+    name = obj["metadata"]["name"]
+    if name not in SYSTEM_VALUES:
+        return f"{name} is not a known system priority class"
+    if obj.get("value", 0) != SYSTEM_VALUES[name]:
+        return f"value of {name} PriorityClass must be {SYSTEM_VALUES[name]}"
+    return f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""
+
+
+def validate_priority_class_update(new: Obj, old: Obj) -> list[FieldError]:
+    errors: Errors = []
+    if new.get("value", 0) != old.get("value", 0):
+        errors.append(field_forbidden("value", "may not be changed in an update."))
+    check_immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
+    return errors
+
+
+RULES: Final[Mapping[tuple[str, str], Rules]] = {
+    (GROUP, "PriorityClass"): Rules(
+        name=names.dns_subdomain,
+        default=default_priority_class,
+        prepare_create=prepare_priority_class,
+        validate=validate_priority_class,
+        validate_update=validate_priority_class_update,
+    ),
+}
