@@ -31,9 +31,9 @@ from scheduler_wire import PLACEMENTS, TARGETS, headed
 from syncers import Config, Said
 from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, namespace, placement
 
+from farflung.apis.names import Collection
 from farflung.cli.registration import Registered, Wanted, register
 from farflung.client.kubeconfig import load
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds

@@ -28,7 +28,7 @@ from hub_process import cpu_seconds, resident_megabytes
 from scheduler_wire import BINDINGS, headed
 from translator import Fleet, fleet, following
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Events
 from farflung.machinery.errors import Obj
 

@@ -17,9 +17,9 @@ from figures import Figures
 from generators import percentile
 from hub_process import COMMAND, HubProcess
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NotFound
 from farflung.client.kubeconfig import load
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 

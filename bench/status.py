@@ -30,7 +30,7 @@ from scheduler_wire import PLACEMENTS, TARGETS, headed
 from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, fleet, following, namespace, placement
 
 from edge import controllers_of
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Events
 from farflung.controllers.mailbox.decide import SYNC_TARGET_NAME, Metadata, Workspace, WorkspaceSpec, WorkspaceStatus
 from farflung.controllers.placement_translator.engine import Copy, Place

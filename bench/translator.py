@@ -24,8 +24,8 @@ from figures import Figures, allow_many_connections
 from hub_process import COMMAND, TICK, HubProcess
 from scheduler_wire import AT_ONCE, BINDINGS, PLACEMENTS, TARGETS, WORKSPACES, headed, workspace
 
+from farflung.apis.names import Collection
 from farflung.client.kubeconfig import load
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, Events
 from farflung.machinery.errors import Obj
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from farflung.apis.names import Collection
 from farflung.cli.customize import (
     CUSTOMIZERS,
     Answer,
@@ -26,7 +27,6 @@ from farflung.cli.customize import (
 from farflung.cli.main import main
 from farflung.cli.manifests import Manifest
 from farflung.client.errors import Forbidden
-from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler.controller import LOCATIONS
 from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.machinery.codec import yaml as kubernetes_yaml

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import find_resource
 from farflung.client.discovery import Group, Resource, Served, Version
-from farflung.client.resource import Collection
 
 
 def resource(group: str, version: str, plural: str, kind: str, *short: str, singular: str = "") -> Resource:

@@ -22,12 +22,12 @@ from local_transport import LocalTransport
 from platform_harness import OPERATOR
 from translated import MAPS, NAMESPACES, PROD, World, config_map, deployment, inside, namespace, secret, world
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import Hub, hub_of
 from farflung.cli.main import main
 from farflung.cli.trace import Question, is_stuck, named, trace
 from farflung.cli.trace_source import machine_conclusion
 from farflung.cli.trace_steps import printed
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.global_scheduler.binder import PODS

@@ -12,11 +12,11 @@ from asked_hub import placement as placed
 from click.testing import CliRunner
 from translated import config_map, definition, namespace, widget
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import hub_of
 from farflung.cli.main import main
 from farflung.cli.upsynced import Question, printed, upsynced
 from farflung.client.errors import Forbidden
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj

@@ -13,9 +13,9 @@ from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer, failure, said
 
+from farflung.apis.names import Collection
 from farflung.client.discovery import Served, discover
 from farflung.client.errors import Forbidden, Garbled, Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request
 

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from hub_process import PATIENCE, HubProcess
 
+from farflung.apis.names import Collection
 from farflung.client import credentials, kubeconfig, tls
 from farflung.client.credentials import Command, Program, TokenFile
 from farflung.client.errors import KubeconfigError, Unauthorized, Unreachable
 from farflung.client.kubeconfig import load, of_service_account
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.http.certificates import ensure_certificates, issue_client_certificate
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from local_transport import LocalTransport
 from scripted_server import Scripted, ScriptedServer, failure, query_of, said
 
+from farflung.apis.names import Collection
 from farflung.client import rest
 from farflung.client.errors import (
     AlreadyExists,
@@ -32,7 +33,6 @@ from farflung.client.errors import (
     refusal,
     refused,
 )
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType, Selection
 from farflung.client.transport import Request
 

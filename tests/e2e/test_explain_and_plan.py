@@ -13,8 +13,8 @@ from asked_hub import custom, placement
 from click.testing import CliRunner
 from hub_process import HubProcess, eventually
 
+from farflung.apis.names import Collection
 from farflung.cli.main import main
-from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 

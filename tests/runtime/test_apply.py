@@ -8,8 +8,8 @@ import pytest
 from hub_harness import ADMIN_TOKEN, LocalHub
 from local_transport import LocalTransport
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Conflict
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.runtime.apply import apply
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write

@@ -19,8 +19,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_server import ScriptedServer, failure
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Conflict, Garbled, TooMany, Unreachable
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger

@@ -11,8 +11,8 @@ from hub_harness import ADMIN_TOKEN, CONFIG_MAPS, LocalHub
 from local_transport import LocalTransport
 from scripted_server import ScriptedServer, failure
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Garbled
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Change, Key, Known

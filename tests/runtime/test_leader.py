@@ -21,8 +21,8 @@ from local_transport import LocalReply
 from processes import EPOCH, Link, Process, World, served_by
 from scripted_server import Scripted, ScriptedServer, failure, said
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff

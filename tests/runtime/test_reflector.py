@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import Scripted, ScriptedServer, failure, query_of, said
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Unreachable
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Request
 from farflung.lib.backoff import Backoff

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from asked_hub import BINDINGS, AskedHub, custom
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS

@@ -9,8 +9,8 @@ from hub_harness import USER_TOKEN
 from local_transport import LocalTransport
 from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import Hub, hub_of
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS

@@ -16,8 +16,8 @@ from fleet import FaultyTransport
 from house import TOKEN, House
 from simulated_time import monotonic, poll, simulated_environment
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.controllers.workload.assembly import add_workload_controllers
 from farflung.controllers.workload.client import WorkloadClient

@@ -28,10 +28,10 @@ from edge_objects import CONFIGS, DEFINITIONS, MAPS, NAMESPACES, OLD_CONFIGS, PO
 from hub_process import FARFLUNG, HubProcess
 from translated import binding
 
+from farflung.apis.names import Collection
 from farflung.cli.registration import COLLECTIONS, Registered, Wanted, register
 from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.kubeconfig import load, merge
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
 from farflung.controllers.mailbox.reporting import SYNC_TARGETS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import Resource
 

@@ -6,7 +6,7 @@ from partition_laws import ORIGIN
 from syncing import DEFINITIONS, DEPLOYMENTS, MAPS, NAMESPACES, scope
 from translated import config_map, definition, deployment, namespace, widget
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import PROJECTED, Part, Resource
 

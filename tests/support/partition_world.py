@@ -30,8 +30,8 @@ from syncing import (
 from translated import config_map, namespace
 from watched_store import SYNCER, WatchedStore, signed
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError
-from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
 from farflung.syncer.conversion import is_downsynced, is_upsynced
 from farflung.syncer.decide import PATIENT

@@ -17,8 +17,8 @@ from platform_harness import MASTER, OPERATOR
 from simulated_time import monotonic, poll
 from translated import binding
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.workload.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
 from farflung.controllers.workload.ownership import controller_reference
 from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, phase

@@ -13,8 +13,8 @@ from partition_menu import BORN, PARTS, ROLES, SPECS
 from partition_world import World, separated
 from syncing import DEPLOYMENTS, MAPS, NAMESPACES
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, Unreachable
-from farflung.client.resource import Collection
 from farflung.client.transport import Request
 from farflung.machinery.errors import Obj
 from farflung.syncer.types import FINALIZER, Part, Resource

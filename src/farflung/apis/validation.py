@@ -26,8 +26,8 @@ from farflung.machinery.errors import (
 )
 
 
-def _nothing(obj: Obj) -> None: ...
-def _nothing_of(new: Obj, old: Obj) -> None: ...
+def no_change(obj: Obj) -> None: ...
+def no_changes(new: Obj, old: Obj) -> None: ...
 def _fine(obj: Obj) -> list[FieldError]:
     return []
 
@@ -36,23 +36,23 @@ def _fine_of(new: Obj, old: Obj) -> list[FieldError]:
     return []
 
 
-def _silent(new: Obj, old: Obj | None) -> list[str]:
+def no_warnings(new: Obj, old: Obj | None) -> list[str]:
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     name: Callable[[str], Sequence[str]]  #: what is wrong with a name, in Kubernetes' words; () if nothing
-    default: Callable[[Obj], None] = _nothing  #: fill in defaults, on every write
-    prepare_create: Callable[[Obj], None] = _nothing  #: after defaulting: drop status, set what a client may not
-    prepare_update: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old)
-    prepare_status: Callable[[Obj, Obj], None] = _nothing_of  #: (new, old) for /status: keep all but the status
-    prepare_delete: Callable[[Obj], None] = _nothing  #: when it is marked for deletion (a Namespace's phase)
+    default: Callable[[Obj], None] = no_change  #: fill in defaults, on every write
+    prepare_create: Callable[[Obj], None] = no_change  #: after defaulting: drop status, set what a client may not
+    prepare_update: Callable[[Obj, Obj], None] = no_changes  #: (new, old)
+    prepare_status: Callable[[Obj, Obj], None] = no_changes  #: (new, old) for /status: keep all but the status
+    prepare_delete: Callable[[Obj], None] = no_change  #: when it is marked for deletion (a Namespace's phase)
     validate: Callable[[Obj], list[FieldError]] = _fine
     validate_create: Callable[[Obj], list[FieldError]] = _fine  #: on create only; beside `validate`
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _fine_of  #: (new, old); beside `validate(new)`
     validate_status: Callable[[Obj, Obj], list[FieldError]] = _fine_of  #: (new, old); instead of the two above
-    warnings: Callable[[Obj, Obj | None], list[str]] = _silent  #: (new, old) → texts of Warning headers
+    warnings: Callable[[Obj, Obj | None], list[str]] = no_warnings  #: (new, old) → texts of Warning headers
     unconditional_update: bool = True  #: PUT without a resourceVersion overwrites
     create_on_update: bool = False  #: PUT of an absent object creates it
     generation: bool = False  #: the kind counts generations

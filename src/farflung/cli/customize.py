@@ -16,11 +16,11 @@ import orjson
 from farflung.apis.builtin import BUILTIN
 from farflung.apis.edge.kinds import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
+from farflung.apis.names import Collection
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
 from farflung.cli.manifests import Manifest, manifests
 from farflung.cli.output import yaml_text
 from farflung.client.errors import NotFound
-from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.inventory import Inventory

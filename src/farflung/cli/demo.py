@@ -14,6 +14,7 @@ from typing import Final
 import click
 import yaml
 
+from farflung.apis.names import Collection
 from farflung.cli import demo_stage
 from farflung.cli.connection import PROVIDER, Asking
 from farflung.cli.credentials import KUBECONFIG
@@ -22,7 +23,6 @@ from farflung.cli.demo_stage import BINDINGS, PATIENCE, DemoError, Place, Stage,
 from farflung.cli.output import shown
 from farflung.cli.registration import Wanted, register
 from farflung.cli.syncer_gen import server_of
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.edge.ports_taken import PortTaken, check
 from farflung.lib.files import write_private

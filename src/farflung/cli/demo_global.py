@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
+from farflung.apis.names import Collection
 from farflung.cli import demo_stage
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.demo_stage import BINDINGS, Place, Stage, called, listed
 from farflung.cli.output import shown
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.statuses import SCHEDULED, find_condition
 from farflung.lib.words import count

@@ -18,12 +18,12 @@ from typing import Final, Self, TypeVar
 import click
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.cli.background import Background, Process
 from farflung.cli.credentials import KUBECONFIG
 from farflung.cli.output import Steps, table
 from farflung.client.errors import AlreadyExists, ClientError, KubeconfigError, NotFound, Unreachable
 from farflung.client.kubeconfig import load
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.edge.ports_taken import PortTaken
 from farflung.machinery.errors import Obj

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import Hub, placement_of
 from farflung.client.errors import ClientError, Conflict, NotFound
-from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from farflung.apis.names import Collection
 from farflung.cli.output import NONE, machine_readable, table
 from farflung.client.errors import ClientError
 from farflung.client.kubeconfig import KubeconfigError, load
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.edge.cluster import KUBECONFIG
 from farflung.edge.registry import Asked, Edge, EdgeError, Phase

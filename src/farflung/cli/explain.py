@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
+from farflung.apis.names import Collection
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.cli.placement_model import seen
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.controllers.edge_scheduler import decide, fitness, inventory
 from farflung.controllers.edge_scheduler.engine import Engine

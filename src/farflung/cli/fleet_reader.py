@@ -11,12 +11,12 @@ from typing import Final
 import click
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.cli import fields, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.global_scheduler import PODS as POD_EXPORT
 from farflung.client.errors import ClientError, Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS

@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from farflung.apis.names import Collection
 from farflung.cli import placement_model, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.customize import in_namespace
@@ -27,7 +28,6 @@ from farflung.cli.plan_machines import Becoming, is_concerned
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
-from farflung.client.resource import Collection
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.edge_scheduler.engine import Engine

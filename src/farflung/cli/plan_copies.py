@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.cli.differences import differences, syncer_config_changes
 from farflung.cli.placement_model import Imagined, Locations, seen
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.controllers.edge_scheduler.slices import destinations_of

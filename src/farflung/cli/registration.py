@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
 from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name

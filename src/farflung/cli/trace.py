@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import click
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.cli import fields, placement_model, trace_steps
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
 from farflung.cli.explain import Seen as Scheduled
@@ -26,7 +27,6 @@ from farflung.cli.trace_source import Sources, machine_conclusion
 from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Subject
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide, inventory
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS

@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from farflung.apis.names import Collection
 from farflung.cli import fields
 from farflung.cli.machine_world import kind_of
 from farflung.cli.placement_model import Imagined, Locations, mailbox_of, seen
 from farflung.cli.plan_copies import CUSTOMIZERS
 from farflung.cli.trace_steps import Facts, State, written_to
 from farflung.client.errors import NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.controllers.edge_scheduler.slices import destinations_of, owners

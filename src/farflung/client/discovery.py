@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, Garbled, NotFound, Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 
 WHOLE: Final = "APIGroupDiscoveryList"

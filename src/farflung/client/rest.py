@@ -14,8 +14,8 @@ import msgspec
 import orjson
 
 from farflung import __version__
+from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, Garbled, refusal
-from farflung.client.resource import Collection
 from farflung.client.transport import Reply, Request, Transport
 from farflung.machinery.errors import Obj
 

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Forbidden, Garbled, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Cache, Change, Key, Known

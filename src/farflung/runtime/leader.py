@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, Garbled, NotFound, Unreachable
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
 from farflung.lib.klog import Logger

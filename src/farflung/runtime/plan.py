@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

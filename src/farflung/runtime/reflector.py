@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, ClientError, Expired, Garbled, Refused, TooMany, Unauthorized, refused
-from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Event, Selection
 from farflung.lib.backoff import Backoff
 from farflung.runtime.cache import Key, Known

@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.discovery import Resource as Described
 from farflung.client.discovery import Served, discover
 from farflung.client.errors import ClientError, Garbled
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Logger
 from farflung.runtime.informer import Informer

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Conflict, NotFound
-from farflung.client.resource import Collection
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import Environment

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Garbled, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.values import Kind

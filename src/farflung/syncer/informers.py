@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import EVERYTHING, Client, Selection
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

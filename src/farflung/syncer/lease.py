@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final, NamedTuple
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Garbled, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.machinery.errors import Obj
 from farflung.runtime.reflector import CLUSTER as IDENTITY

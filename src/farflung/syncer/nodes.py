@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Invalid, NotFound, Refused, Unreachable
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 from multidict import CIMultiDict
 
+from farflung.apis.names import Collection
 from farflung.client.credentials import bearer
 from farflung.client.errors import NONSENSE, ClientError, Garbled, KubeconfigError
 from farflung.client.kubeconfig import Access
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.client.transport import Credentials
 from farflung.lib.backoff import Backoff

@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.controllers.placement_translator.kinds import is_system
 from farflung.controllers.placement_translator.values import Kind

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden
-from farflung.client.resource import Collection
 from farflung.machinery.errors import Obj
 from farflung.syncer.discovery import Kinds, Side, found
 from farflung.syncer.downsync import Downsync

@@ -16,8 +16,8 @@ from edge_objects import (
     whole,
 )
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Selection
 from farflung.syncer.types import Adopt
 

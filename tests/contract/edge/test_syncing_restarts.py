@@ -12,7 +12,7 @@ import pytest
 from edge_contract import PATIENCE, Link, Write
 from edge_objects import DEFINITIONS, DEPLOYMENTS, MAPS, SECRETS, definition, deployment, obj, scope, upsync, whole
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Selection
 from farflung.machinery.errors import Obj
 

@@ -22,7 +22,7 @@ from edge_objects import (
     whole,
 )
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge_contract import Link, is_gone
 from edge_objects import MAPS, NAMESPACES, definition, obj, scope, upsync
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.syncer.types import DOWNSYNCED, UPSYNCED
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
 from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES

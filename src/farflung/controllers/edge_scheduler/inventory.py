@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Expired, Forbidden, Garbled, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.controllers.edge_scheduler import decide
 from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS

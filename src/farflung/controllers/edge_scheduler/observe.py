@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj

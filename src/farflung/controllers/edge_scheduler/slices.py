@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.edge_scheduler.values import Destination, Placement
 from farflung.machinery import names
 from farflung.machinery.errors import Obj

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound, Refused, TooMany
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.context import SchedulerContext

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.inventory import (

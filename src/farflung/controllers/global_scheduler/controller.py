@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS, Evictor, MachineBinder

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Conflict, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.binder import PODS

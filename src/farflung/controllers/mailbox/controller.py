@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Forbidden, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import (
     BINDING,

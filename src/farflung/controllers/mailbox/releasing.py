@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from farflung.apis.names import Collection
 from farflung.client.discovery import discover
 from farflung.client.errors import NONSENSE, ClientError, Conflict, Forbidden, Garbled, Invalid, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType
 from farflung.controllers.mailbox.decide import FINALIZER, Target, Workspace, is_ending, is_mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import CONFIG, Config, Target, Workspace, is_mailbox_name, mailbox_name
 from farflung.controllers.mailbox.heartbeat import Reports

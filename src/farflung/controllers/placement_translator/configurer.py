@@ -7,8 +7,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator.knowledge import Knowledge
 from farflung.controllers.placement_translator.serving import Serving

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator import problems, projecting
 from farflung.controllers.placement_translator.customizing import Customizer

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator import projecting
 from farflung.controllers.placement_translator.engine import Copy

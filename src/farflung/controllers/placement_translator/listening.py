@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.discovery import discover
 from farflung.client.errors import ClientError
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.mailbox.decide import Workspace
 from farflung.controllers.placement_translator import guard

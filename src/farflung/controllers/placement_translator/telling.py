@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.placement_translator import guard, problems
 from farflung.controllers.placement_translator.engine import Copy, Wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 
 
 class Kind(NamedTuple):

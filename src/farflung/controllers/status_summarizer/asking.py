@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.status_summarizer.questions import InvalidQuestionError, Question, question_of
 from farflung.controllers.status_summarizer.summaries import CollectorKey

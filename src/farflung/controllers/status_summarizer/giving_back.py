@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import NotFound, Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, PatchType, Selection
 from farflung.controllers.placement_translator.engine import Copy
 from farflung.controllers.placement_translator.kinds import Category, category

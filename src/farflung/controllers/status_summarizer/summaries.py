@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.placement_translator.engine import Copy, Place
 from farflung.controllers.placement_translator.knowledge import Knowledge
 from farflung.controllers.placement_translator.telling import PLACEMENTS

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, NotFound
-from farflung.client.resource import Collection
 from farflung.controllers.placement_translator.listening import Views
 from farflung.controllers.placement_translator.telling import PLACEMENTS
 from farflung.controllers.placement_translator.values import Kind

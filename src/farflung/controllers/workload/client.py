@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
-from farflung.client.resource import Collection
 from farflung.client.rest import Client
 from farflung.controllers.workload.objects import (
     CLAIMS,

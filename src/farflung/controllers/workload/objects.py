@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
 

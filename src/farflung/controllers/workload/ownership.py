@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.workload.objects import is_terminating, labels
 from farflung.controllers.workload.steps import WriteStep, update
 from farflung.machinery.errors import Obj

@@ -7,7 +7,7 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.workload.objects import (
     PODS,
     ZERO_TIME,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.controllers.workload.objects import REVISIONS, annotations_of, is_terminating, labels
 from farflung.controllers.workload.ownership import owner_reference
 from farflung.controllers.workload.steps import WriteStep, create, delete, update

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.machinery.errors import Obj
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
 from farflung.edge.node.environment import CONFIG_MAP, SECRET

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
+from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, NotFound
-from farflung.client.resource import Collection
 from farflung.client.rest import Client, Selection
 from farflung.edge.node import machine
 from farflung.edge.node.status import alike

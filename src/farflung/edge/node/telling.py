@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Conflict, Invalid, NotFound
-from farflung.client.resource import Collection
 from farflung.edge.node.place import Place
 from farflung.edge.node.status import Facts, alike, pod_status
 from farflung.machinery.errors import Obj

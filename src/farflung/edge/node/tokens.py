@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.client.resource import Collection
+from farflung.apis.names import Collection
 from farflung.edge.node.environment import Unavailable
 from farflung.edge.node.payloads import TokenWanted
 from farflung.edge.node.place import Place

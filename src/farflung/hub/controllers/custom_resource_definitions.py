@@ -15,6 +15,7 @@ from farflung.apis.apiextensions.conditions import (
     terminating,
     with_status,
 )
+from farflung.hub import objects
 from farflung.hub.controllers.garbage_collector import GarbageCollector
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue

@@ -1,0 +1,63 @@
+"""Names of kcp's API: groups, collections, labels, annotations, finalizers, conditions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.apis.names import Collection
+
+APIRESOURCE_GROUP: Final = "apiresource.kcp.io"
+APIS_GROUP: Final = "apis.kcp.io"
+CORE_GROUP: Final = "core.kcp.io"
+SCHEDULING_GROUP: Final = "scheduling.kcp.io"
+TENANCY_GROUP: Final = "tenancy.kcp.io"
+TOPOLOGY_GROUP: Final = "topology.kcp.io"
+WORKLOAD_GROUP: Final = "workload.kcp.io"
+
+# --- collections ----------------------------------------------------------------------------------
+
+API_BINDINGS: Final = Collection(APIS_GROUP, "v1alpha1", "apibindings", "APIBinding")
+API_EXPORTS: Final = Collection(APIS_GROUP, "v1alpha1", "apiexports", "APIExport")
+LOCATIONS: Final = Collection(SCHEDULING_GROUP, "v1alpha1", "locations", "Location")
+LOGICAL_CLUSTERS: Final = Collection(CORE_GROUP, "v1alpha1", "logicalclusters", "LogicalCluster")
+SYNC_TARGETS: Final = Collection(WORKLOAD_GROUP, "v1alpha1", "synctargets", "SyncTarget")
+WORKSPACES: Final = Collection(TENANCY_GROUP, "v1alpha1", "workspaces", "Workspace")
+
+# --- annotations ----------------------------------------------------------------------------------
+
+CLUSTER_ANNOTATION: Final = "kcp.io/cluster"  #: of every object: its logical cluster
+PATH_ANNOTATION: Final = "kcp.io/path"  #: of LogicalClusters: the path of the workspace; `root` has none
+OWNER_ANNOTATION: Final = "experimental.tenancy.kcp.io/owner"
+TYPE_ANNOTATION: Final = "internal.tenancy.kcp.io/type"
+INTERNAL_CLUSTER: Final = "internal.tenancy.kcp.io/cluster"
+INTERNAL_SHARD: Final = "internal.tenancy.kcp.io/shard"
+REPLICATE: Final = "internal.kcp.io/replicate"
+REQUIRED_GROUPS: Final = "authorization.kcp.io/required-groups"
+BATTERY: Final = "bootstrap.kcp.io/battery"
+CREATE_ONLY: Final = "bootstrap.kcp.io/create-only"
+EXTRA_ANNOTATIONS: Final = "extra.apis.kcp.io/"  #: prefix: annotations of an APIExport that its APIBindings repeat
+COMPUTE_ANNOTATION: Final = "extra.apis.kcp.io/compute.workload.kcp.io"
+LABELS_ANNOTATION: Final = "scheduling.kcp.io/labels"  #: of Locations: their labels, for printing
+DEFAULTS_CREATED: Final = "workload.kcp.io/skip-default-object-creation"
+
+# --- labels ---------------------------------------------------------------------------------------
+
+PHASE_LABEL: Final = "tenancy.kcp.io/phase"
+INITIALIZER_LABELS: Final = "initializer.internal.kcp.io/"  #: prefix
+EXPORT_LABEL: Final = "internal.apis.kcp.io/export"
+CLAIM_LABEL: Final = "claimed.internal.apis.kcp.io/"  #: prefix of the hash of an APIExport
+KEY_LABEL: Final = "internal.workload.kcp.io/key"
+
+# --- finalizers -----------------------------------------------------------------------------------
+
+API_BINDING_FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
+WORKSPACE_FINALIZER: Final = "core.kcp.io/logicalcluster"  #: of a Workspace that has a LogicalCluster
+LOGICAL_CLUSTER_FINALIZER: Final = "core.kcp.io/logicalcluster-deletion"
+
+# --- conditions -----------------------------------------------------------------------------------
+
+HEARTBEAT_HEALTHY: Final = "HeartbeatHealthy"  #: of SyncTargets
+URLS_READY: Final = "VirtualWorkspaceURLsReady"  #: of APIExports
+WORKSPACE_SCHEDULED: Final = "WorkspaceScheduled"
+WORKSPACE_INITIALIZED: Final = "WorkspaceInitialized"
+WORKSPACE_CONTENT_DELETED: Final = "WorkspaceContentDeleted"
