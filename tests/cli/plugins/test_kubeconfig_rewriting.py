@@ -43,12 +43,14 @@ def entries(body: str, content: st.SearchStrategy[dict[str, Any]]) -> st.SearchS
 
 extra = st.dictionaries(st.sampled_from(["x-team", "note"]), anything, max_size=2)
 clusters = entries("cluster", st.builds(lambda host, more: more | {"server": f"https://{host}"}, names, extra))
-contexts = entries("context", st.builds(lambda cluster, more: more | {"cluster": cluster, "user": "me"}, names, extra))
+context_entries = entries(
+    "context", st.builds(lambda cluster, more: more | {"cluster": cluster, "user": "me"}, names, extra)
+)
 documents = st.builds(
     lambda top, clusters, contexts, current: top | {"clusters": clusters, "contexts": contexts} | current,
     extra,
     clusters,
-    contexts,
+    context_entries,
     st.one_of(st.just({}), st.builds(lambda name: {"current-context": name}, names)),
 )
 
