@@ -27,9 +27,10 @@ import scheduler_wire
 import uvloop
 from figures import Figures
 
-from farflung.controllers.edge_scheduler.engine import Engine
-from farflung.controllers.edge_scheduler.values import Effect, Key, Location, Placement, Taint, Target
 from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolver
+from farflung.placement.types import Effect, Location, Placement, Taint, Target
 
 LOCATIONS = 100_000
 PLACEMENTS = 10_000
@@ -38,7 +39,7 @@ WORKSPACES = 200
 REGIONS, CITIES, ROWS = 10, 200, 1_000
 
 T = TypeVar("T")
-Change: TypeAlias = Callable[[], frozenset[Key]]
+Change: TypeAlias = Callable[[], frozenset[ObjectKey]]
 
 
 def peak() -> float:
@@ -79,15 +80,15 @@ class Inventory:
 
     def location(self, number: int) -> Location:
         own = LabelSelector((Requirement("id", "in", (f"t{number}",)),))
-        return Location(Key(f"imw-{number % WORKSPACES}", f"location-{number:06}"), self.labels(number), own)
+        return Location(ObjectKey(f"imw-{number % WORKSPACES}", f"location-{number:06}"), self.labels(number), own)
 
     def target(self, number: int, uid: str = "", taints: tuple[Taint, ...] = ()) -> Target:
-        key = Key(f"imw-{number % WORKSPACES}", f"target-{number:06}")
+        key = ObjectKey(f"imw-{number % WORKSPACES}", f"target-{number:06}")
         return Target(key, uid or f"5ef1c3a2-0000-4000-8000-{number:012}", {"id": f"t{number}"}, taints)
 
     def placement(self, number: int) -> Placement:
         """From 1 location to 6,000; about one in a hundred has options."""
-        key, choice = Key(f"wmw-{number % 500}", f"placement-{number:05}"), self.random
+        key, choice = ObjectKey(f"wmw-{number % 500}", f"placement-{number:05}"), self.random
         row, other = (f"row-{choice.randrange(ROWS)}" for _ in range(2))
         one_of_few = LabelSelector((Requirement("row", "in", (row, other)), Requirement("env", "!")))
         match number % 100:
@@ -111,7 +112,7 @@ def _equal(**labels: str) -> LabelSelector:
     return LabelSelector(tuple(Requirement(key, "in", (value,)) for key, value in labels.items()))
 
 
-def changes(engine: Engine, inventory: Inventory) -> Iterator[tuple[str, Change]]:
+def changes(engine: Resolver, inventory: Inventory) -> Iterator[tuple[str, Change]]:
     """Each is worked out before it is handed out, so that only the engine is timed."""
     tainted = (Taint("maintenance", "", Effect.NO_SCHEDULE),)
     for number in range(CHANGES):
@@ -131,7 +132,7 @@ def changes(engine: Engine, inventory: Inventory) -> Iterator[tuple[str, Change]
         yield kinds[number % len(kinds)]
 
 
-def put_all(engine: Engine, values: list[Location | Target | Placement]) -> None:
+def put_all(engine: Resolver, values: list[Location | Target | Placement]) -> None:
     for value in values:
         match value:
             case Location():
@@ -143,7 +144,7 @@ def put_all(engine: Engine, values: list[Location | Target | Placement]) -> None
 
 
 def bench_engine() -> None:
-    engine, inventory = Engine(), Inventory()
+    engine, inventory = Resolver(), Inventory()
     values: list[Location | Target | Placement] = [
         *map(inventory.location, range(LOCATIONS)),
         *map(inventory.target, range(LOCATIONS)),

@@ -32,17 +32,25 @@ from translator import CONFIGS, DEPLOYMENTS, NAMESPACES, Fleet, deployment, flee
 from edge import controllers_of
 from farflung.apis.names import Collection
 from farflung.client.rest import Events
-from farflung.controllers.mailbox.decide import SYNC_TARGET_NAME, Metadata, Workspace, WorkspaceSpec, WorkspaceStatus
-from farflung.controllers.placement_translator.engine import Copy, Place
-from farflung.controllers.placement_translator.guard import Limits
-from farflung.controllers.placement_translator.knowledge import Knowledge
-from farflung.controllers.placement_translator.projecting import projected
-from farflung.controllers.placement_translator.reading import SeenSlice, seen_object, seen_placement
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.world import PlacementKey, Seen
+from farflung.controllers.status_summarizer.health import Subject
 from farflung.controllers.status_summarizer.summaries import Summaries
-from farflung.controllers.status_summarizer.values import Subject
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import Limits
+from farflung.placement.index import Copy
+from farflung.placement.names import SYNC_TARGET_NAME, Kind, Part, PlacementKey
+from farflung.placement.project import projected
+from farflung.placement.state import PlacementState
+from farflung.placement.types import (
+    Metadata,
+    ObservedObject,
+    PlacementSlice,
+    Route,
+    Workspace,
+    WorkspaceSpec,
+    WorkspaceStatus,
+    parse_object,
+    seen_placement,
+)
 
 SUMMARIES = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 SPACE = "shop"
@@ -221,12 +229,12 @@ KEY = PlacementKey(CLUSTER, "p")
 EVENTS = 10_000
 
 
-def seen(part: Part, obj: Obj, version: int = 1) -> Seen:
+def seen(part: Part, obj: Obj, version: int = 1) -> ObservedObject:
     obj["metadata"] |= {"uid": f"{version:036}", "resourceVersion": str(version)}
-    return seen_object(part.kind, "v1", orjson.dumps(obj))
+    return parse_object(part.kind, "v1", orjson.dumps(obj))
 
 
-def copy_at(number: int, version: int) -> Seen:
+def copy_at(number: int, version: int) -> ObservedObject:
     """In a mailbox, with a status."""
     made = deployment("nginx:1")
     made["metadata"]["namespace"] = SPACE
@@ -240,19 +248,19 @@ def mailbox(number: int) -> str:
     return f"inventory-mb-00000000-0000-4000-8000-{number:012x}"
 
 
-def world(count: int) -> tuple[Knowledge, Summaries]:
+def world(count: int) -> tuple[PlacementState, Summaries]:
     """All is known, and every copy has reported once."""
-    known = Knowledge({KIND: "v1", NAMESPACE.kind: "v1"}, Limits())
+    known = PlacementState({KIND: "v1", NAMESPACE.kind: "v1"}, Limits())
     known.on_object(CLUSTER, NAMESPACE, seen(NAMESPACE, namespace(SPACE)))
     known.on_object(CLUSTER, PART, seen(PART, deployment("nginx:1")))
     selecting = placement()
     selecting["metadata"]["uid"] = "p"
     known.on_placement(KEY, seen_placement(orjson.dumps(selecting)))
-    places = tuple((mailbox(number), Place("inventory", "default", f"t{number:05}")) for number in range(count))
+    places = tuple((mailbox(number), Route("inventory", "default", f"t{number:05}")) for number in range(count))
     for name, place in places:
         metadata = Metadata(name=name, annotations={SYNC_TARGET_NAME: place.target})
         known.on_workspace(name, Workspace(metadata, WorkspaceSpec(name), WorkspaceStatus("Ready")))
-    known.on_slice(CLUSTER, "p", None, SeenSlice("p", "p", places))
+    known.on_slice(CLUSTER, "p", None, PlacementSlice("p", "p", places))
     known.begin()
     summaries = Summaries(known)
     summaries.on_placement(KEY)

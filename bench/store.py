@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from farflung.store.base import ABSENT
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 VALUE = random.Random(1).randbytes(1024)
 ENTRIES = 100_000

@@ -9,11 +9,10 @@ import yaml
 from asked_hub import AskedHub, placement
 
 from farflung.cli.explain import explain, printed
+from farflung.cli.inventory import HiddenError
 from farflung.client.errors import Forbidden
-from farflung.controllers.edge_scheduler.controller import SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS, SLICES, SYNC_TARGETS
 
 PROD = {"matchLabels": {"env": "prod"}}
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}

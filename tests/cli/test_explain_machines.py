@@ -12,9 +12,9 @@ from asked_machines import FLAVOR, NOW, MachineHub, allocation, machine
 
 from farflung.cli.connection import time_at
 from farflung.cli.explain_machines import explain
+from farflung.cli.inventory import HiddenError
 from farflung.cli.machine_output import BEHIND, GONE, STAYS, UNSIZED, printed
 from farflung.cli.scheduler_configuration import Configuration
-from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
 from farflung.machinery import times

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from farflung.cli.fleet_placements import has_problems, placements, summaries
-from farflung.controllers.placement_translator.guard import Verdict
-from farflung.controllers.placement_translator.problems import REFUSED, WITHDRAWAL_HELD, Problem, condition
+from farflung.controllers.placement_translator.decide import Problem, condition
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import Withdrawal
+from farflung.placement.names import REFUSED, WITHDRAWAL_HELD
 
 GOOD = ({"type": "Ready", "status": "True", "reason": "Resolved"}, {"type": "WorkloadProjected", "status": "True"})
 
@@ -51,7 +52,7 @@ def test_what_controllers_say_is_a_problem_or_not(document: Obj, problems: list[
 
 
 def test_what_is_held_comes_first_with_what_confirms_it() -> None:
-    message = Verdict(12, 14, {"a": {"x"}}).message(3)
+    message = Withdrawal(12, 14, {"a": {"x"}}).message(3)
     held = condition([Problem(WITHDRAWAL_HELD, message), Problem(REFUSED, "no")])
     found = placements([placement("a", *GOOD), placement("b", GOOD[0], BROKEN), placement("c", GOOD[0], held)])
     assert [(one["name"], one["confirmation"]) for one in found] == [("c", "3/12"), ("b", ""), ("a", "")]

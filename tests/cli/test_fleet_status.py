@@ -22,15 +22,16 @@ from farflung.cli.fleet_reader import Fleet
 from farflung.cli.fleet_status import answer_of, printed, status
 from farflung.cli.main import main
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.guard import Verdict
-from farflung.controllers.placement_translator.problems import WITHDRAWAL_HELD, Problem, condition
+from farflung.controllers.placement_translator.decide import Problem, condition
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import Withdrawal
+from farflung.placement.names import WITHDRAWAL_HELD
 
 SERVER = "https://hub:6443"
 READY = {"type": "Ready", "status": "True", "reason": "Resolved"}
 PROJECTED = {"type": "WorkloadProjected", "status": "True", "reason": "Projected"}
 NONE = dict.fromkeys(("reporting", "broken", "missing", "stale"), 0)
-HELD = condition([Problem(WITHDRAWAL_HELD, Verdict(12, 14, {"a": {"x"}}).message(1))])
+HELD = condition([Problem(WITHDRAWAL_HELD, Withdrawal(12, 14, {"a": {"x"}}).message(1))])
 
 
 def asked(hub: AskedFleet, workspace: str = "root", token: str = "") -> Hub:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from farflung.cli.dry_run import LAST_APPLIED, applied
 from farflung.cli.manifests import Manifest
 from farflung.cli.plan import check, is_change, plan, printed
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS, SLICES
 
 PROD, DEV = {"matchLabels": {"env": "prod"}}, {"matchLabels": {"env": "dev"}}
 

@@ -19,8 +19,8 @@ from farflung.cli.main import main
 from farflung.cli.plugins import contexts
 from farflung.cli.plugins.kubeconfig import change_files, load
 from farflung.cli.scheduler_files import Files
-from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.hub.auth.static_tokens import read_tokens, token_hash
+from farflung.placement.guard import USUAL, Limits
 from farflung.store.base import Unusable
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -29,10 +29,10 @@ from farflung.cli.trace import Question, is_stuck, named, trace
 from farflung.cli.trace_source import machine_conclusion
 from farflung.cli.trace_steps import printed
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.controllers.global_scheduler.binder import PODS
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import parse
+from farflung.placement.names import PLACEMENTS
 
 pytestmark = pytest.mark.simulated_time
 

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from farflung.cli import syncer_report
 from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Step, Subject, conclude, find, written_to
-from farflung.controllers.placement_translator.desired import Desired
-from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.projecting import projected
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.status_summarizer.values import Digest, Verdict
+from farflung.controllers.status_summarizer.health import CopyProblem, Digest
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
+from farflung.placement.project import Desired, projected
+from farflung.placement.types import Route
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 DAY, HOUR, MINUTES, RECENT, LATELY = (
@@ -29,7 +28,7 @@ DAY, HOUR, MINUTES, RECENT, LATELY = (
 )
 PART = Part(Kind("apps", "deployments"), "shop", "web")
 SUBJECT = Subject(PART)
-PLACE = Place("imw", "north", "florin")
+PLACE = Route("imw", "north", "florin")
 WANTED = projected(
     {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
 )
@@ -79,7 +78,7 @@ WELL = Facts(
     config=reported(),
     digest=GOOD,
 )
-BROKEN = replace(GOOD, verdict=Verdict("NotReady", "1/3 ready", HOUR))
+BROKEN = replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready", HOUR))
 
 
 def found(subject: Subject = SUBJECT, /, **facts: Any) -> Finding:
@@ -279,7 +278,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
     "no status": ({"digest": Digest()}, "status", State.WAITING, "no status yet"),
     "broken": ({"digest": BROKEN}, "status", State.STUCK, "NotReady: 1/3 ready, for 60m"),
     "broken since now": (
-        {"digest": replace(GOOD, verdict=Verdict("NotReady", "", RECENT))},
+        {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "", RECENT))},
         "status",
         State.WAITING,
         "NotReady, for 10s",
@@ -291,7 +290,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, State, str]] = {
         "NotReady: 1/3 ready, for 60m",
     ),
     "broken since nobody knows": (
-        {"digest": replace(GOOD, verdict=Verdict("NotReady", "1/3 ready"))},
+        {"digest": replace(GOOD, verdict=CopyProblem("NotReady", "1/3 ready"))},
         "status",
         State.STUCK,
         "NotReady: 1/3 ready",
@@ -371,7 +370,7 @@ def test_the_time_of_a_write_is_not_that_of_the_syncer_or_of_the_status() -> Non
 
 
 def at(target: str, **facts: Any) -> Finding:
-    return found(place=Place("imw", "north", target), mailbox=target, **facts)
+    return found(place=Route("imw", "north", target), mailbox=target, **facts)
 
 
 CONCLUSIONS: dict[str, tuple[list[Finding], tuple[State, str]]] = {
@@ -404,8 +403,8 @@ def test_the_first_thing_that_is_stuck_is_concluded(case: str) -> None:
 
 
 def test_a_destination_is_named_by_all_locations_that_lead_there() -> None:
-    assert found(place=Place("imw", "north", "florin", ("south",))).name == "north, south / florin"
-    assert found(place=Place("imw", "", "florin")).name == "florin"
+    assert found(place=Route("imw", "north", "florin", ("south",))).name == "north, south / florin"
+    assert found(place=Route("imw", "", "florin")).name == "florin"
 
 
 # --- reports that anybody may have written -----------------------------------------------------------

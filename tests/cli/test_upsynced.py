@@ -18,8 +18,8 @@ from farflung.cli.main import main
 from farflung.cli.upsynced import Question, printed, upsynced
 from farflung.client.errors import Forbidden
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS
 from farflung.syncer.conversion import for_mailbox
 
 MAPS = Collection("", "v1", "configmaps", "ConfigMap")

@@ -15,8 +15,7 @@ from hub_process import HubProcess, eventually
 
 from farflung.apis.names import Collection
 from farflung.cli.main import main
-from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.placement.names import LOCATIONS, PLACEMENTS, SYNC_TARGETS
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
 RESOURCE = {"group": "workload.kcp.io", "version": "v1alpha1", "resource": "synctargets"}

@@ -13,10 +13,8 @@ from asked_hub import BINDINGS, custom
 from hub_process import Client, HubProcess, eventually
 from machines import CLUSTERS, PODS, cluster_spec, machine
 
-from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.mailbox.controller import CONFIGS
 from farflung.machinery import times
+from farflung.placement.names import CONFIGS, LOCATIONS, PLACEMENTS, SYNC_TARGETS
 
 pytestmark = pytest.mark.long
 

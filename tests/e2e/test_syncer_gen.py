@@ -13,7 +13,7 @@ from hub_process import FARFLUNG, PATIENCE, HubProcess
 from kubectl_runner import Kubectl
 
 from farflung.cli.main import main
-from farflung.controllers.mailbox.controller import SYNC_TARGETS
+from farflung.placement.names import SYNC_TARGETS
 
 
 class Operator:

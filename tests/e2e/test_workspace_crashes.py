@@ -18,7 +18,7 @@ from hub_process import Client, HubProcess, Json, eventually
 from farflung.hub import objects
 from farflung.hub.objects import cluster_in
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, WORKSPACES, logical_cluster_key
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 APIS = "/apis/apis.kcp.io/v1alpha1"

@@ -11,7 +11,7 @@ from hub_harness import LocalHub
 from farflung.hub import objects
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 
 async def open_memory(directory: Path) -> Store:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from farflung.hub import objects
 from farflung.machinery.errors import Obj
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 NAMES = ["a", "b", "c", "d"]
 Chosen = Callable[[str, dict[str, str]], bool]

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from farflung.store.base import ABSENT, Conflict
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 WRITERS = 24
 

@@ -12,7 +12,7 @@ import pytest
 from farflung.store.base import ABSENT, FIRST, Compacted
 from farflung.store.compaction import Marks, forget_older
 from farflung.store.memory import MemoryStore
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
 HOUR = 3600.0

@@ -1,7 +1,7 @@
 import sqlite3
 from pathlib import Path
 
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 
 async def test_a_copy_that_lost_its_write_ahead_log_mode_gets_it_back(tmp_path: Path) -> None:

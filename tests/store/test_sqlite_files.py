@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from farflung.store.base import ABSENT, FIRST, Compacted, Unusable
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from farflung.store.base import ABSENT, TooSlow
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 MAPS = "/core/configmaps/"
 MEGABYTE = 1024 * 1024

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from farflung.store.base import Store
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 WRITER = Path(__file__).with_name("killed_writer.py")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
-from farflung.store.sqlite import SqliteStore
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
+from farflung.store.sqlite.store import SqliteStore
 from farflung.store.sqlite.writer import Write, Writer
 
 MAPS = "/core/configmaps/"

@@ -8,9 +8,8 @@ from asked_hub import BINDINGS, AskedHub, custom
 
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.controller import SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS, SYNC_TARGETS
 
 PROVIDER = "root:espw"
 WORKSPACES = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")

@@ -10,12 +10,13 @@ from local_transport import LocalTransport
 from workspaces_harness import OPERATOR_TOKEN, LocalWorkspaces
 
 from farflung.apis.names import Collection
+from farflung.cli import inventory
 from farflung.cli.connection import Hub, hub_of
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler import decide, inventory
-from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
+from farflung.controllers.edge_scheduler import decide
 from farflung.machinery.errors import Obj
+from farflung.placement.names import LOCATIONS, PLACEMENTS, SYNC_TARGETS
+from farflung.placement.types import parse_placement, previous
 from farflung.runtime.apply import apply
 
 BINDINGS = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
@@ -91,11 +92,11 @@ class AskedHub:
     async def schedule(self, name: str = "p") -> None:
         """What the scheduler does about one placement."""
         document = await self.client.get(PLACEMENTS, name)
-        value = decide.parse_placement(document)
+        value = parse_placement(document)
         observed = await inventory.slices_of(self.client, name)
         engine = (await inventory.read(self.client.workspace("root"))).engine()
         engine.put_placement(value)
-        resolution = engine.resolve(value.key, decide.previous(value, observed))
+        resolution = engine.resolve(value.key, previous(value, observed))
         writes = decide.plan(value, decide.desired(value, resolution), observed)
         writes += decide.plan_status(value, document, resolution, NOW)
         await apply(lambda _: self.client, writes, lambda _write, _answer: None)

@@ -34,10 +34,10 @@ from farflung.client.errors import ClientError, Conflict, NotFound
 from farflung.client.kubeconfig import load, merge
 from farflung.client.rest import Client
 from farflung.client.transport import Reply, Request, Transport
-from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import SYNC_TARGETS
 from farflung.runtime.reflector import Environment
 from farflung.syncer.journal import Journal
 from farflung.syncer.manifest import Server, edge_objects, kubeconfig

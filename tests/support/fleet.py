@@ -26,11 +26,11 @@ from farflung.controllers.global_scheduler.controller import GlobalSchedulerSett
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.placement_translator.guard import Limits
-from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import StatusSummarizer
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.feeds import PlacementFeed, Views
+from farflung.placement.guard import Limits
 from farflung.runtime.exports import find_view
 from farflung.runtime.manager import Manager
 from farflung.runtime.recorder import Recorder
@@ -147,12 +147,12 @@ class Fleet:
         )
         return GlobalScheduler(setting, self._recorder(everywhere, log), self.env, log)
 
-    def _listening(self, edge: str, scheduling: str, log: Logger) -> Listening:
+    def _listening(self, edge: str, scheduling: str, log: Logger) -> PlacementFeed:
         espw, root = self.client(f"/clusters/{PROVIDER}"), self.client("/clusters/root")
         everywhere = Client(self.masters, "/clusters/*", "placement-translator")
-        return Listening(Views(everywhere, espw, root, edge, scheduling), self.limits, self.env, log)
+        return PlacementFeed(Views(everywhere, espw, root, edge, scheduling), self.limits, self.env, log)
 
-    def _translator(self, listening: Listening) -> PlacementTranslator:
+    def _translator(self, listening: PlacementFeed) -> PlacementTranslator:
         recorder = self._recorder(listening.views.everywhere, listening.log)
         return PlacementTranslator(listening, recorder, lambda: self.hub.now)
 

@@ -8,9 +8,8 @@ import orjson
 from syncing import Link
 from watched_store import SYNCER, WatchedStore, Write
 
-from farflung.controllers.placement_translator.kinds import is_system
-from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, is_system
 from farflung.syncer.conversion import is_create_only, is_downsynced, is_upsynced
 from farflung.syncer.edge import BESIDE
 from farflung.syncer.types import DOWNSYNCED, FINALIZER, PROJECTED, Part, Resource

@@ -10,16 +10,15 @@ import orjson
 from fleet import EDGE
 from translated import NAMESPACES, PROJECTED, World
 
-from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.projecting import COUNT, RETURNED, projection_of
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.status_summarizer.collecting import Answering
-from farflung.controllers.status_summarizer.digest import digest_of
-from farflung.controllers.status_summarizer.naming import summary_labels, summary_name
-from farflung.controllers.status_summarizer.questions import InvalidQuestionError, Question, question_of
-from farflung.controllers.status_summarizer.values import Digest, Row
+from farflung.controllers.status_summarizer.answers import CollectorAnswer
+from farflung.controllers.status_summarizer.collectors import InvalidQuestionError, Question, question_of
+from farflung.controllers.status_summarizer.health import Digest, Row, digest_of
+from farflung.controllers.status_summarizer.summaries import summary_labels, summary_name
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, Part
+from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.types import Route, projection_of
 
 DEPLOYMENTS, WIDGETS = Kind("apps", "deployments"), Kind("example.org", "widgets")
 PATHS = {DEPLOYMENTS: "/apis/apps/v1/deployments", WIDGETS: "/apis/example.org/v1/widgets"}
@@ -34,7 +33,7 @@ class Copy(NamedTuple):
     """One destination of a part, and what is known of it."""
 
     mailbox: str
-    place: Place
+    place: Route
     there: Obj | None  #: the copy, if there is one that was made for the placement
     refused: tuple[str, str] | None  #: reason and message
     stale: tuple[str, str, str] | None  #: and since when
@@ -120,14 +119,14 @@ class Twin:
                 collectors |= set(clause.get("statusCollectors") or ())
         return How(tuple(sorted(collectors)), bool(spec.get("wantSingletonReportedState"))) if found else None
 
-    def places(self, cluster: str, placement: Obj) -> dict[str, Place]:
+    def places(self, cluster: str, placement: Obj) -> dict[str, Route]:
         """By mailbox."""
-        found: dict[str, Place] = {}
+        found: dict[str, Route] = {}
         for one in self.slices[cluster]:
             if all(owner["uid"] != placement["metadata"]["uid"] for owner in one["metadata"]["ownerReferences"]):
                 continue
             for to in sorted(one.get("destinations") or (), key=lambda to: str(to["locationName"])):
-                place = Place(to["cluster"], to["locationName"], to["syncTargetName"])
+                place = Route(to["cluster"], to["locationName"], to["syncTargetName"])
                 found.setdefault(f"{to['cluster']}-mb-{to['syncTargetUID']}", place)
         return found
 
@@ -240,7 +239,7 @@ class Twin:
         if question is None:
             why = NOT_UNDERSTOOD if name in self.collectors[cluster] else MISSING
             return {"name": name, "errors": [{"message": why}]}
-        answering = Answering(name, question)
+        answering = CollectorAnswer(name, question)
         for one in copies:
             answering.put(one.mailbox, self.row(cluster, part, one, digests.get(one.mailbox)))
         return answering.answer()

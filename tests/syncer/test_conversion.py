@@ -12,8 +12,9 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.placement_translator.projecting import PROJECTION, projected, stripped
 from farflung.machinery.errors import Obj
+from farflung.placement.project import projected, stripped
+from farflung.placement.types import PROJECTION
 from farflung.syncer.conversion import (
     digest,
     encoded,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hub_harness import APPLY_PATCH, MERGE_PATCH, LocalHub
 from workload import BUILTIN, Example
 
-from farflung.controllers.placement_translator.projecting import projected, stripped
 from farflung.machinery.errors import Obj
+from farflung.placement.project import projected, stripped
 from farflung.syncer.conversion import (
     digest,
     encoded,

@@ -14,12 +14,20 @@ from typing import Final, TypeVar
 import click
 
 from farflung.client.discovery import Resource, Served
-from farflung.client.errors import ClientError, Forbidden, NoKubeconfig, NotFound, Refused, Unauthorized, Unreachable
-from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.errors import (
+    ClientError,
+    Forbidden,
+    KubeconfigError,
+    NoKubeconfig,
+    NotFound,
+    Refused,
+    Unauthorized,
+    Unreachable,
+)
+from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.mailbox.controller import WORKSPACES
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS, WORKSPACES
 
 T = TypeVar("T")
 

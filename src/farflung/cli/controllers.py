@@ -25,7 +25,8 @@ from farflung.cli.identity import identity
 from farflung.cli.reloader import Reloading
 from farflung.cli.scheduler_configuration import Configuration, KeptFiles, Reading
 from farflung.cli.scheduler_files import ConfigurationError, Files
-from farflung.client.kubeconfig import Access, KubeconfigError, load
+from farflung.client.errors import KubeconfigError
+from farflung.client.kubeconfig import Access, load
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler.controller import EdgeScheduler
 from farflung.controllers.edge_scheduler.controller import Setting as SchedulerSetting
@@ -33,11 +34,11 @@ from farflung.controllers.edge_scheduler.observe import observe
 from farflung.controllers.mailbox.controller import MailboxController
 from farflung.controllers.mailbox.controller import Setting as MailboxSetting
 from farflung.controllers.placement_translator.controller import PlacementTranslator
-from farflung.controllers.placement_translator.guard import Limits
-from farflung.controllers.placement_translator.listening import Listening, Views
 from farflung.controllers.status_summarizer.controller import STALE_AFTER, StatusSummarizer
 from farflung.lib import garbage, klog, outlet
 from farflung.lib.klog import Logger
+from farflung.placement.feeds import PlacementFeed, Views
+from farflung.placement.guard import Limits
 from farflung.runtime.exports import View, find_view, until_gone
 from farflung.runtime.health import served
 from farflung.runtime.leader import Candidate
@@ -361,7 +362,7 @@ async def _join(
         global_scheduler.join(ways, files, identity, manager, env, log, workers=workers)
     if servers.everywhere is not None and {TRANSLATOR, SUMMARIZER} & set(settings.what):
         views = Views(servers.everywhere, servers.provider.workspace(provider), servers.root, edge.url, locations)
-        listening = Listening(views, settings.limits, env, log)
+        listening = PlacementFeed(views, settings.limits, env, log)
 
         def recorder(name: str) -> Recorder:
             return Recorder(views.everywhere, name, _now, env.monotonic, lambda: f"{time.time_ns():x}", log)

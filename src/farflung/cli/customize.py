@@ -17,16 +17,14 @@ from farflung.apis.builtin import BUILTIN
 from farflung.apis.edge.kinds import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.apis.names import Collection
+from farflung.cli import inventory
 from farflung.cli.connection import Asking, Hub, ask, workspace_name
+from farflung.cli.inventory import Inventory
 from farflung.cli.manifests import Manifest, manifests
 from farflung.cli.output import yaml_text
 from farflung.client.errors import NotFound
-from farflung.controllers.edge_scheduler import decide, inventory
-from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
-from farflung.controllers.edge_scheduler.inventory import Inventory
-from farflung.controllers.edge_scheduler.reading import CLUSTER
-from farflung.controllers.edge_scheduler.values import Location
-from farflung.controllers.placement_translator.customizing import (
+from farflung.machinery.errors import Obj
+from farflung.placement.customize import (
     Customizer,
     Parameters,
     customized,
@@ -34,8 +32,9 @@ from farflung.controllers.placement_translator.customizing import (
     parse_customizer,
     reference_of,
 )
-from farflung.controllers.placement_translator.projecting import stripped
-from farflung.machinery.errors import Obj
+from farflung.placement.names import CLUSTER, LOCATIONS, SYNC_TARGETS
+from farflung.placement.project import stripped
+from farflung.placement.types import Location, parse_location, parse_target
 
 Customizers = Mapping[str, Customizer]  #: by their names, with their namespaces
 
@@ -187,10 +186,10 @@ async def _inventory_of(hub: Hub, cluster: str, name: str) -> Inventory:
     """Of one workspace, by its path or its cluster."""
     workspace = hub.root.workspace(cluster)
     try:
-        location = decide.parse_location(await workspace.get(LOCATIONS, name))
+        location = parse_location(await workspace.get(LOCATIONS, name))
     except NotFound:
         return Inventory((), ())
-    targets = [decide.parse_target(one) for one in await workspace.list(SYNC_TARGETS)]
+    targets = [parse_target(one) for one in await workspace.list(SYNC_TARGETS)]
     return Inventory((location,), tuple(targets))
 
 

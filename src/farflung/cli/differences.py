@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.controllers.placement_translator.kinds import Category, category
-from farflung.controllers.placement_translator.projecting import LAST_APPLIED, PROJECTION
-from farflung.controllers.placement_translator.syncer_config import Told, told_by
-from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Category, Kind, category
+from farflung.placement.project import LAST_APPLIED
+from farflung.placement.syncer_config import SyncerSpec, parse_syncer_spec
+from farflung.placement.types import PROJECTION
 
 MISSING: Final = object()
 PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*").fullmatch
@@ -105,9 +105,9 @@ def _shown(value: Any) -> str:
 NAMED: Final = 3  #: kinds that are named where several come or go
 
 
-def syncer_config_changes(before: Told, after: Told) -> list[Obj]:
+def syncer_config_changes(before: SyncerSpec, after: SyncerSpec) -> list[Obj]:
     """Each with a `path` of the SyncerConfig, `what` is different there, and whether it is `added` or `removed`."""
-    was, will = _sayings(told_by(before.spec())), _sayings(told_by(after.spec()))
+    was, will = _sayings(parse_syncer_spec(before.spec())), _sayings(parse_syncer_spec(after.spec()))
     return [
         {"path": path, "what": what, "change": change}
         for path in will
@@ -116,7 +116,7 @@ def syncer_config_changes(before: Told, after: Told) -> list[Obj]:
     ]
 
 
-def _sayings(told: Told) -> dict[str, set[str]]:
+def _sayings(told: SyncerSpec) -> dict[str, set[str]]:
     going = [part for part in told.parts if category(part.kind) is Category.EDGE]
     upsync = told.spec().get("upsync") or ()
     return {
@@ -128,7 +128,7 @@ def _sayings(told: Told) -> dict[str, set[str]]:
     }
 
 
-def _versioned(kind: Kind, told: Told) -> str:
+def _versioned(kind: Kind, told: SyncerSpec) -> str:
     return f"{kind} {told.versions.get(kind, '')}".rstrip()
 
 

@@ -11,9 +11,9 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.cli.connection import Hub, placement_of
 from farflung.client.errors import ClientError, Conflict, NotFound
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
 from farflung.machinery.errors import Obj
 from farflung.machinery.patch import merge
+from farflung.placement.names import PLACEMENTS
 
 ATTEMPTS: Final = 3  #: while others write
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

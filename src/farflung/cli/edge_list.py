@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from farflung.apis.names import Collection
 from farflung.cli.output import NONE, machine_readable, table
-from farflung.client.errors import ClientError
-from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.errors import ClientError, KubeconfigError
+from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.edge.cluster import KUBECONFIG
 from farflung.edge.registry import Asked, Edge, EdgeError, Phase

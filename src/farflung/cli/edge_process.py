@@ -22,8 +22,8 @@ from farflung.cli import logs
 from farflung.cli.credentials import KUBECONFIG, url_of
 from farflung.cli.environment import system_environment
 from farflung.cli.hub import Settings, running
-from farflung.client.errors import ClientError
-from farflung.client.kubeconfig import KubeconfigError, load
+from farflung.client.errors import ClientError, KubeconfigError
+from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
 from farflung.controllers.workload.assembly import add_workload_controllers
 from farflung.controllers.workload.client import WorkloadClient

@@ -8,23 +8,31 @@ from typing import Any, Final
 import click
 
 from farflung.apis.names import Collection
+from farflung.cli import inventory
 from farflung.cli.connection import Hub, placement_of, workspace_name
+from farflung.cli.inventory import Inventory
 from farflung.cli.output import NONE, TABLE, machine_readable, pairs, table
 from farflung.cli.placement_model import seen
 from farflung.client.discovery import discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
-from farflung.controllers.edge_scheduler import decide, fitness, inventory
-from farflung.controllers.edge_scheduler.engine import Engine
-from farflung.controllers.edge_scheduler.inventory import Inventory
-from farflung.controllers.edge_scheduler.slices import destinations_of
-from farflung.controllers.edge_scheduler.values import Destination, Explanation, Placement, Resolution, Target
-from farflung.controllers.placement_translator.projecting import PROJECTED, YES
-from farflung.controllers.placement_translator.serving import travelling
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.world import PlacementKey
+from farflung.controllers.edge_scheduler import decide
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.placement import resolve
+from farflung.placement.feeds import travelling
+from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.resolve import Explanation, Resolution, Resolver
+from farflung.placement.types import (
+    PROJECTED,
+    YES,
+    Destination,
+    Placement,
+    Target,
+    destinations_of,
+    parse_placement,
+    previous,
+)
 
 ASKED: Final = 50  #: mailboxes of a Location that are asked what is being withdrawn from them
 BEHIND: Final = "the scheduler is behind, or does not run"
@@ -37,7 +45,7 @@ async def explain(hub: Hub, name: str, location: str = "") -> Obj:
     if document is None:
         raise click.ClickException(f"there is no EdgePlacement {name} in the workspace {workspace_name(hub)}")
     known = await inventory.read(hub.root)
-    seen = Seen(document, decide.parse_placement(document), known, await inventory.slices_of(hub.workspace, name))
+    seen = Seen(document, parse_placement(document), known, await inventory.slices_of(hub.workspace, name))
     locations = list(seen.locations(location))
     if location and not locations and not seen.resolution.problem:
         raise click.ClickException(f"there is no Location {location}")
@@ -82,9 +90,9 @@ class Seen:
         self._document = document
         self._inventory = known
         self._observed = observed
-        self._engine: Engine = known.engine()
+        self._engine: Resolver = known.engine()
         self._engine.put_placement(placement)
-        self._previous = decide.previous(placement, observed)
+        self._previous = previous(placement, observed)
         self.resolution: Resolution = self._engine.resolve(placement.key, self._previous)
 
     def targets_of(self, cluster: str) -> list[Target]:
@@ -113,7 +121,7 @@ class Seen:
         selectors = [
             {"path": f"spec.locationSelectors[{at}]", "matches": not reason, **({"reason": reason} if reason else {})}
             for at, selector in enumerate(self.placement.selectors)
-            for reason in [fitness.unmet(selector, location.labels)]
+            for reason in [resolve.unmet(selector, location.labels)]
         ]
         targets = [
             {

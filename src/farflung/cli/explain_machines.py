@@ -12,11 +12,11 @@ import orjson
 from farflung.cli import scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.inventory import HiddenError
 from farflung.cli.machine_output import asked, found_of, placement_of, site_of
 from farflung.cli.machine_world import KINDS, Known, kind_of, read
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import NotFound
-from farflung.controllers.edge_scheduler.inventory import HiddenError
 from farflung.controllers.global_scheduler.object_readers import FINISHED_PHASES, SCHEDULER_NAMES
 from farflung.controllers.global_scheduler.refusals import add_refusal_reason
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED, SCORE, find_condition

@@ -10,14 +10,12 @@ from typing import Final
 import msgspec
 
 from farflung.cli import fields
-from farflung.controllers.edge_scheduler.reading import parse_location
-from farflung.controllers.mailbox.decide import mailbox_name
-from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.label_index import SelectorIndex
 from farflung.machinery.times import format_seconds
-from farflung.runtime.cache import Key
+from farflung.placement.names import Kind, Part, mailbox_name
+from farflung.placement.types import parse_location
 
 OBJECTS: Final = ("synced", "pending", "failing", "orphaned", "upsynced")
 
@@ -99,7 +97,7 @@ def _edge(
     now: datetime,
 ) -> Obj:
     cluster, uid, state = fields.cluster_of(target), fields.text(target, "metadata", "uid"), state_of(target)
-    mailbox = mailbox_name(Key(cluster, "", fields.name_of(target)), uid)
+    mailbox = mailbox_name(cluster, uid)
     inside = (mailboxes or {}).get(mailbox, "")
     report = (reports or {}).get(inside) if inside else None
     heard = fields.moment(target, "status", "lastSyncerHeartbeatTime")

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from farflung.cli import fields
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, READY
-from farflung.controllers.placement_translator.guard import CONFIRM
-from farflung.controllers.placement_translator.problems import CONDITION as PROJECTED
-from farflung.controllers.status_summarizer.naming import PLACEMENT_LABEL
+from farflung.controllers.edge_scheduler.decide import READY
+from farflung.controllers.status_summarizer.summaries import PLACEMENT_LABEL
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import CONFIRM
+from farflung.placement.names import PLACEMENTS
+from farflung.placement.names import WORKLOAD_PROJECTED as PROJECTED
 
 NOWHERE: Final = "LeadsNowhere"  #: a reason for which a placement is ready, and does nothing
 BEHIND: Final = "NotLookedAt"

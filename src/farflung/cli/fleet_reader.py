@@ -16,16 +16,13 @@ from farflung.cli import fields, scheduler_lease
 from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.global_scheduler import COMPUTE
 from farflung.cli.global_scheduler import PODS as POD_EXPORT
+from farflung.cli.inventory import HiddenError, everywhere
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.controller import LOCATIONS, SYNC_TARGETS
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.edge_scheduler.inventory import HiddenError, everywhere
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
-from farflung.controllers.mailbox.controller import CONFIGS, WORKSPACES
-from farflung.controllers.mailbox.decide import CONFIG
 from farflung.machinery.errors import Obj
+from farflung.placement.names import CONFIG, CONFIGS, LOCATIONS, PLACEMENTS, SYNC_TARGETS, WORKSPACES
 
 SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")

@@ -14,9 +14,9 @@ from farflung.cli.connection import Hub, workspace_name
 from farflung.cli.fleet_edges import State
 from farflung.cli.fleet_reader import Fleet, paths_of, read
 from farflung.cli.output import NONE, TABLE, machine_readable, table
-from farflung.controllers.placement_translator.guard import CONFIRM
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import CONFIRM
 
 LISTED: Final = 20  #: edges and placements that are shown of many
 SUMMARIES_LISTED: Final = 10

@@ -30,7 +30,6 @@ from farflung.cli.credentials import (
     write_kubeconfig,
 )
 from farflung.cli.scheduler_files import ConfigurationError, Files
-from farflung.controllers.placement_translator.guard import USUAL, Limits
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
 from farflung.hub import objects
@@ -41,8 +40,9 @@ from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.auth.static_tokens import read_tokens
 from farflung.hub.nodes import Nodes
 from farflung.lib import garbage, outlet
+from farflung.placement.guard import USUAL, Limits
 from farflung.store.base import FIRST, Unusable
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 log = logging.getLogger(__name__)
 

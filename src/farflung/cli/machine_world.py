@@ -12,10 +12,10 @@ import msgspec
 from farflung.cli import fields, global_scheduler
 from farflung.cli.connection import Hub, time_at
 from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.inventory import everywhere
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.inventory import everywhere
 from farflung.controllers.global_scheduler.binder import ALLOCATIONS, PODS
 from farflung.controllers.global_scheduler.cluster_health import (
     HEALTH_TAINTS,
@@ -40,10 +40,9 @@ from farflung.controllers.global_scheduler.machine_locations import TargetShare,
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.state import SchedulerState
 from farflung.controllers.global_scheduler.subjects import ALLOCATION, POD, ObservedSubject, SchedulingSubject
-from farflung.controllers.mailbox.controller import WORKSPACES
-from farflung.controllers.mailbox.decide import is_mailbox_name
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
+from farflung.placement.names import WORKSPACES, is_mailbox_name
 from farflung.runtime.cache import Key
 from farflung.runtime.reflector import CLUSTER
 from farflung.scheduling.engine import SchedulingEngine

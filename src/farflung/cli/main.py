@@ -113,7 +113,7 @@ class Share(click.ParamType[int]):
     name = "percentage"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from farflung.controllers.placement_translator.guard import parse_share
+        from farflung.placement.guard import parse_share
 
         try:
             return parse_share(str(value))
@@ -248,7 +248,7 @@ def start(
     """
     from farflung.cli.hub import Settings, run
     from farflung.cli.scheduler_files import Files
-    from farflung.controllers.placement_translator.guard import Limits
+    from farflung.placement.guard import Limits
 
     settings = Settings(root_directory, bind_address, port, hostnames, history, verbose, event_ttl, workspaces=True)
     controllers = not bare if controllers is None else controllers

@@ -10,18 +10,15 @@ from typing import Final
 
 import orjson
 
-from farflung.controllers.edge_scheduler.values import Destination, Location
-from farflung.controllers.placement_translator import projecting
-from farflung.controllers.placement_translator.customizing import Customizer, parse_customizer
-from farflung.controllers.placement_translator.desired import Desired, desired
-from farflung.controllers.placement_translator.engine import Copy, Engine, Output, Place, by_mailbox
-from farflung.controllers.placement_translator.merging import Source
-from farflung.controllers.placement_translator.reading import SeenLocation, seen_object
-from farflung.controllers.placement_translator.syncer_config import Told, together
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.what import parse_what
-from farflung.controllers.placement_translator.world import PlacementKey, Seen, World
 from farflung.machinery.errors import Obj
+from farflung.placement import project
+from farflung.placement.customize import Customizer, parse_customizer
+from farflung.placement.index import Copy, ObjectIndex, Output, PlacementIndex, by_mailbox
+from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.project import Desired, SourceObject, desired
+from farflung.placement.select import parse_workload_selector
+from farflung.placement.syncer_config import SyncerSpec, combine_specs
+from farflung.placement.types import Destination, Location, ObservedObject, Route, SeenLocation, parse_object
 
 NEWEST: Final = str(2**62)  #: the resourceVersion of what is not written yet
 Locations = Mapping[tuple[str, str], SeenLocation]  #: by cluster and name
@@ -31,8 +28,8 @@ def mailbox_of(destination: Destination) -> str:
     return f"{destination.cluster}-mb-{destination.uid}"
 
 
-def places_of(destinations: Iterable[Destination]) -> dict[str, Place]:
-    return by_mailbox((mailbox_of(one), Place(one.cluster, one.location, one.target)) for one in destinations)
+def places_of(destinations: Iterable[Destination]) -> dict[str, Route]:
+    return by_mailbox((mailbox_of(one), Route(one.cluster, one.location, one.target)) for one in destinations)
 
 
 def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], SeenLocation]:
@@ -44,24 +41,24 @@ def locations_of(known: Iterable[Location]) -> dict[tuple[str, str], SeenLocatio
     }
 
 
-def seen(kind: Kind, obj: Obj) -> Seen:
+def seen(kind: Kind, obj: Obj) -> ObservedObject:
     """`obj`: with its apiVersion."""
     metadata = {**obj["metadata"], "resourceVersion": obj["metadata"].get("resourceVersion") or NEWEST}
     version = obj["apiVersion"].rpartition("/")[2]
-    return seen_object(kind, version, orjson.dumps({**obj, "metadata": metadata}))
+    return parse_object(kind, version, orjson.dumps({**obj, "metadata": metadata}))
 
 
 class Imagined:
     def __init__(self, locations: Locations) -> None:
-        self._world = World()
-        self.engine = Engine(self._world)
+        self._world = ObjectIndex()
+        self.engine = PlacementIndex(self._world)
         self._customizers: dict[tuple[str, str], Customizer] = {}
         self._locations = locations
         self.placements: set[PlacementKey] = set()
 
     # --- what there is ----------------------------------------------------------------------------
 
-    def put_object(self, cluster: str, part: Part, after: Seen | None) -> set[Output]:
+    def put_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[Output]:
         """What is to be looked at again."""
         before = self._world.remove(cluster, part) if after is None else self._world.put(cluster, part, after)
         return self.engine.object_changed(cluster, part, before, after)
@@ -72,7 +69,7 @@ class Imagined:
             self.placements.discard(key)
             return self.engine.remove_placement(key) | self.put_places(key, ())
         self.placements.add(key)
-        what = parse_what(document)
+        what = parse_workload_selector(document)
         return set() if what.problem else self.engine.put_placement(key, what)
 
     def put_places(self, key: PlacementKey, destinations: Iterable[Destination]) -> set[Output]:
@@ -92,13 +89,13 @@ class Imagined:
             for mailbox in self.engine.places(key)
         }
 
-    def get(self, cluster: str, part: Part) -> Seen | None:
+    def get(self, cluster: str, part: Part) -> ObservedObject | None:
         return self._world.get(cluster, part)
 
-    def told(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> Told:
+    def told(self, mailbox: str, namespaced: Callable[[str], Mapping[Kind, str]]) -> SyncerSpec:
         """What its syncer should be told, without versions of what is selected one by one."""
         keys = [key for key in self.engine.placements_at(mailbox) if self.engine.what(key) is not None]
-        return together(self.engine, self._world, keys, namespaced)
+        return combine_specs(self.engine, self._world, keys, namespaced)
 
     # --- what should be in mailboxes --------------------------------------------------------------
 
@@ -107,10 +104,10 @@ class Imagined:
         clusters = sorted({one.placement.cluster for one in wanted})
         return desired(copy.part, wanted, self._sources(copy.part, clusters), self._customizers_of, self._location)
 
-    def _sources(self, part: Part, clusters: Sequence[str]) -> list[Source]:
+    def _sources(self, part: Part, clusters: Sequence[str]) -> list[SourceObject]:
         found = [(cluster, one) for cluster in clusters if (one := self._world.get(cluster, part)) is not None]
         return [
-            Source(cluster, one.version, projecting.stripped(orjson.loads(one.document)))
+            SourceObject(cluster, one.version, project.stripped(orjson.loads(one.document)))
             for cluster, one in found
             if one.alive and not one.ours and not one.system
         ]
@@ -118,5 +115,5 @@ class Imagined:
     def _customizers_of(self, cluster: str) -> Callable[[str], Customizer | None]:
         return lambda name: self._customizers.get((cluster, name))
 
-    def _location(self, place: Place) -> SeenLocation | None:
+    def _location(self, place: Route) -> SeenLocation | None:
         return self._locations.get((place.cluster, place.location))

@@ -14,13 +14,14 @@ from typing import Final
 import click
 
 from farflung.apis.names import Collection
-from farflung.cli import placement_model, plan_machines, scheduler_lease
+from farflung.cli import inventory, placement_model, plan_machines, scheduler_lease
 from farflung.cli.connection import Hub, placement_of, workspace_name
 from farflung.cli.customize import in_namespace
 from farflung.cli.differences import line, syncer_config_lines
 from farflung.cli.dry_run import GONE, RefusedError, rehearsed_object, rehearsed_placement
 from farflung.cli.explain import changes, entries
 from farflung.cli.global_scheduler import COMPUTE
+from farflung.cli.inventory import slices_of
 from farflung.cli.manifests import Manifest
 from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import Plan, shown
@@ -28,17 +29,14 @@ from farflung.cli.plan_machines import Becoming, is_concerned
 from farflung.cli.scheduler_configuration import Configuration
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import Refused
-from farflung.controllers.edge_scheduler import decide, inventory
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.edge_scheduler.engine import Engine
-from farflung.controllers.edge_scheduler.inventory import slices_of
-from farflung.controllers.edge_scheduler.reading import CLUSTER
-from farflung.controllers.edge_scheduler.slices import destinations_of
+from farflung.controllers.edge_scheduler import decide
 from farflung.controllers.global_scheduler.subjects import GROUP as MACHINES
-from farflung.controllers.placement_translator.syncer_config import THE_ONE
-from farflung.controllers.placement_translator.values import Kind, Part
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
+from farflung.placement.names import CLUSTER, PLACEMENTS, Kind, Part
+from farflung.placement.resolve import Resolver
+from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.types import destinations_of, parse_placement, previous
 
 NAMED: Final = 5  #: destinations that are named where several are alike
 SYNCER_CONFIGS: Final = Kind("edge.kcp.io", "syncerconfigs")
@@ -219,7 +217,7 @@ def _quotable(obj: Obj, error: Exception) -> str:
 # --- one placement --------------------------------------------------------------------------------
 
 
-async def _planned(hub: Hub, engine: Engine, copies: Plan, manifest: Manifest, *, delete: bool) -> Obj:
+async def _planned(hub: Hub, engine: Resolver, copies: Plan, manifest: Manifest, *, delete: bool) -> Obj:
     name = manifest.obj["metadata"]["name"]
     try:
         change = await (_deletion(hub, copies, name) if delete else _change(hub, engine, copies, manifest.obj))
@@ -243,14 +241,14 @@ async def _deletion(hub: Hub, copies: Plan, name: str) -> Obj:
     }
 
 
-async def _change(hub: Hub, engine: Engine, copies: Plan, wanted: Obj) -> Obj:
+async def _change(hub: Hub, engine: Resolver, copies: Plan, wanted: Obj) -> Obj:
     what, document = await rehearsed_placement(hub, wanted)
-    placement = decide.parse_placement(document)
+    placement = parse_placement(document)
     if placement.problem:
         raise RefusedError(placement.problem)
     observed = await slices_of(hub.workspace, placement.key.name)
     engine.put_placement(placement)
-    resolution = engine.resolve(placement.key, decide.previous(placement, observed))
+    resolution = engine.resolve(placement.key, previous(placement, observed))
     if resolution.problem:
         raise RefusedError(resolution.problem)
     before = {destination for obj in observed for destination in destinations_of(obj)}

@@ -19,17 +19,14 @@ from farflung.cli.placement_model import Imagined, Locations, seen
 from farflung.client.discovery import Resource, Served, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.slices import destinations_of
-from farflung.controllers.edge_scheduler.values import Destination
-from farflung.controllers.placement_translator import guard, projecting
-from farflung.controllers.placement_translator.desired import Desired
-from farflung.controllers.placement_translator.engine import Copy, Output
-from farflung.controllers.placement_translator.serving import travelling
-from farflung.controllers.placement_translator.syncer_config import Told
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
 from farflung.machinery.errors import Obj
+from farflung.placement import guard, project, types
+from farflung.placement.feeds import travelling
+from farflung.placement.index import Copy, Output
+from farflung.placement.names import NAMESPACES, PLACEMENTS, SLICES, Kind, Part, PlacementKey
+from farflung.placement.project import Desired
+from farflung.placement.syncer_config import SyncerSpec
+from farflung.placement.types import Destination, ObservedObject, destinations_of
 
 T = TypeVar("T")
 
@@ -73,7 +70,7 @@ class Plan:
         self.cluster = cluster
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._outputs: set[Output] = set()
-        self._observed: dict[Copy, Seen] = {}
+        self._observed: dict[Copy, ObservedObject] = {}
         self._guessed = False  #: what mailboxes have is not read, but what they should have
         self._documents: dict[PlacementKey, Obj] = {}  #: placements, as they would be
         self._served: dict[str, dict[Kind, Resource]] = {}  #: by workspace: what goes somewhere
@@ -120,7 +117,7 @@ class Plan:
     async def _gather(self, some: Iterable[Awaitable[T]]) -> list[T]:
         return list(await asyncio.gather(*some))
 
-    def _put(self, cluster: str, part: Part, one: Seen) -> None:
+    def _put(self, cluster: str, part: Part, one: ObservedObject) -> None:
         self.before.put_object(cluster, part, one)
         self.after.put_object(cluster, part, one)
 
@@ -189,7 +186,7 @@ class Plan:
     def _namespaced(self, cluster: str) -> dict[Kind, str]:
         return {kind: one.collection.version for kind, one in self._served[cluster].items() if one.namespaced}
 
-    def _in_versions(self, told: Told) -> Told:
+    def _in_versions(self, told: SyncerSpec) -> SyncerSpec:
         """Those of the workspaces; mailboxes have the same, or will."""
         versions = {kind: one.collection.version for served in self._served.values() for kind, one in served.items()}
         return told._replace(versions={**versions, **told.versions})
@@ -259,12 +256,12 @@ class Plan:
         """And nothing more: no placement selects it."""
         return all(one.selected is None for one in self.after.engine.wanted(*copy))
 
-    def _there(self, copy: Copy, before: Desired) -> Seen | None:
+    def _there(self, copy: Copy, before: Desired) -> ObservedObject | None:
         if not self._guessed:
             return self._observed.get(copy)
         return None if before.obj is None else seen(copy.part.kind, before.obj)
 
-    def _goes(self, copy: Copy, observed: Seen) -> bool:
+    def _goes(self, copy: Copy, observed: ObservedObject) -> bool:
         """Whether a copy that is not wanted by what we know would be deleted."""
         unknown = observed.placements - self.before.placements
         if not observed.ours or any(key.cluster != self.cluster for key in unknown):
@@ -297,20 +294,20 @@ class Plan:
 def _changes(observed: Obj, before: Obj | None, after: Obj) -> list[Obj]:
     """What is different in a copy then.  One that is as it should be now is compared as we write it, without what its
     server added."""
-    changed = projecting.updated(observed, after)
+    changed = project.updated(observed, after)
     if changed is None:
         return []
-    if after["metadata"]["annotations"].get(projecting.OVERWRITE) == projecting.NEVER:
+    if after["metadata"]["annotations"].get(project.OVERWRITE) == project.NEVER:
         return differences(observed, changed)
-    if before is not None and projecting.updated(observed, before) is None:
+    if before is not None and project.updated(observed, before) is None:
         return differences(before, after)
     return differences(_marked(observed), after)
 
 
 def _marked(observed: Obj) -> Obj:
     """What of a copy is ours."""
-    bare = projecting.stripped(observed)
-    labels = {**(bare["metadata"].get("labels") or {}), projecting.PROJECTED: projecting.YES}
+    bare = project.stripped(observed)
+    labels = {**(bare["metadata"].get("labels") or {}), types.PROJECTED: types.YES}
     return {**bare, "metadata": {**bare["metadata"], "labels": labels}}
 
 

@@ -13,11 +13,9 @@ import msgspec
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
-from farflung.controllers.mailbox.decide import BINDING, CONFIG, Binding, Workspace, mailbox_name
-from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Key
+from farflung.placement.names import API_BINDINGS, BINDING, CONFIG, CONFIGS, SYNC_TARGETS, WORKSPACES, mailbox_name
+from farflung.placement.types import Binding, Workspace
 from farflung.runtime.reflector import CLUSTER
 from farflung.syncer.manifest import HOME, identity, mailbox_objects, policy_objects
 from farflung.syncer.rbac import RBAC, Kinds, kinds_of, mailbox_rules, policy_rules
@@ -127,7 +125,7 @@ async def _mailbox(client: Client, target: Obj, wanted: Wanted, tell: Tell) -> s
             return Missing(f"the mailbox {wanted.provider}:{name}", "the mailbox controller makes it, if it runs")
         if not workspace.ready:
             return Missing(f"the mailbox {wanted.provider}:{name} to be ready")
-        binding = await _perhaps(client.workspace(workspace.cluster).get(BINDINGS, BINDING), Binding)
+        binding = await _perhaps(client.workspace(workspace.cluster).get(API_BINDINGS, BINDING), Binding)
         if binding is None or not binding.bound:
             return Missing(f"the APIBinding {BINDING} in {wanted.provider}:{name}", "the mailbox controller makes it")
         return workspace.cluster
@@ -150,7 +148,7 @@ def _mailbox_of(target: Obj) -> str:
     cluster: str = (metadata.get("annotations") or {}).get(CLUSTER, "")
     if not cluster:
         raise click.ClickException("the server has no workspaces: its objects do not say which they are in")
-    return mailbox_name(Key(cluster, "", metadata["name"]), metadata["uid"])
+    return mailbox_name(cluster, metadata["uid"])
 
 
 async def _perhaps(getting: Awaitable[Obj], kind: type[T]) -> T | None:

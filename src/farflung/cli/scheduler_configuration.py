@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from farflung.cli.scheduler_files import ConfigurationError, Files, Texts
-from farflung.client.kubeconfig import KubeconfigError, server_url
+from farflung.client.errors import KubeconfigError
+from farflung.client.kubeconfig import server_url
 from farflung.lib.files import write_private
 from farflung.scheduling.catalogue import CatalogueError
 from farflung.scheduling.policy import PolicyError, SchedulerPolicy, default_policy, read_policy

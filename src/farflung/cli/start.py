@@ -16,12 +16,12 @@ from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
 from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
-from farflung.controllers.placement_translator.guard import Limits
 from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib import yaml_loader
 from farflung.lib.files import write_private
+from farflung.placement.guard import Limits
 
 PROVIDER: Final = f"root:{bootstrap.PROVIDER}"  #: the workspace that has the edge API
 IDENTITY: Final = "controllers.identity"  #: the file that says who the controllers are

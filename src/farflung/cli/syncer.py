@@ -17,8 +17,8 @@ from typing import Final, NoReturn
 
 import uvloop
 
-from farflung.client.errors import ClientError
-from farflung.client.kubeconfig import ACCOUNT, Access, KubeconfigError, load, of_service_account
+from farflung.client.errors import ClientError, KubeconfigError
+from farflung.client.kubeconfig import ACCOUNT, Access, load, of_service_account
 from farflung.client.rest import Client
 from farflung.lib import klog, outlet
 from farflung.lib.backoff import Backoff

@@ -19,7 +19,8 @@ from farflung import __version__
 from farflung.cli import tokens
 from farflung.cli.connection import CLUSTERS, Asking, change, mending
 from farflung.cli.registration import Registered, Wanted, register, revoke
-from farflung.client.kubeconfig import KubeconfigError, files_of_environment, load, merge
+from farflung.client.errors import KubeconfigError
+from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
 from farflung.machinery.names import dns_label, label_value, qualified_name
 from farflung.syncer.manifest import Server, Syncer, dumped, edge_objects, kubeconfig, token_in

@@ -11,9 +11,9 @@ import msgspec
 import orjson
 
 from farflung.cli import fields
-from farflung.controllers.mailbox.heartbeat import EDGE_REACHABLE, config_of
-from farflung.controllers.placement_translator.values import Part
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Part
+from farflung.placement.syncer_config import EDGE_REACHABLE, parse_heartbeat
 from farflung.syncer.report import LONGEST
 
 SILENCE: Final = timedelta(seconds=60)  #: after which a syncer counts as gone, as the hub has it
@@ -104,7 +104,7 @@ def _heard(config: Obj) -> datetime | None:
     if "metadata" not in config:
         return None
     try:
-        return config_of(orjson.dumps({"metadata": config["metadata"]})).beat
+        return parse_heartbeat(orjson.dumps({"metadata": config["metadata"]})).beat
     except msgspec.MsgspecError:
         return None
 

@@ -18,9 +18,10 @@ import click
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.cli import fields, placement_model, trace_steps
+from farflung.cli import fields, inventory, placement_model, trace_steps
 from farflung.cli.connection import Hub, find_resource, placement_of, workspace_name
 from farflung.cli.explain import Seen as Scheduled
+from farflung.cli.inventory import HiddenError, Inventory
 from farflung.cli.output import shown
 from farflung.cli.plan_copies import WORKSPACES
 from farflung.cli.trace_source import Sources, machine_conclusion
@@ -28,15 +29,20 @@ from farflung.cli.trace_steps import Facts, Finding, Hidden, State, Subject
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import ClientError, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler import decide, inventory
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS
-from farflung.controllers.edge_scheduler.inventory import HiddenError, Inventory
-from farflung.controllers.mailbox.decide import CONFIG, SYNC_TARGET_NAME, cluster_of, is_mailbox_name
-from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.kinds import Category, category
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.status_summarizer.digest import digest_of
+from farflung.controllers.status_summarizer.health import digest_of
 from farflung.machinery.errors import Obj
+from farflung.placement.names import (
+    CONFIG,
+    PLACEMENTS,
+    SYNC_TARGET_NAME,
+    Category,
+    Kind,
+    Part,
+    category,
+    cluster_of,
+    is_mailbox_name,
+)
+from farflung.placement.types import Route, parse_placement
 from farflung.syncer import types as syncing
 from farflung.syncer.conversion import takes_status
 from farflung.syncer.report import CONFIGS
@@ -153,13 +159,13 @@ class Tracer:
             for one in kept
         ]
 
-    def _is_meant(self, place: Place) -> bool:
+    def _is_meant(self, place: Route) -> bool:
         return self._question.destination in ("", place.target, *place.locations)
 
     def _add_undecided(self, facts: dict[str, Facts], sources: Sources, cluster: str, known: Inventory) -> None:
         """Destinations that the scheduler has still to write down."""
         for key, document, slices in sources.selecting(cluster):
-            resolved = Scheduled(document, decide.parse_placement(document), known, slices).resolution
+            resolved = Scheduled(document, parse_placement(document), known, slices).resolution
             for mailbox, place in placement_model.places_of(resolved.destinations).items():
                 if mailbox not in facts:
                     facts[mailbox] = Facts(place, mailbox, (key.name,), changed=sources.changed(cluster))
@@ -182,7 +188,7 @@ class Tracer:
             self._remarks.append(f"{some} not asked what is left there")
         targets = {name: workspaces[name]["metadata"].get("annotations") or {} for name in names}
         return [
-            Facts(Place(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
+            Facts(Route(cluster_of(name), "", targets[name].get(SYNC_TARGET_NAME, "")), name)
             for name in names[:LEFT_OVER]
         ]
 

@@ -16,17 +16,14 @@ from farflung.cli.plan_copies import CUSTOMIZERS
 from farflung.cli.trace_steps import Facts, State, written_to
 from farflung.client.errors import NotFound
 from farflung.client.rest import Client
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.slices import destinations_of, owners
 from farflung.controllers.global_scheduler.statuses import DELIVERED, PLACED, SCHEDULED
 from farflung.controllers.global_scheduler.subjects import POD
-from farflung.controllers.placement_translator import problems
-from farflung.controllers.placement_translator.engine import Copy
-from farflung.controllers.placement_translator.kinds import Category, category
-from farflung.controllers.placement_translator.values import Part
-from farflung.controllers.placement_translator.what import What, parse_what
-from farflung.controllers.placement_translator.world import DEFINITIONS, NAMESPACES, PlacementKey
 from farflung.machinery.errors import Obj
+from farflung.placement import names
+from farflung.placement.index import Copy
+from farflung.placement.names import DEFINITIONS, NAMESPACES, PLACEMENTS, SLICES, Category, Part, PlacementKey, category
+from farflung.placement.select import WorkloadSelector, parse_workload_selector
+from farflung.placement.types import destinations_of, owners
 
 NAMESPACE = Collection("", "v1", "namespaces", "Namespace")
 
@@ -148,7 +145,7 @@ class Sources:
         source, selecting = self._known[cluster], {key.name for key, _, _ in self.selecting(cluster)}
         found = []
         for name, document in sorted(source.placements.items()):
-            what = parse_what(document)
+            what = parse_workload_selector(document)
             if name in selecting or what.problem:
                 places = self._imagined.engine.places(PlacementKey(cluster, name))
                 found.append(
@@ -169,7 +166,7 @@ class Sources:
         named = f"{self._part} in " in problem["message"]
         return {**problem, "concerns": named or "-mb-" not in problem["message"]}
 
-    def _clauses(self, source: _Source, document: Obj, what: What) -> list[str]:
+    def _clauses(self, source: _Source, document: Obj, what: WorkloadSelector) -> list[str]:
         """Paths of what in a placement selects the object."""
         part, labels = self._part, _labels(source.object)
         around, namespaced = _labels(source.namespace), bool(self._part.namespace)
@@ -236,7 +233,7 @@ class Sources:
             self._known[key.cluster].placements.get(key.name) for key in made_for if key.cluster in self._known
         ]
         said = [one for document in documents if document is not None for one in _problems(document)]
-        return next((one["message"] for one in said if one["reason"] == problems.WITHDRAWAL_HELD), "")
+        return next((one["message"] for one in said if one["reason"] == names.WITHDRAWAL_HELD), "")
 
     def _complaints(self, copy: Copy, cluster: str) -> tuple[str, ...]:
         """What conditions of placements say of this very copy, unless nothing is held back for it."""
@@ -246,7 +243,7 @@ class Sources:
                 said.removeprefix(head)
                 for document in self._known[cluster].placements.values()
                 for one in _problems(document)
-                if one["type"] == problems.CONDITION and one["reason"] not in problems.HARMLESS
+                if one["type"] == names.WORKLOAD_PROJECTED and one["reason"] not in names.HARMLESS
                 for said in one["message"].split("; ")
                 if said.startswith(head)
             )

@@ -16,16 +16,15 @@ from farflung.cli import fields, syncer_report
 from farflung.cli.output import TABLE, machine_readable
 from farflung.cli.plan_copies import THEIRS
 from farflung.cli.syncer_report import Report
-from farflung.controllers.mailbox.decide import FINALIZER
-from farflung.controllers.mailbox.heartbeat import moment
-from farflung.controllers.placement_translator import projecting
-from farflung.controllers.placement_translator.desired import NOTHING, Desired
-from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.values import Part
-from farflung.controllers.status_summarizer.values import Digest
+from farflung.controllers.status_summarizer.health import Digest
 from farflung.lib.words import count
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.placement import project
+from farflung.placement.names import FINALIZER, Part
+from farflung.placement.project import NOTHING, Desired
+from farflung.placement.syncer_config import moment
+from farflung.placement.types import Route
 from farflung.syncer.types import MANAGER
 
 PATIENCE: Final = timedelta(seconds=30)  #: what takes longer is stuck
@@ -77,7 +76,7 @@ class Subject:
 class Facts:
     """What was read of one destination."""
 
-    place: Place
+    place: Route
     mailbox: str
     placements: tuple[str, ...] = ()  #: those that bring it there; empty: none does, any more
     slices: Mapping[str, str] | None = None  #: those that say so, and when they were written
@@ -98,7 +97,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    place: Place
+    place: Route
     mailbox: str
     placements: tuple[str, ...]
     steps: tuple[Step, ...]
@@ -135,7 +134,7 @@ def _steps(subject: Subject, facts: Facts, now: datetime) -> Iterator[Step]:
     if mailbox.state is not State.DONE:
         return
     yield _copied(facts, now)
-    if not isinstance(facts.copy, dict) or not (projecting.is_ours(facts.copy) or facts.needed):
+    if not isinstance(facts.copy, dict) or not (project.is_ours(facts.copy) or facts.needed):
         return
     if subject.goes_on:
         report = facts.config if isinstance(facts.config, Hidden) else syncer_report.read(facts.config or {})
@@ -200,7 +199,7 @@ def _copied(facts: Facts, now: datetime) -> Step:
         return Step("copied", State.UNKNOWN, f"the copy cannot be seen: {copy.why}")
     if copy is None:
         return _missing(facts, complaints, now)
-    if not projecting.is_ours(copy):
+    if not project.is_ours(copy):
         if facts.needed:
             return Step("copied", State.DONE, "there is one already, which will do", _created(copy))
         return Step("copied", State.STUCK, THEIRS, _created(copy), "delete or rename one of the two")
@@ -220,7 +219,7 @@ def _copied(facts: Facts, now: datetime) -> Step:
         return Step("copied", _overdue(facts.changed, now), message, written, _TRANSLATOR)
     if facts.desired.problem:
         return Step("copied", State.STUCK, facts.desired.problem, written)
-    if facts.desired.obj is not None and projecting.updated(copy, facts.desired.obj) is not None:
+    if facts.desired.obj is not None and project.updated(copy, facts.desired.obj) is not None:
         since = max(facts.changed, written)
         return Step("copied", _overdue(since, now), f"not as it is described now, {version}", written, _TRANSLATOR)
     return Step("copied", State.DONE, f"current, {version}", written)

@@ -21,15 +21,12 @@ from farflung.cli.placement_model import mailbox_of, places_of
 from farflung.client.discovery import Resource, discover
 from farflung.client.errors import Forbidden, NotFound
 from farflung.client.rest import Client, Selection
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.slices import destinations_of, owners
-from farflung.controllers.edge_scheduler.values import Destination
-from farflung.controllers.mailbox.controller import WORKSPACES
-from farflung.controllers.placement_translator.engine import Place
-from farflung.controllers.placement_translator.syncer_config import Told
-from farflung.controllers.placement_translator.what import UpsyncSet, parse_what
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS, SLICES, WORKSPACES
+from farflung.placement.select import UpsyncSet, parse_workload_selector
+from farflung.placement.syncer_config import SyncerSpec
+from farflung.placement.types import Destination, Route, destinations_of, owners
 from farflung.syncer import wanted
 from farflung.syncer.conversion import is_upsynced
 from farflung.syncer.types import Part
@@ -159,7 +156,7 @@ def _part(kind: Kind, obj: Obj) -> Part:
     return Part(kind, fields.text(obj, "metadata", "namespace"), fields.name_of(obj))
 
 
-def _item(mailbox: str, place: Place, obj: Obj) -> Obj:
+def _item(mailbox: str, place: Route, obj: Obj) -> Obj:
     return {
         "location": place.location,
         "otherLocations": list(place.others),
@@ -193,7 +190,7 @@ def _rows(items: Iterable[Obj], now: datetime) -> Iterator[list[str]]:
 class Way(NamedTuple):
     """How objects come back from one place."""
 
-    place: Place
+    place: Route
     wanted: Wanted  #: by the placements that lead there
 
     def may_bring(self, resource: Kind) -> bool:
@@ -205,7 +202,7 @@ class Way(NamedTuple):
 
 def brings_back(placement: Obj) -> bool:
     """Whether it says that something comes back."""
-    return bool(parse_what(placement).upsync)
+    return bool(parse_workload_selector(placement).upsync)
 
 
 def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
@@ -220,7 +217,7 @@ def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
         found = leading.get(fields.text(placement, "metadata", "uid"), set())
         destinations |= found
         for mailbox in set(map(mailbox_of, found)):
-            sets.setdefault(mailbox, set()).update(parse_what(placement).upsync)
+            sets.setdefault(mailbox, set()).update(parse_workload_selector(placement).upsync)
     understood = {some: _understood(some) for some in set(map(frozenset, sets.values()))}
     return {
         mailbox: Way(place, understood[frozenset(sets[mailbox])])
@@ -229,4 +226,4 @@ def ways(placements: Iterable[Obj], slices: Iterable[Obj]) -> dict[str, Way]:
 
 
 def _understood(sets: frozenset[UpsyncSet]) -> Wanted:
-    return wanted.read([{"spec": Told(upsync=sets).spec()}], lambda _group, _kind: None)
+    return wanted.read([{"spec": SyncerSpec(upsync=sets).spec()}], lambda _group, _kind: None)

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.controllers.placement_translator.assigned import with_assigned
-from farflung.controllers.placement_translator.projecting import NEVER, OVERWRITE, PROJECTION, YES, stripped
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError
 from farflung.machinery.quantity import parse as quantity
+from farflung.placement.project import NEVER, OVERWRITE, stripped, with_assigned
+from farflung.placement.types import PROJECTION, YES
 from farflung.syncer.types import CREATE_ONLY, DOWNSYNCED, PROJECTED, UPSYNCED, Resource
 
 DIGITS: Final = 16  #: of a hash

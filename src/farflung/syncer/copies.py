@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import orjson
 
-from farflung.controllers.placement_translator.kinds import is_system
-from farflung.controllers.placement_translator.projecting import OVERWRITE
-from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, is_system
+from farflung.placement.project import OVERWRITE
 from farflung.runtime.cache import Key, Known
 from farflung.syncer.conversion import digest, encoded, for_edge, is_create_only, is_upsynced, returned_status
 from farflung.syncer.journal import GONE, Entry

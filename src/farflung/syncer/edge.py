@@ -13,10 +13,9 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, Garbled, NotFound
 from farflung.client.rest import EVERYTHING, Client, Selection
-from farflung.controllers.placement_translator.kinds import is_system
-from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, is_system
 from farflung.runtime.reflector import Environment
 from farflung.syncer.conversion import is_create_only, is_downsynced
 from farflung.syncer.discovery import Kinds

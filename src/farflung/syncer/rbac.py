@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from farflung.controllers.placement_translator.kinds import Category, category
-from farflung.controllers.placement_translator.syncer_config import THE_ONE, told_by
-from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Category, Kind, category
+from farflung.placement.syncer_config import THE_ONE, parse_syncer_spec
 from farflung.syncer.conversion import takes_status
 from farflung.syncer.types import Resource
 
@@ -92,7 +91,7 @@ def kinds_of(
     everything: bool = False,
 ) -> Kinds:
     """`spec`: of the SyncerConfig `the-one`; `allowed`: what is named one by one."""
-    told = told_by(spec)
+    told = parse_syncer_spec(spec)
     down = _edge_kinds({*told.kinds, *(part.kind for part in told.parts)})
     up = _edge_kinds(Kind(one.group, plural) for one in told.upsync for plural in one.resources)
     allowed, allowed_up = frozenset(allowed), frozenset(allowed_up)

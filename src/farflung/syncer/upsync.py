@@ -12,10 +12,9 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, NotFound
 from farflung.client.rest import Client, PatchType
-from farflung.controllers.placement_translator.kinds import is_system
-from farflung.controllers.placement_translator.values import Kind
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind, is_system
 from farflung.runtime.workqueue import WorkQueue
 from farflung.syncer.conversion import for_mailbox, is_downsynced, is_upsynced, returned_status, updated_upsync
 from farflung.syncer.discovery import Kinds

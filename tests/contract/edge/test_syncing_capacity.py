@@ -14,9 +14,9 @@ from hub_process import FARFLUNG, PATIENCE
 from farflung.client.rest import Client
 from farflung.controllers.global_scheduler.binder import PODS
 from farflung.controllers.global_scheduler.clusters import CLUSTERS
-from farflung.controllers.mailbox.reporting import SYNC_TARGETS
 from farflung.machinery import quantity
 from farflung.machinery.errors import Obj
+from farflung.placement.names import SYNC_TARGETS
 from farflung.syncer.nodes import NODES
 
 PORTION = "portion"  #: a flavor: half of the processors of the cluster

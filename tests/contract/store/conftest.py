@@ -9,7 +9,7 @@ import pytest
 
 from farflung.store.base import Stamp, Store, unstamped
 from farflung.store.memory import MemoryStore
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 Open = Callable[..., Awaitable[Store]]
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from farflung.store.base import ABSENT, FIRST, Change, Compacted, Conflict, FutureRevision, Page, Store
 from farflung.store.gaps import PER_SECOND
 from farflung.store.memory import MemoryStore
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from farflung.client.errors import Unreachable
 from farflung.client.transport import Reply, Request
-from farflung.controllers.edge_scheduler.engine import Engine
-from farflung.controllers.edge_scheduler.pace import FORGIVEN, PACE, Pace
-from farflung.controllers.edge_scheduler.values import Destination, Effect, Key, Location, Placement, Taint, Target
+from farflung.controllers.edge_scheduler.controller import FORGIVEN, PACE, Pace
 from farflung.lib.backoff import Backoff
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import EVERYTHING
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolver
+from farflung.placement.types import Destination, Effect, Location, Placement, Taint, Target
 
-P = Key("wmw", "p")
+P = ObjectKey("wmw", "p")
 TAINTS = st.sampled_from([(), (), *((Taint("old", "", effect),) for effect in Effect)])
 LABELS = st.fixed_dictionaries({}, optional={"region": st.sampled_from(["a", "b"])})
 PLACEMENTS = st.builds(
@@ -34,19 +35,19 @@ PLACEMENTS = st.builds(
 
 
 @st.composite
-def engines(draw: st.DrawFn) -> Engine:
-    engine = Engine()
+def engines(draw: st.DrawFn) -> Resolver:
+    engine = Resolver()
     for number in range(draw(st.integers(1, 6))):
-        engine.put_location(Location(Key("imw", f"l{number}"), draw(LABELS), taints=draw(TAINTS)))
+        engine.put_location(Location(ObjectKey("imw", f"l{number}"), draw(LABELS), taints=draw(TAINTS)))
     for number in range(draw(st.integers(1, 2))):
-        engine.put_target(Target(Key("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
+        engine.put_target(Target(ObjectKey("imw", f"t{number}"), "uid", taints=draw(TAINTS)))
     engine.put_placement(draw(PLACEMENTS))
     return engine
 
 
 @given(engines(), st.randoms(use_true_random=False))
 def test_two_that_decided_differently_agree_after_each_has_seen_the_choice_of_the_other(
-    engine: Engine, chance: random.Random
+    engine: Resolver, chance: random.Random
 ) -> None:
     pairs = [Destination("imw", f"l{at}", f"t{target}", "uid") for at in range(6) for target in range(2)]
     decided = [frozenset(pair for pair in pairs if chance.random() < 0.4) for _ in range(2)]

@@ -9,25 +9,25 @@ from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from farflung.controllers.edge_scheduler.slices import (
-    LIMIT,
+from farflung.controllers.edge_scheduler.decide import LIMIT, plan_slices, sliced
+from farflung.machinery import names
+from farflung.placement.names import ObjectKey
+from farflung.placement.types import (
     SOURCE,
+    Destination,
+    Placement,
     destinations_of,
     is_extra,
     owners,
     placements_of,
-    plan,
     previous,
-    sliced,
     source_label,
 )
-from farflung.controllers.edge_scheduler.values import Destination, Key, Placement
-from farflung.machinery import names
 from farflung.runtime.plan import Create, Delete, Update, Write
 
 Obj = dict[str, Any]
 
-PLACEMENT = Placement(Key("wmw", "all2all"), "uid-1")
+PLACEMENT = Placement(ObjectKey("wmw", "all2all"), "uid-1")
 DESTINATIONS = st.builds(
     Destination,
     st.sampled_from(["imw-1", "imw-2"]),
@@ -81,7 +81,7 @@ class World:
         wanted = {destination for obj in desired for destination in destinations_of(obj)}
         stays = self.union() & wanted
         rounds, left = 0, distance(desired, self.slices)
-        while writes := plan(PLACEMENT, desired, list(self.slices.values())):
+        while writes := plan_slices(PLACEMENT, desired, list(self.slices.values())):
             rounds += 1
             for write in writes:
                 self.apply(write)
@@ -164,7 +164,7 @@ def test_several_slices_have_the_label_of_their_placement_and_one_has_none() -> 
 
 def test_names_and_labels_fit_however_long_the_name_of_the_placement_is() -> None:
     for name in ("a" * 253, "a" * 50 + "." + "b" * 189 + "." + "c" * 12, ("x" * 49 + ".") * 5 + "yyy"):
-        placement = Placement(Key("wmw", name), "uid")
+        placement = Placement(ObjectKey("wmw", name), "uid")
         slices = sliced(placement, many(50), 5)
         assert not any(names.dns_subdomain(obj["metadata"]["name"]) for obj in slices)
         assert not names.label_value(source_label(name))
@@ -246,7 +246,7 @@ def test_slices_that_exchange_destinations_are_written_so_that_none_is_lost() ->
 
 def test_a_plan_ends_in_deletions() -> None:
     world = World(sliced(PLACEMENT, many(20), 3))
-    writes = plan(PLACEMENT, sliced(PLACEMENT, many(3), 3), world.slices.values())
+    writes = plan_slices(PLACEMENT, sliced(PLACEMENT, many(3), 3), world.slices.values())
     kinds = [type(write) for write in writes]
     assert kinds == sorted(kinds, key=lambda kind: kind is Delete)
     assert kinds.count(Delete) == len(world.slices) - 1
@@ -255,7 +255,7 @@ def test_a_plan_ends_in_deletions() -> None:
 def test_nothing_is_written_if_nothing_changed() -> None:
     for limit in (5, 50):
         desired = sliced(PLACEMENT, many(20), limit)
-        assert plan(PLACEMENT, desired, World(desired).slices.values()) == []
+        assert plan_slices(PLACEMENT, desired, World(desired).slices.values()) == []
 
 
 def test_what_others_say_of_a_slice_stays_and_what_is_ours_is_repaired() -> None:
@@ -283,10 +283,10 @@ def test_what_others_say_of_a_slice_stays_and_what_is_ours_is_repaired() -> None
 
 
 def test_slices_of_others_are_left_alone() -> None:
-    other = sliced(Placement(Key("wmw", "other"), "uid-2"), many(20), 3)
+    other = sliced(Placement(ObjectKey("wmw", "other"), "uid-2"), many(20), 3)
     unowned = {"metadata": {"name": "x", "uid": "x", "labels": {SOURCE: "all2all"}}, "destinations": []}
     desired = sliced(PLACEMENT, many(2))
-    assert [type(write) for write in plan(PLACEMENT, desired, [*other, unowned])] == [Create]
+    assert [type(write) for write in plan_slices(PLACEMENT, desired, [*other, unowned])] == [Create]
 
 
 def test_a_placement_that_is_made_again_takes_over_the_slices_of_its_name_but_not_what_they_say() -> None:

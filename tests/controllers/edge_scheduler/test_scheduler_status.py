@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from farflung.controllers.edge_scheduler.decide import desired, plan, plan_status, status
-from farflung.controllers.edge_scheduler.values import Destination, Key, Placement, Resolution
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolution
+from farflung.placement.types import Destination, Placement
 from farflung.runtime.plan import Create, UpdateStatus
 
-PLACEMENT = Placement(Key("wmw", "all2all"), "uid", 2)
+PLACEMENT = Placement(ObjectKey("wmw", "all2all"), "uid", 2)
 SOMEWHERE = (Destination("imw", "l", "t", "u"),)
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
-from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
 from farflung.machinery.selectors import EVERYTHING
+from farflung.placement.names import ObjectKey
+from farflung.placement.types import Location, Placement, Target
 from farflung.runtime import cache
 from farflung.runtime.cache import Change
 
 
 def seen(name: str, generation: int = 1) -> SeenPlacement:
-    return SeenPlacement(Placement(Key("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
+    return SeenPlacement(Placement(ObjectKey("wmw", name), "uid", generation, (EVERYTHING,)), b"{}")
 
 
 def placement(name: str, old: SeenPlacement | None, new: SeenPlacement | None) -> Change[SeenPlacement]:
     return Change(cache.Key("wmw", "", name), old, new)
 
 
-LOCATION = Change(cache.Key("imw", "", "l"), None, Location(Key("imw", "l")))
-TARGET = Change(cache.Key("imw", "", "t"), None, Target(Key("imw", "t"), "uid"))
+LOCATION = Change(cache.Key("imw", "", "l"), None, Location(ObjectKey("imw", "l")))
+TARGET = Change(cache.Key("imw", "", "t"), None, Target(ObjectKey("imw", "t"), "uid"))
 
 
 def slice_of(*placements: str) -> Change[SeenSlice]:
@@ -27,15 +28,15 @@ def slice_of(*placements: str) -> Change[SeenSlice]:
 
 def test_placements_that_are_listed_first_know_of_everything_that_is_listed_after_them() -> None:
     triggers = Triggers()
-    assert list(triggers.on_placement(placement("p", None, seen("p")))) == [Key("wmw", "p")]
-    assert list(triggers.on_placement(placement("gone", None, seen("gone")))) == [Key("wmw", "gone")]
+    assert list(triggers.on_placement(placement("p", None, seen("p")))) == [ObjectKey("wmw", "p")]
+    assert list(triggers.on_placement(placement("gone", None, seen("gone")))) == [ObjectKey("wmw", "gone")]
     assert list(triggers.on_location(LOCATION)) == []
     assert list(triggers.on_target(TARGET)) == []
-    assert list(triggers.on_placement(placement("p", seen("p"), seen("p", 2)))) == [Key("wmw", "p")]
-    assert list(triggers.on_placement(placement("gone", seen("gone"), None))) == [Key("wmw", "gone")]
+    assert list(triggers.on_placement(placement("p", seen("p"), seen("p", 2)))) == [ObjectKey("wmw", "p")]
+    assert list(triggers.on_placement(placement("gone", seen("gone"), None))) == [ObjectKey("wmw", "gone")]
     triggers.begin()
     assert [(one.key.name, one.generation) for one in triggers.engine.placements()] == [("p", 2)]
-    assert len(triggers.engine.resolve(Key("wmw", "p")).destinations) == 1
+    assert len(triggers.engine.resolve(ObjectKey("wmw", "p")).destinations) == 1
 
 
 def test_after_that_every_change_names_whom_it_concerns() -> None:
@@ -43,10 +44,10 @@ def test_after_that_every_change_names_whom_it_concerns() -> None:
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
     triggers.begin()
-    assert list(triggers.on_location(LOCATION)) == [Key("wmw", "p")]
-    assert triggers.last(Key("wmw", "p")) == Trigger("Location", "imw|l")
-    assert list(triggers.on_target(TARGET)) == [Key("wmw", "p")]
-    assert list(triggers.on_placement(placement("p", seen("p"), None))) == [Key("wmw", "p")]
+    assert list(triggers.on_location(LOCATION)) == [ObjectKey("wmw", "p")]
+    assert triggers.last(ObjectKey("wmw", "p")) == Trigger("Location", "imw|l")
+    assert list(triggers.on_target(TARGET)) == [ObjectKey("wmw", "p")]
+    assert list(triggers.on_placement(placement("p", seen("p"), None))) == [ObjectKey("wmw", "p")]
     assert list(triggers.on_slice(slice_of("p"))) == []
 
 
@@ -54,5 +55,5 @@ def test_a_further_slice_concerns_its_placement_and_none_that_would_be_called_as
     triggers = Triggers()
     triggers.begin()
     list(triggers.on_placement(placement("p", None, seen("p"))))
-    assert list(triggers.on_slice(slice_of("p-0123", "p"))) == [Key("wmw", "p")]
-    assert list(triggers.slices(Key("wmw", "p"))) == [cache.Key("wmw", "", "p-0123")]
+    assert list(triggers.on_slice(slice_of("p-0123", "p"))) == [ObjectKey("wmw", "p")]
+    assert list(triggers.slices(ObjectKey("wmw", "p"))) == [cache.Key("wmw", "", "p-0123")]

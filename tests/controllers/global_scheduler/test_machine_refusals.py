@@ -20,7 +20,7 @@ from farflung.controllers.global_scheduler.refusals import (
     read_machine_refusals,
 )
 from farflung.controllers.global_scheduler.status_writer import NO_EDGE_API, is_refusal
-from farflung.controllers.status_summarizer.values import Verdict
+from farflung.controllers.status_summarizer.health import CopyProblem
 from farflung.machinery import times
 from farflung.scheduling.values import SiteKey
 
@@ -107,19 +107,21 @@ def said(status: Any, reason: str, message: str, now: str) -> Any:
 @pytest.mark.parametrize(
     ("verdict", "refuses"),
     [
-        (Verdict("BadRequest", ".spec.clusterName: field not declared in schema"), True),
+        (CopyProblem("BadRequest", ".spec.clusterName: field not declared in schema"), True),
         (
-            Verdict("Refused", "failed to create typed patch object: .spec.clusterName: field not declared in schema"),
+            CopyProblem(
+                "Refused", "failed to create typed patch object: .spec.clusterName: field not declared in schema"
+            ),
             True,
         ),
-        (Verdict("Invalid", "spec.containers: Required value"), True),
-        (Verdict("Refused", "etcdserver: request timed out"), False),
-        (Verdict("Unreachable", "connection refused"), False),
+        (CopyProblem("Invalid", "spec.containers: Required value"), True),
+        (CopyProblem("Refused", "etcdserver: request timed out"), False),
+        (CopyProblem("Unreachable", "connection refused"), False),
         (NO_EDGE_API, False),
     ],
 )
 def test_a_cluster_that_knows_no_machines_refuses_and_one_that_is_in_trouble_does_not(
-    verdict: Verdict, refuses: bool
+    verdict: CopyProblem, refuses: bool
 ) -> None:
     assert is_refusal(verdict) is refuses
 

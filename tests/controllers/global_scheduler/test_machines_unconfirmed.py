@@ -13,8 +13,8 @@ from syncing import mailbox_path
 from farflung.controllers.global_scheduler.cluster_health import FailoverOptions
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import REFUSED_BY
-from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
+from farflung.placement.project import RETURNED
 
 
 def problem(name: str, reason: str, namespace: str = "default") -> Obj:

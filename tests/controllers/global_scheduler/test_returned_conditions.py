@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from farflung.controllers.global_scheduler import statuses
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
 from farflung.controllers.global_scheduler.subjects import BOUND_CLUSTER
-from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
-from farflung.controllers.placement_translator.values import Kind
-from farflung.controllers.status_summarizer.returning import BRINGS, BROUGHT, Asked, Returned, step
+from farflung.controllers.status_summarizer.status_return import BRINGS, BROUGHT, Asked, Returned, next_step
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind
+from farflung.placement.project import COUNT, RETURNED
 
 LABEL = "az1-0123456789abcdef"
 NOW = "2026-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ def machine(status: Obj) -> Obj:
 
 def returned(pod: Obj, asked: Asked) -> bool:
     """Whether something was written."""
-    if (following := step(PODS, pod, asked)) is None:
+    if (following := next_step(PODS, pod, asked)) is None:
         return False
     if following.status is not None:
         pod["status"] = dict(following.status)

@@ -3,24 +3,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from farflung.controllers.mailbox.decide import (
-    Binding,
-    Step,
-    Target,
-    Workspace,
-    about_binding,
-    about_workspace,
-    cluster_of,
-    is_mailbox_name,
-    made,
-    mailbox_name,
-)
-from farflung.runtime.cache import Key
+from farflung.controllers.mailbox.decide import Step, decide_binding, decide_workspace, mailbox_objects
+from farflung.placement.names import cluster_of, is_mailbox_name, mailbox_name
+from farflung.placement.types import Binding, SyncTarget, Workspace
 
 UID = "31e5fa4d-a84e-4397-a523-63fa62d16dad"
 NAME = f"2rp1gztc6m5b8b7r-mb-{UID}"
-ALIVE = msgspec.convert({"metadata": {"name": "florin", "uid": UID}}, Target)
-DYING = msgspec.convert({"metadata": {"name": "florin", "deletionTimestamp": "2023-04-18T00:06:34Z"}}, Target)
+ALIVE = msgspec.convert({"metadata": {"name": "florin", "uid": UID}}, SyncTarget)
+DYING = msgspec.convert({"metadata": {"name": "florin", "deletionTimestamp": "2023-04-18T00:06:34Z"}}, SyncTarget)
 
 
 def workspace(target: str = "florin", phase: str = "Ready", cluster: str = "c", **metadata: str) -> Workspace:
@@ -37,7 +27,7 @@ GOING = {"deletionTimestamp": "2023-04-18T00:06:34Z"}
 
 
 def test_a_mailbox_is_named_after_the_cluster_and_the_uid_of_its_target() -> None:
-    assert mailbox_name(Key("2rp1gztc6m5b8b7r", "", "florin"), UID) == NAME
+    assert mailbox_name("2rp1gztc6m5b8b7r", UID) == NAME
     assert is_mailbox_name(NAME)
     assert cluster_of(NAME) == "2rp1gztc6m5b8b7r"
 
@@ -67,9 +57,9 @@ def test_other_names_are_no_mailboxes(name: str) -> None:
     ],
 )
 def test_what_is_done_follows_from_the_target_and_the_workspace(
-    target: Target | None, there: Workspace | None, step: Step
+    target: SyncTarget | None, there: Workspace | None, step: Step
 ) -> None:
-    assert about_workspace(target, there) is step
+    assert decide_workspace(target, there) is step
 
 
 def binding(path: str = "root:espw", name: str = "edge.kcp.io", phase: str = "Bound", **metadata: str) -> Binding:
@@ -94,11 +84,11 @@ def binding(path: str = "root:espw", name: str = "edge.kcp.io", phase: str = "Bo
     ],
 )
 def test_a_binding_of_something_else_is_replaced(there: Binding | None, step: Step) -> None:
-    assert about_binding(there, "root:espw") is step
+    assert decide_binding(there, "root:espw") is step
 
 
 def test_a_mailbox_is_marked_bound_and_has_an_empty_configuration() -> None:
-    objects = made(NAME, "florin", "root:edge")
+    objects = mailbox_objects(NAME, "florin", "root:edge")
     assert objects.workspace["metadata"] == {
         "name": NAME,
         "annotations": {"edge.kcp.io/sync-target-name": "florin"},

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.controllers.mailbox.decide import Condition, Config, Target
-from farflung.controllers.mailbox.heartbeat import LONGEST_MESSAGE, Reports, config_of, moment
+from farflung.controllers.mailbox.decide import LONGEST_MESSAGE, Reports
 from farflung.machinery import times
 from farflung.machinery.errors import Obj
+from farflung.placement.syncer_config import SyncerHeartbeat, moment, parse_heartbeat
+from farflung.placement.types import Condition, SyncTarget
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 THRESHOLD = 60  #: seconds of silence that the hub allows
@@ -25,11 +26,11 @@ def at(seconds: int) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def target(heartbeat: datetime | None = None, *conditions: Condition) -> Target:
+def target(heartbeat: datetime | None = None, *conditions: Condition) -> SyncTarget:
     said: Obj = {"metadata": {"name": "florin"}, "status": {"conditions": msgspec.to_builtins(conditions)}}
     if heartbeat is not None:
         said["status"]["lastSyncerHeartbeatTime"] = times.format_seconds(heartbeat)
-    return msgspec.convert(said, Target)
+    return msgspec.convert(said, SyncTarget)
 
 
 # --- what a syncer reports ------------------------------------------------------------------------
@@ -40,9 +41,9 @@ def owner(time: str, *, subresource: str = "status", field: str = "f:lastSyncerH
     return {"manager": "m", "operation": "Update", "subresource": subresource, "time": time, "fieldsV1": fields}
 
 
-def read(*owners: Any, **status: Any) -> Config:
+def read(*owners: Any, **status: Any) -> SyncerHeartbeat:
     said = {"metadata": {"name": "the-one", "managedFields": list(owners)}, "status": status}
-    return config_of(orjson.dumps(said))
+    return parse_heartbeat(orjson.dumps(said))
 
 
 def test_a_heartbeat_is_when_the_server_took_it_whatever_the_syncer_says() -> None:
@@ -67,7 +68,7 @@ def test_other_owners_and_other_fields_are_no_heartbeats(other: Obj) -> None:
 
 
 def test_a_configuration_that_no_syncer_touched_says_nothing() -> None:
-    assert config_of(b'{"metadata": {"name": "the-one"}, "spec": {}, "status": {}}') == Config()
+    assert parse_heartbeat(b'{"metadata": {"name": "the-one"}, "spec": {}, "status": {}}') == SyncerHeartbeat()
 
 
 # --- what is shown of it --------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0
         self.target = target()
-        self.config = Config()
+        self.config = SyncerHeartbeat()
         self.reports = Reports()
         self.away = False
         self.due: float | None = None
@@ -99,7 +100,7 @@ class World:
             self.due = self.now + decision.again
 
     def beat(self) -> None:
-        self.config = Config(at(self.now))
+        self.config = SyncerHeartbeat(at(self.now))
         self.look()
 
     def passes(self, seconds: int) -> None:
@@ -175,11 +176,11 @@ def test_nothing_is_written_when_nothing_was_reported() -> None:
 
 def test_a_target_whose_syncer_never_reported_is_left_alone() -> None:
     by_hand = target(at(0), Condition("EdgeReachable", "False"))
-    assert Reports().decide("box", by_hand, Config(), 0.0) == ({}, None)
+    assert Reports().decide("box", by_hand, SyncerHeartbeat(), 0.0) == ({}, None)
 
 
 def test_a_heartbeat_from_the_future_is_put_right() -> None:
-    decision = Reports().decide("box", target(at(3600)), Config(at(0)), 0.0)
+    decision = Reports().decide("box", target(at(3600)), SyncerHeartbeat(at(0)), 0.0)
     assert decision.status == {"lastSyncerHeartbeatTime": "2024-05-01T12:00:00Z"}
 
 
@@ -195,7 +196,7 @@ def unreachable(message: str = "connection refused") -> Condition:
 
 def test_a_target_shows_that_its_edge_cannot_be_reached_beside_what_others_say() -> None:
     before = target(at(0), READY, HEALTHY)
-    decision = Reports().decide("box", before, Config(at(10), unreachable()), 0.0)
+    decision = Reports().decide("box", before, SyncerHeartbeat(at(10), unreachable()), 0.0)
     assert decision.status["conditions"] == [
         {"type": "Ready", "status": "True", "lastTransitionTime": "2024-05-01T11:00:00Z"},
         {
@@ -211,17 +212,17 @@ def test_a_target_shows_that_its_edge_cannot_be_reached_beside_what_others_say()
 
 
 def test_what_is_shown_already_is_not_written_again() -> None:
-    reports, config = Reports(), Config(at(10), unreachable())
-    reports.decide("box", target(), Config(), 0.0)
+    reports, config = Reports(), SyncerHeartbeat(at(10), unreachable())
+    reports.decide("box", target(), SyncerHeartbeat(), 0.0)
     written = reports.decide("box", target(at(0), READY), config, 0.0)
     shown = target(at(10), *msgspec.convert(written.status["conditions"], list[Condition]))
     assert reports.decide("box", shown, config, 1.0) == ({}, None)
     for message in ("connection refused", "no route to host"):
-        later = reports.decide("box", shown, Config(at(20), unreachable(message)), 11.0)
+        later = reports.decide("box", shown, SyncerHeartbeat(at(20), unreachable(message)), 11.0)
         assert later.status == {}
-    with_words = reports.decide("box", shown, Config(at(40), unreachable("no route to host")), 31.0)
+    with_words = reports.decide("box", shown, SyncerHeartbeat(at(40), unreachable("no route to host")), 31.0)
     assert with_words.status["conditions"][1]["message"] == "no route to host"
-    back = reports.decide("box", shown, Config(at(20), Condition("EdgeReachable", "True")), 11.0)
+    back = reports.decide("box", shown, SyncerHeartbeat(at(20), Condition("EdgeReachable", "True")), 11.0)
     assert back.status["conditions"][1] == {
         "type": "EdgeReachable",
         "status": "True",
@@ -231,10 +232,10 @@ def test_what_is_shown_already_is_not_written_again() -> None:
 
 @pytest.mark.parametrize("edge", [None, Condition("EdgeReachable", "Perhaps")])
 def test_a_syncer_that_does_not_speak_of_its_edge_takes_back_what_another_said(edge: Condition | None) -> None:
-    decision = Reports().decide("box", target(at(0), READY, unreachable()), Config(at(10), edge), 0.0)
+    decision = Reports().decide("box", target(at(0), READY, unreachable()), SyncerHeartbeat(at(10), edge), 0.0)
     assert [one["type"] for one in decision.status["conditions"]] == ["Ready"]
 
 
 def test_a_syncer_cannot_fill_a_target_with_words() -> None:
-    decision = Reports().decide("box", target(), Config(at(0), unreachable("x" * 100_000)), 0.0)
+    decision = Reports().decide("box", target(), SyncerHeartbeat(at(0), unreachable("x" * 100_000)), 0.0)
     assert len(decision.status["conditions"][0]["message"]) == LONGEST_MESSAGE

@@ -30,16 +30,13 @@ from translated import (
 )
 
 from farflung.client.transport import Request
-from farflung.controllers.mailbox.decide import Workspace
-from farflung.controllers.placement_translator.around import LASTING
-from farflung.controllers.placement_translator.engine import Copy, Place
-from farflung.controllers.placement_translator.guard import USUAL
-from farflung.controllers.placement_translator.knowledge import Knowledge
-from farflung.controllers.placement_translator.reading import SeenPlacement, SeenSlice
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.what import parse_what
-from farflung.controllers.placement_translator.world import PlacementKey, Seen
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import USUAL
+from farflung.placement.index import Copy
+from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.select import parse_workload_selector
+from farflung.placement.state import LASTING, PlacementState
+from farflung.placement.types import ObservedObject, PlacementSlice, Route, SeenPlacement, Workspace
 
 WIDGETS = inside("shop", "widgets", "example.org/v1")
 BINDINGS = f"{APIS}/apibindings"
@@ -246,13 +243,13 @@ def test_what_waits_for_a_binding_that_was_never_made_is_looked_at_when_nobody_w
     binding, part = Part(BINDING, "", "kube"), Part(Kind("apps", "deployments"), "shop", "web")
     key, box = PlacementKey("wmw", "p"), BOX
     bound = {"resource": "deployments", "group": "apps", "schema": {"identityHash": "h"}, "storageVersions": ["v1"]}
-    known = Knowledge({BINDING: "v1alpha1", Kind("", "namespaces"): "v1"}, USUAL)
+    known = PlacementState({BINDING: "v1alpha1", Kind("", "namespaces"): "v1"}, USUAL)
     known.on_object("wmw", Part(Kind("", "namespaces"), "", "shop"), seen({"labels": {"env": "prod"}}))
     known.on_object("wmw", binding, seen({}, status={"phase": "Bound", "boundResources": [bound]}))
     known.on_object("wmw", part, seen({}))
     known.on_workspace(box, mailbox("box"))
     known.on_placement(key, placed(nonNamespacedObjects=brings("kube")))
-    known.on_slice("wmw", "p", None, SeenSlice("u", "p", ((box, Place("imw", "l", "t")),)))
+    known.on_slice("wmw", "p", None, PlacementSlice("u", "p", ((box, Route("imw", "l", "t")),)))
     known.begin()
     assert known.around.patience(box, "box", part.kind, ["wmw"], NOW) == math.inf
     assert Copy(box, part) in known.on_placement(key, placed())
@@ -275,14 +272,16 @@ def gadget(name: str) -> Obj:
     return {"apiVersion": "ex.test/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}}
 
 
-def seen(metadata: Obj, **parts: Obj) -> Seen:
+def seen(metadata: Obj, **parts: Obj) -> ObservedObject:
     document = orjson.dumps({"metadata": metadata, **parts})
-    return Seen(document, 1, "v1", labels=metadata.get("labels") or {})
+    return ObservedObject(document, 1, "v1", labels=metadata.get("labels") or {})
 
 
 def placed(**what: object) -> SeenPlacement:
     spec = {"namespaceSelector": PROD, **what}
-    return SeenPlacement(b"{}", parse_what({"metadata": {"name": "p"}, "spec": spec}), "u", 1, {}, alive=True)
+    return SeenPlacement(
+        b"{}", parse_workload_selector({"metadata": {"name": "p"}, "spec": spec}), "u", 1, {}, alive=True
+    )
 
 
 def mailbox(cluster: str) -> Workspace:

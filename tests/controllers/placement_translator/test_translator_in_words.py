@@ -31,8 +31,8 @@ from translated import (
     world,
 )
 
-from farflung.controllers.placement_translator.guard import Limits
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import Limits
 
 SECRETS, WIDGETS = inside("shop", "secrets"), inside("shop", "widgets", "example.org/v1")
 DEPLOYMENTS = inside("shop", "deployments", "apps/v1")

@@ -32,12 +32,13 @@ from translated import (
 
 from farflung.client.discovery import discover
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator.projecting import OVERWRITE, PROJECTION, stripped
-from farflung.controllers.placement_translator.serving import travelling
-from farflung.controllers.placement_translator.syncer_config import spec_of
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.placement_translator.what import UpsyncSet
 from farflung.machinery.errors import Obj
+from farflung.placement.feeds import travelling
+from farflung.placement.names import Kind, Part
+from farflung.placement.project import OVERWRITE, stripped
+from farflung.placement.select import UpsyncSet
+from farflung.placement.syncer_config import spec_of
+from farflung.placement.types import PROJECTION
 
 SYNCER = "edge.kcp.io/syncer"  #: the finalizer
 BOXES = ["florin", "guilder", "krone"]

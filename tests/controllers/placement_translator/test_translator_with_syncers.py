@@ -23,8 +23,8 @@ from translated import (
     widget,
 )
 
-from farflung.controllers.placement_translator.guard import Limits
 from farflung.machinery.errors import Obj
+from farflung.placement.guard import Limits
 
 FINALIZER = "edge.kcp.io/syncer"
 PRICES = f"{MAPS}/prices"

@@ -8,9 +8,9 @@ import pytest
 
 from farflung.controllers.global_scheduler.delivery import placement_name
 from farflung.controllers.global_scheduler.statuses import delivery_labels
-from farflung.controllers.placement_translator.projecting import COUNT, RETURNED
-from farflung.controllers.placement_translator.values import Kind
-from farflung.controllers.status_summarizer.returning import Asked, Returned, Step, step
+from farflung.controllers.status_summarizer.status_return import Asked, Returned, ReturnStep, next_step
+from farflung.placement.names import Kind
+from farflung.placement.project import COUNT, RETURNED
 from farflung.scheduling.values import SiteKey
 
 PODS = Kind("", "pods")
@@ -32,23 +32,25 @@ def test_what_came_back_stands_beside_where_it_is_placed() -> None:
     running = {"phase": "Running", "conditions": [READY]}
     both = {"phase": "Running", "conditions": [READY, SCHEDULED]}
     pod = machine({"phase": "Pending", "conditions": [SCHEDULED]})
-    assert step(PODS, pod, came_back(running)) == Step("1", "edge1", both)
-    assert step(PODS, machine(both), came_back(running)) is None
+    assert next_step(PODS, pod, came_back(running)) == ReturnStep("1", "edge1", both)
+    assert next_step(PODS, machine(both), came_back(running)) is None
     theirs = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "False"}]}
-    assert step(PODS, pod, came_back(theirs)) == Step("1", "edge1", theirs)
+    assert next_step(PODS, pod, came_back(theirs)) == ReturnStep("1", "edge1", theirs)
 
 
 def test_a_machine_without_a_copy_is_pending_and_still_placed() -> None:
     placed = {"phase": "Pending", "conditions": [SCHEDULED]}
-    assert step(PODS, machine({"phase": "Running", "conditions": [READY, SCHEDULED]}), Asked(1)) == Step(status=placed)
-    assert step(PODS, machine(placed), Asked(1)) == Step("1", None)
-    assert step(PODS, machine(placed, returned=False), Asked(1)) is None
+    assert next_step(PODS, machine({"phase": "Running", "conditions": [READY, SCHEDULED]}), Asked(1)) == ReturnStep(
+        status=placed
+    )
+    assert next_step(PODS, machine(placed), Asked(1)) == ReturnStep("1", None)
+    assert next_step(PODS, machine(placed, returned=False), Asked(1)) is None
 
 
 def test_a_machine_that_has_ended_stays_so() -> None:
     for phase in ("Failed", "Succeeded"):
         ended = machine({"phase": phase, "conditions": [SCHEDULED]})
-        assert step(PODS, ended, Asked(1)) == Step("1", None)
+        assert next_step(PODS, ended, Asked(1)) == ReturnStep("1", None)
 
 
 @pytest.mark.parametrize("field", ["nodeName", "clusterName"])
@@ -58,16 +60,18 @@ def test_nobody_tells_of_a_machine_but_the_copy_where_it_was_brought_to(field: s
     [(mark, label)] = delivery_labels(SITE).items()
     theirs, ours = (failed._replace(placements=frozenset({name})) for name in ("theirs", placement_name(SITE)))
     pod = machine(placed, returned=False)
-    assert step(PODS, pod, theirs) == Step("1", "edge1")  # as long as it is nowhere
+    assert next_step(PODS, pod, theirs) == ReturnStep("1", "edge1")  # as long as it is nowhere
     pod["spec"][field] = "az1"
-    assert [step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, None]
+    assert [next_step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, None]
     pod["metadata"]["labels"][mark] = label
-    assert [step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, Step("1", "edge1")]
+    assert [next_step(PODS, pod, asked) for asked in (failed, theirs, ours)] == [None, None, ReturnStep("1", "edge1")]
 
 
 @pytest.mark.parametrize("status", [None, 7, "Pending", {"conditions": 7}, {"conditions": ["x", {"type": []}]}])
 def test_a_status_of_any_shape_makes_no_difference(status: Any) -> None:
-    assert step(PODS, machine(status), came_back({"phase": "Running"})) == Step("1", "edge1", {"phase": "Running"})
+    assert next_step(PODS, machine(status), came_back({"phase": "Running"})) == ReturnStep(
+        "1", "edge1", {"phase": "Running"}
+    )
     strange = {"conditions": [{"type": []}, 7]}
     kept = {"conditions": [{"type": []}, SCHEDULED]}
-    assert step(PODS, machine({"conditions": [SCHEDULED]}), came_back(strange)) == Step("1", "edge1", kept)
+    assert next_step(PODS, machine({"conditions": [SCHEDULED]}), came_back(strange)) == ReturnStep("1", "edge1", kept)

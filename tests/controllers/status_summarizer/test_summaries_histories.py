@@ -29,8 +29,8 @@ from translated import (
     world,
 )
 
-from farflung.controllers.placement_translator.values import Kind
 from farflung.machinery.errors import Obj
+from farflung.placement.names import Kind
 
 BOXES = ["florin", "guilder", "krone"]
 SPACES = ["one", "two"]

@@ -16,19 +16,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.edge.summaries import STATUS_SUMMARY
-from farflung.controllers.placement_translator.engine import Place
+from farflung.controllers.status_summarizer.health import CopyProblem, Digest, Report
 from farflung.controllers.status_summarizer.tally import Tally
-from farflung.controllers.status_summarizer.values import Digest, Report, Verdict
 from farflung.machinery.errors import Obj
+from farflung.placement.types import Route
 
 NEWER, OLDER = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
-AWAY = Verdict("Stale", "its syncer was not heard of", OLDER)
-REFUSED = Verdict("Refused", "denied by a webhook")
-UNREADY = Verdict("MinimumReplicasUnavailable", "Deployment does not have minimum availability.", OLDER)
+AWAY = CopyProblem("Stale", "its syncer was not heard of", OLDER)
+REFUSED = CopyProblem("Refused", "denied by a webhook")
+UNREADY = CopyProblem("MinimumReplicasUnavailable", "Deployment does not have minimum availability.", OLDER)
 
 
-def place(number: int) -> Place:
-    return Place(f"cluster-{number % 3}", f"location-{number % 2}", f"target-{number:03}")
+def place(number: int) -> Route:
+    return Route(f"cluster-{number % 3}", f"location-{number % 2}", f"target-{number:03}")
 
 
 def tally_of(reports: Mapping[str, Report]) -> Tally:
@@ -96,7 +96,7 @@ def counts_from_scratch(found: Iterable[Mapping[str, str]], limit: int) -> Obj:
     return {name: dict(counts[:16]) for name, counts in counted.items()}
 
 
-def entry_from_scratch(where: tuple[Any, ...], what: Verdict) -> Obj:
+def entry_from_scratch(where: tuple[Any, ...], what: CopyProblem) -> Obj:
     words = ("cluster", "locationName", "syncTargetName", "reason", "message", "since")
     return {word: text for word, text in zip(words, (*where, *what), strict=True) if text}
 
@@ -108,7 +108,7 @@ numbers = (
     | st.sampled_from([0.1, 0.2, 0.5, 1.0, -0.0, 2**63, 2**63 - 1, 2**64 - 1, -(2**63), 1e300, 1.7e308, 5e-324])
     | st.floats(allow_nan=False, allow_infinity=False)
 )
-verdicts = st.none() | st.sampled_from([UNREADY, REFUSED, Verdict("Failed")])
+verdicts = st.none() | st.sampled_from([UNREADY, REFUSED, CopyProblem("Failed")])
 digests = st.builds(
     Digest,
     reporting=st.booleans(),
@@ -118,7 +118,7 @@ digests = st.builds(
     texts=st.dictionaries(st.sampled_from(["phase", "reason"]), st.sampled_from(["Running", "Pending"])),
     verdict=verdicts,
 )
-places = st.builds(Place, *[st.sampled_from(["a", "b"])] * 3)
+places = st.builds(Route, *[st.sampled_from(["a", "b"])] * 3)
 reports = st.builds(
     Report,
     place=places,
@@ -131,7 +131,7 @@ histories = st.lists(st.tuples(mailboxes, st.none() | reports), max_size=15)
 
 
 def replicas(number: int) -> Report:
-    return Report(Place("a", "a", "a"), Digest(numbers={"replicas": number}))
+    return Report(Route("a", "a", "a"), Digest(numbers={"replicas": number}))
 
 
 @settings(max_examples=examples(100))
@@ -265,7 +265,7 @@ async def test_a_strict_server_takes_all_that_is_said() -> None:
     some = [1, 0.5, -3, 2**64 - 1, 1.7e308, 1.7e308, 5e-324, -(2**63)]
     wild = {
         f"m{one}": Report(
-            Place(f"cluster-{one}", "", "target"),
+            Route(f"cluster-{one}", "", "target"),
             Digest(True, NEWER, {"n": number, f"a.b-{one}": number}, {"Ready": "False"}, {"phase": "Lost"}, UNREADY),
         )
         for one, number in enumerate(some * 4)

@@ -21,7 +21,7 @@ from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, logical_cluster_key, wo
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Entry, Revision, Store
 from farflung.store.memory import MemoryStore
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 UNIVERSAL = {"name": "universal", "path": "root"}
 GADGET = kind("example.com", "v1", "gadgets:0123", "Gadget", namespaced=True)

@@ -20,7 +20,7 @@ from farflung.hub.tenancy.api_exports import SECRET
 from farflung.hub.tenancy.direct_writes import CONFIG_MAP, kind, rewritten, written
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 OWN = "/apis.kcp.io/apibindings/c-cons/w"
 

@@ -14,7 +14,7 @@ from platform_harness import ALICE, APIS, MASTER, OPERATOR, PlatformHub
 
 from farflung.controllers.global_scheduler.delivery import OWNER, PREFIX, new_placement
 from farflung.controllers.global_scheduler.subjects import SyncTargetKey
-from farflung.controllers.status_summarizer.returning import BRINGS
+from farflung.controllers.status_summarizer.status_return import BRINGS
 from farflung.hub.tenancy import deliveries
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey

@@ -19,11 +19,11 @@ from platform_harness import ALICE, APIS, BOB, MASTER, OPERATOR, RBAC, PlatformH
 from seed_machine import MACHINE
 
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
-from farflung.controllers.placement_translator.projecting import PROJECTED
 from farflung.hub import objects
 from farflung.hub.auth.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
+from farflung.placement.types import PROJECTED
 from farflung.syncer.manifest import HOME, policy_objects
 from farflung.syncer.rbac import policy_rules
 

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.environment import CompileError, Environment
+from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of

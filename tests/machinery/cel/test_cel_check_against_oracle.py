@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from farflung.machinery.cel import types
 from farflung.machinery.cel.declarations import Function, Functions
-from farflung.machinery.cel.environment import CompileError, Environment
+from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.parser import parse
 from farflung.machinery.cel.types import Kind, Type, is_optional

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from farflung.machinery.cel import ast
-from farflung.machinery.cel.environment import Checked, CompileError, Environment
+from farflung.machinery.cel.environment import Checked, Environment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Field, list_of, map_of, object_type
 

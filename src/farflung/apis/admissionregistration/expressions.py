@@ -12,7 +12,8 @@ from typing import Any, Final
 from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.declarations import Functions, functions
-from farflung.machinery.cel.environment import CompileError, Environment
+from farflung.machinery.cel.environment import Environment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.selection import Code, Run

@@ -1,4 +1,4 @@
-"""The edge scheduler at work: one key is one placement, whatever it was that changed."""
+"""The edge scheduler: one key per EdgePlacement."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.controllers.edge_scheduler import decide
-from farflung.controllers.edge_scheduler.decide import PLACEMENTS, SLICES
-from farflung.controllers.edge_scheduler.pace import Pace
 from farflung.controllers.edge_scheduler.triggers import SeenPlacement, SeenSlice, Trigger, Triggers
-from farflung.controllers.edge_scheduler.values import Destination, Key, Location, Placement, Resolution, Target
+from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import LOCATIONS, PLACEMENTS, SLICES, SYNC_TARGETS, ObjectKey
+from farflung.placement.resolve import Resolution
+from farflung.placement.types import (
+    Destination,
+    Location,
+    Placement,
+    Target,
+    parse_location,
+    parse_placement,
+    parse_target,
+    placements_of,
+    previous,
+)
 from farflung.runtime import cache
 from farflung.runtime.apply import apply
 from farflung.runtime.cache import Change
@@ -28,10 +39,48 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 from farflung.runtime.reflector import Environment
 
-T = TypeVar("T")
+#: Seconds for each destination before slices are written again: many changes in a row become few writes.
+PACE: Final = 20e-6
+FORGIVEN: Final = 300.0  #: seconds after which nobody remembers that slices had to be mended
 
-LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
-SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+
+class _Mended(NamedTuple):
+    times: int
+    at: float
+
+
+class Pace:
+    """Many changes become few writes.  And slices that somebody else changes whenever we mend them are mended more and
+    more seldom: two who insist would write for ever, as fast as they can."""
+
+    def __init__(self, monotonic: Callable[[], float], backoff: Backoff) -> None:
+        self._monotonic = monotonic
+        self._backoff = backoff
+        self._not_before: dict[ObjectKey, float] = {}
+        self._mended: dict[ObjectKey, _Mended] = {}
+        self._not_mended_before: dict[ObjectKey, float] = {}
+
+    def wait(self, key: ObjectKey, *, mending: bool = False) -> float:
+        """Seconds until slices may be written; `mending`: to say what was decided before."""
+        times = self._not_mended_before if mending else self._not_before
+        return times.get(key, 0.0) - self._monotonic()
+
+    def note(self, key: ObjectKey, destinations: int, *, mending: bool) -> None:
+        """They are written now."""
+        now = self._monotonic()
+        self._not_before[key] = now + PACE * destinations
+        if mending:
+            before = self._mended.get(key)
+            times = before.times + 1 if before is not None and now - before.at < FORGIVEN else 1
+            self._mended[key] = _Mended(times, now)
+            self._not_mended_before[key] = now + self._backoff.delay(times)
+
+    def forget(self, key: ObjectKey) -> None:
+        for known in (self._not_before, self._mended, self._not_mended_before):
+            known.pop(key, None)
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +109,7 @@ class EdgeScheduler:
         self._name = name
         self._log = log
         self._triggers = Triggers()
-        self._decided: dict[Key, Decided] = {}
+        self._decided: dict[ObjectKey, Decided] = {}
         self._pace = Pace(env.monotonic, env.backoff)
 
         def informer(client: Client, collection: Collection, decode: Callable[[bytes], T]) -> Informer[T]:
@@ -71,7 +120,7 @@ class EdgeScheduler:
         self._slices = informer(edge, SLICES, seen_slice)
         self._locations = informer(setting.root.view(setting.scheduling_view), LOCATIONS, _location)
         self._targets = informer(setting.root.view(setting.workload_view), SYNC_TARGETS, _target)
-        self.controller: Controller[Key] = Controller(
+        self.controller: Controller[ObjectKey] = Controller(
             name, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         self._placements.subscribe(self._adding("EdgePlacement", self._triggers.on_placement))
@@ -82,7 +131,7 @@ class EdgeScheduler:
     def join(self, manager: Manager) -> None:
         manager.add(self.controller, [self._placements, self._slices, self._locations, self._targets])
 
-    def _adding(self, kind: str, trigger: Callable[[Change[T]], Iterable[Key]]) -> Callable[[Change[T]], None]:
+    def _adding(self, kind: str, trigger: Callable[[Change[T]], Iterable[ObjectKey]]) -> Callable[[Change[T]], None]:
         def listener(change: Change[T]) -> None:
             self._log.info(f"queueing {kind}", v=3, controller=self._name, key=change.key)
             for key in trigger(change):
@@ -95,7 +144,7 @@ class EdgeScheduler:
 
     # --- one placement ----------------------------------------------------------------------------
 
-    async def reconcile(self, key: Key, worker: int) -> float | None:
+    async def reconcile(self, key: ObjectKey, worker: int) -> float | None:
         self._triggers.begin()
         seen = self._placements.cache.get(cache.Key(key.cluster, "", key.name))
         if seen is None:
@@ -134,13 +183,13 @@ class EdgeScheduler:
         self._pace.note(placement.key, len(resolution.destinations), mending=mending)
         return 0.0
 
-    def _observed(self, key: Key, wanted: Iterable[Obj] = ()) -> list[Obj]:
+    def _observed(self, key: ObjectKey, wanted: Iterable[Obj] = ()) -> list[Obj]:
         """Also those that should be the placement's, and do not say so any more."""
         named = (cache.Key(key.cluster, "", obj["metadata"]["name"]) for obj in wanted)
         found = map(self._slices.cache.get, sorted({*self._triggers.slices(key), *named}))
         return [orjson.loads(one.document) for one in found if one is not None]
 
-    def _versions(self, key: Key) -> tuple[tuple[cache.Key, int], ...]:
+    def _versions(self, key: ObjectKey) -> tuple[tuple[cache.Key, int], ...]:
         return tuple([(one, self._slices.cache.version(one)) for one in self._triggers.slices(key)])
 
     def _previous(self, placement: Placement) -> frozenset[Destination]:
@@ -148,11 +197,11 @@ class EdgeScheduler:
         insists on the own choice writes for ever."""
         decided = self._decided.get(placement.key)
         if decided is None or decided.uid != placement.uid:
-            return decide.previous(placement, self._observed(placement.key))
+            return previous(placement, self._observed(placement.key))
         destinations = frozenset(decided.destinations)
         if decided.slices == self._versions(placement.key):
             return destinations
-        return destinations | decide.previous(placement, self._observed(placement.key))
+        return destinations | previous(placement, self._observed(placement.key))
 
     def _timestamp(self) -> str:
         return self._setting.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -215,16 +264,16 @@ _headed: Final = msgspec.json.Decoder(_Headed)
 
 def seen_placement(document: bytes) -> SeenPlacement:
     alive = _headed.decode(document).metadata.deletion_timestamp is None
-    return SeenPlacement(decide.parse_placement(document), document, alive)
+    return SeenPlacement(parse_placement(document), document, alive)
 
 
 def seen_slice(document: bytes) -> SeenSlice:
-    return SeenSlice(document, decide.placements_of(orjson.loads(document)))
+    return SeenSlice(document, placements_of(orjson.loads(document)))
 
 
 def _location(document: bytes) -> Location:
-    return decide.parse_location(document)
+    return parse_location(document)
 
 
 def _target(document: bytes) -> Target:
-    return decide.parse_target(document)
+    return parse_target(document)

@@ -1,52 +1,220 @@
-"""What the controller asks for, as functions of values.
+"""Decisions of the edge scheduler: slices and status of one EdgePlacement.  Pure.
 
-    placement = parse_placement(bytes)
-    resolution = engine.resolve(placement.key, previous(placement, observed))
-    plan(placement, desired(placement, resolution), observed)       writes of slices
-    plan_status(placement, obj, resolution, now)                    the write of the status, if there is one
+Up to `LIMIT` destinations form one SinglePlacementSlice with the name of its EdgePlacement.  More destinations are
+sorted and cut: each slice ends before the destination with the least hash among those that could be next.  So a cut
+hardly depends on the other destinations, and a change usually touches one slice.  The first slice has the name of the
+EdgePlacement, every other one the hash of its first destination.
 
-With a problem (`resolution.problem`) nothing is desired: the slices that are there stay, and the status says why.
+An EdgePlacement with a problem (`resolution.problem`) keeps its slices, and its status reports the problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from farflung.controllers.edge_scheduler import slices
-from farflung.controllers.edge_scheduler.reading import parse_location, parse_placement, parse_target
-from farflung.controllers.edge_scheduler.slices import LIMIT, PLACEMENTS, SLICES, placements_of, previous
-from farflung.controllers.edge_scheduler.values import Placement, Resolution
 from farflung.lib.words import count
+from farflung.machinery import names
 from farflung.machinery.errors import Obj
-from farflung.runtime.plan import UpdateStatus, Write
+from farflung.placement.names import PLACEMENTS, SLICES
+from farflung.placement.resolve import Resolution
+from farflung.placement.types import (
+    DIGITS,
+    SOURCE,
+    Destination,
+    Placement,
+    _digest,
+    destinations_of,
+    is_extra,
+    owners,
+    source_label,
+)
+from farflung.runtime.plan import Create, Delete, Update, UpdateStatus, Write
 
-__all__ = [
-    "LIMIT",
-    "PLACEMENTS",
-    "SLICES",
-    "desired",
-    "parse_location",
-    "parse_placement",
-    "parse_target",
-    "placements_of",
-    "plan",
-    "plan_status",
-    "previous",
-    "status",
-]
+LIMIT: Final = 5_000
+
+
+# --- what should be there -------------------------------------------------------------------------
+
+
+def sliced(placement: Placement, destinations: Sequence[Destination], limit: int = LIMIT) -> list[Obj]:
+    """The slices that should be there.  `destinations` is sorted."""
+    parts = list(_cut(destinations, limit))
+    name = placement.key.name
+    labels = {SOURCE: source_label(name)} if len(parts) > 1 else {}
+    return [
+        {
+            "apiVersion": SLICES.api_version,
+            "kind": SLICES.kind,
+            "metadata": {
+                "name": _part_name(placement, part[0]) if at else name,
+                **({"labels": labels} if labels else {}),
+                "ownerReferences": [owner_reference(placement)],
+            },
+            "destinations": [_entry(destination) for destination in part],
+        }
+        for at, part in enumerate(parts)
+    ]
+
+
+def _cut(destinations: Sequence[Destination], limit: int) -> Iterator[Sequence[Destination]]:
+    if len(destinations) <= limit:
+        yield destinations
+        return
+    hashes = list(map(_hash, destinations))
+    start = 0
+    while len(destinations) - start > limit:
+        end = min(range(start + max(limit // 4, 1), start + limit + 1), key=hashes.__getitem__)
+        yield destinations[start:end]
+        start = end
+    yield destinations[start:]
+
+
+def _hash(destination: Destination) -> int:
+    mixed = zlib.crc32("\0".join(destination).encode("utf-8", "surrogatepass")) * 0x9E3779B1 & 0xFFFFFFFF
+    return mixed ^ mixed >> 15
+
+
+def _part_name(placement: Placement, first: Destination) -> str:
+    digest = _digest(placement.uid, *first)
+    return f"{placement.key.name[: names.DNS_SUBDOMAIN_LENGTH - DIGITS - 1].rstrip('-.')}-{digest}"
+
+
+def _entry(destination: Destination) -> Obj:
+    cluster, location, target, uid = destination
+    return {"cluster": cluster, "locationName": location, "syncTargetName": target, "syncTargetUID": uid}
+
+
+def owner_reference(placement: Placement) -> Obj:
+    return {
+        "apiVersion": PLACEMENTS.api_version,
+        "kind": PLACEMENTS.kind,
+        "name": placement.key.name,
+        "uid": placement.uid,
+    }
+
+
+# --- from the one to the other --------------------------------------------------------------------
+
+
+def plan_slices(placement: Placement, desired: Sequence[Obj], observed: Iterable[Mapping[str, Any]]) -> list[Write]:
+    """Writes that turn the observed slices into the desired ones.  Each slice is written at most once.
+
+    If the writes are applied in this order, a destination that is observed and desired is present throughout: a slice
+    drops such a destination only while another slice has it, and deletions are last.  Slices that exchange
+    destinations cannot all drop theirs first, so one of them gets its desired destinations and keeps those that
+    others still need; the next plan removes them.
+
+    Repeated plans end, also if only some of their writes succeed: every write decreases
+
+        the number of desired destinations that are absent from their slice
+        + the number of slices that are missing, differ or are superfluous
+
+    and the plan is empty when this number is 0.  After one whole plan every desired slice has its destinations, so the
+    second plan only drops and deletes, and the third is empty.
+    """
+    return _Plan(placement, desired, observed).writes()
+
+
+class _Plan:
+    """Looks only at slices that have to change: an unchanged slice keeps its destinations throughout."""
+
+    def __init__(self, placement: Placement, desired: Sequence[Obj], observed: Iterable[Mapping[str, Any]]) -> None:
+        self._placement = placement
+        self._desired = {obj["metadata"]["name"]: obj for obj in desired}
+        self._observed = {obj["metadata"]["name"]: obj for obj in observed}
+        self._missing = [name for name in self._desired if name not in self._observed]
+        self._changed = [name for name in self._desired if name in self._observed and self._differs(name)]
+        self._superfluous = [
+            name for name, obj in self._observed.items() if name not in self._desired and is_extra(placement, obj)
+        ]
+        self._new = {name: set(destinations_of(self._desired[name])) for name in (*self._missing, *self._changed)}
+        self._old = {name: set(destinations_of(self._observed[name])) for name in (*self._changed, *self._superfluous)}
+        self._needed = {destination for part in self._new.values() for destination in part}
+        #: in how many slices a destination is after the writes so far
+        self._copies = Counter(destination for part in self._old.values() for destination in part)
+
+    def writes(self) -> list[Write]:
+        writes: list[Write] = []
+        for name in self._missing:
+            self._copies.update(self._new[name])
+            writes.append(self._create(name))
+        waiting = self._changed
+        while waiting:
+            later = []
+            for name in waiting:
+                if self._may_drop(name):
+                    self._copies.subtract(self._old[name] - self._new[name])
+                    self._copies.update(self._new[name] - self._old[name])
+                    writes.append(self._update(name, self._desired[name]["destinations"]))
+                else:
+                    later.append(name)
+            if len(later) == len(waiting):
+                writes.append(self._extend(later))
+            waiting = later
+        return [*writes, *map(self._delete, sorted(self._superfluous, reverse=True))]
+
+    def _may_drop(self, name: str) -> bool:
+        """Whether every needed destination that the slice has to drop is in another slice, too."""
+        dropped = self._old[name] - self._new[name]
+        return all(self._copies[destination] > 1 for destination in dropped & self._needed)
+
+    def _extend(self, waiting: list[str]) -> Update:
+        """Give one of the slices that wait for each other its new destinations, and let it keep the old ones that are
+        needed.  It is removed from `waiting`.
+
+        There is one that lacks a new destination.  Otherwise each would have all of its own, a needed destination that
+        another one has to drop would be in two slices, and none would wait."""
+        name = next(name for name in waiting if not self._new[name] <= self._old[name])
+        waiting.remove(name)
+        self._copies.update(self._new[name] - self._old[name])
+        return self._update(name, list(map(_entry, sorted(self._new[name] | (self._old[name] & self._needed)))))
+
+    def _differs(self, name: str) -> bool:
+        observed, desired = self._observed[name], self._desired[name]
+        metadata = observed["metadata"]
+        label, wanted = (metadata.get("labels") or {}).get(SOURCE), desired["metadata"].get("labels", {}).get(SOURCE)
+        return bool(
+            observed.get("destinations") != desired["destinations"]
+            or list(owners(observed)) != desired["metadata"]["ownerReferences"]
+            or label != wanted
+        )
+
+    def _create(self, name: str) -> Create:
+        return Create(self._placement.key.cluster, SLICES, "", name, self._desired[name])
+
+    def _update(self, name: str, destinations: list[Obj]) -> Update:
+        """What others said of the slice stays."""
+        observed, desired = self._observed[name], self._desired[name]
+        metadata = {key: value for key, value in observed["metadata"].items() if key != "managedFields"}
+        ours = list(owners(observed))
+        others = [one for one in metadata.get("ownerReferences") or () if one not in ours]
+        metadata["ownerReferences"] = [*others, *desired["metadata"]["ownerReferences"]]
+        labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != SOURCE}
+        labels |= desired["metadata"].get("labels", {})
+        if labels:
+            metadata["labels"] = labels
+        obj = {"apiVersion": SLICES.api_version, "kind": SLICES.kind, "metadata": metadata}
+        return Update(self._placement.key.cluster, SLICES, "", name, {**obj, "destinations": destinations})
+
+    def _delete(self, name: str) -> Delete:
+        uid = self._observed[name]["metadata"].get("uid", "")
+        return Delete(self._placement.key.cluster, SLICES, "", name, uid)
+
 
 READY: Final = "Ready"
 
 
 def desired(placement: Placement, resolution: Resolution, limit: int = LIMIT) -> list[Obj] | None:
     """The slices that should be there; None if nobody knows, and those that are there should stay."""
-    return None if resolution.problem else slices.sliced(placement, resolution.destinations, limit)
+    return None if resolution.problem else sliced(placement, resolution.destinations, limit)
 
 
 def plan(placement: Placement, wanted: Sequence[Obj] | None, observed: Iterable[Mapping[str, Any]]) -> list[Write]:
     """`observed`: the slice that is called like the placement, and those that it owns; others do no harm."""
-    return [] if wanted is None else slices.plan(placement, wanted, observed)
+    return [] if wanted is None else plan_slices(placement, wanted, observed)
 
 
 def status(placement: Placement, resolution: Resolution, observed: Mapping[str, Any] | None, now: str) -> Obj | None:

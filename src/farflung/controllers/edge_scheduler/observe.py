@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from farflung.apis.names import Collection
 from farflung.client.rest import Client
 from farflung.lib.klog import Bare, Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import PLACEMENTS
 from farflung.runtime.cache import Change
 from farflung.runtime.informer import Informer
 from farflung.runtime.reflector import Environment
-
-EDGE_PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 
 
 async def observe(view: Client, env: Environment, log: Logger) -> None:
@@ -33,7 +31,7 @@ async def observe(view: Client, env: Environment, log: Logger) -> None:
     def trouble(what: str, error: Exception) -> None:
         log.error(error, what)
 
-    informer: Informer[Obj] = Informer(view, EDGE_PLACEMENTS, orjson.loads, env, trouble)
+    informer: Informer[Obj] = Informer(view, PLACEMENTS, orjson.loads, env, trouble)
     informer.subscribe(listener)
     await informer.run()
 

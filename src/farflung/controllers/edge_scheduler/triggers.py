@@ -3,7 +3,7 @@
 The engine knows who is concerned by what; slices name their placements.  What triggered a placement last is kept for
 the log alone.
 
-Until there is a whole list of everything, placements wait outside: all of them will be looked at, and to find out for
+Until there is a whole list of everything, placements wait env: all of them will be looked at, and to find out for
 each Location which of them match would take placements times Locations steps, instead of one for each placement later.
 """
 
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from farflung.controllers.edge_scheduler.engine import Engine
-from farflung.controllers.edge_scheduler.values import Key, Location, Placement, Target
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import Resolver
+from farflung.placement.types import Location, Placement, Target
 from farflung.runtime import cache
 from farflung.runtime.cache import Change
 
@@ -42,10 +43,10 @@ class Trigger(NamedTuple):
 
 class Triggers:
     def __init__(self) -> None:
-        self.engine = Engine()
-        self._waiting: dict[Key, Placement] | None = {}  #: None: it began
-        self._last: dict[Key, Trigger] = {}
-        self._slices: dict[Key, set[cache.Key]] = {}  #: the slices of a placement, or of one that could be there
+        self.engine = Resolver()
+        self._waiting: dict[ObjectKey, Placement] | None = {}  #: None: it began
+        self._last: dict[ObjectKey, Trigger] = {}
+        self._slices: dict[ObjectKey, set[cache.Key]] = {}  #: the slices of a placement, or of one that could be there
 
     def begin(self) -> None:
         """There was a whole list of everything, and placements are looked at from now on."""
@@ -53,14 +54,14 @@ class Triggers:
         for placement in waiting.values():
             self.engine.put_placement(placement)
 
-    def last(self, key: Key) -> Trigger:
+    def last(self, key: ObjectKey) -> Trigger:
         return self._last.get(key, Trigger("EdgePlacement", text(key)))
 
-    def slices(self, key: Key) -> Iterable[cache.Key]:
+    def slices(self, key: ObjectKey) -> Iterable[cache.Key]:
         return sorted(self._slices.get(key, ()))
 
-    def on_placement(self, change: Change[SeenPlacement]) -> Iterator[Key]:
-        key = Key(change.key.cluster, change.key.name)
+    def on_placement(self, change: Change[SeenPlacement]) -> Iterator[ObjectKey]:
+        key = ObjectKey(change.key.cluster, change.key.name)
         if self._waiting is not None:
             self._waiting.pop(key, None)
             if change.new is not None:
@@ -71,33 +72,33 @@ class Triggers:
             self.engine.remove_placement(key)
         yield from self._because("EdgePlacement", key, (key,))
 
-    def on_location(self, change: Change[Location]) -> Iterator[Key]:
-        key = Key(change.key.cluster, change.key.name)
+    def on_location(self, change: Change[Location]) -> Iterator[ObjectKey]:
+        key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self.engine.remove_location(key) if new is None else self.engine.put_location(new)
         yield from self._because("Location", key, concerned)
 
-    def on_target(self, change: Change[Target]) -> Iterator[Key]:
-        key = Key(change.key.cluster, change.key.name)
+    def on_target(self, change: Change[Target]) -> Iterator[ObjectKey]:
+        key = ObjectKey(change.key.cluster, change.key.name)
         new = change.new
         concerned = self.engine.remove_target(key) if new is None else self.engine.put_target(new)
         yield from self._because("SyncTarget", key, concerned)
 
-    def on_slice(self, change: Change[SeenSlice]) -> Iterator[Key]:
+    def on_slice(self, change: Change[SeenSlice]) -> Iterator[ObjectKey]:
         cluster = change.key.cluster
         before = change.old.placements if change.old is not None else frozenset()
         after = change.new.placements if change.new is not None else frozenset()
         for name in before - after:
-            self._slices[Key(cluster, name)].discard(change.key)
-            if not self._slices[Key(cluster, name)]:
-                del self._slices[Key(cluster, name)]
+            self._slices[ObjectKey(cluster, name)].discard(change.key)
+            if not self._slices[ObjectKey(cluster, name)]:
+                del self._slices[ObjectKey(cluster, name)]
         for name in after - before:
-            self._slices.setdefault(Key(cluster, name), set()).add(change.key)
-        named = sorted(Key(cluster, name) for name in before | after)
+            self._slices.setdefault(ObjectKey(cluster, name), set()).add(change.key)
+        named = sorted(ObjectKey(cluster, name) for name in before | after)
         concerned = [key for key in named if self.engine.placement(key) is not None]
-        yield from self._because("SinglePlacementSlice", Key(cluster, change.key.name), concerned)
+        yield from self._because("SinglePlacementSlice", ObjectKey(cluster, change.key.name), concerned)
 
-    def _because(self, kind: str, key: Key, concerned: Iterable[Key]) -> Iterator[Key]:
+    def _because(self, kind: str, key: ObjectKey, concerned: Iterable[ObjectKey]) -> Iterator[ObjectKey]:
         trigger = Trigger(kind, text(key))
         for placement in concerned:
             if self.engine.placement(placement) is None:
@@ -107,5 +108,5 @@ class Triggers:
             yield placement
 
 
-def text(key: Key) -> str:
+def text(key: ObjectKey) -> str:
     return f"{key.cluster}|{key.name}"

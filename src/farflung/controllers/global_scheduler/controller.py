@@ -48,10 +48,10 @@ from farflung.controllers.global_scheduler.subjects import (
     UnplacedSubject,
 )
 from farflung.controllers.global_scheduler.terminating_copies import TerminatingCopies
-from farflung.controllers.mailbox.controller import BINDINGS, CONFIGS, WORKSPACES
-from farflung.controllers.mailbox.decide import CONFIG, Workspace, mailbox_name
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
+from farflung.placement.names import API_BINDINGS, CONFIG, CONFIGS, WORKSPACES, mailbox_name
+from farflung.placement.types import Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -125,7 +125,7 @@ class GlobalScheduler:
         edge = setting.provider.view(setting.edge_view)
         self._placements = self._informer(edge, PLACEMENTS, decode_placement)
         self._configs = self._informer(edge, CONFIGS, decode_refusals)
-        self._bindings = self._informer(edge, BINDINGS, decode_binding_phase)
+        self._bindings = self._informer(edge, API_BINDINGS, decode_binding_phase)
         self._workspaces = self._informer(setting.provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
         context = SchedulerContext(self.state, env, setting.now, log, STATUS_WORKERS)
         self.clusters = ClusterController(
@@ -277,7 +277,7 @@ class GlobalScheduler:
         target = self.clusters.target_of(site)
         key = None if target is None else Key(target.cluster, "", target.name)
         seen = None if key is None else self._targets.cache.get(key)
-        return "" if key is None or seen is None else mailbox_name(key, seen.uid)
+        return "" if key is None or seen is None else mailbox_name(key.cluster, seen.uid)
 
     def _cluster_of(self, mailbox: str) -> str:
         """Empty: it has none."""

@@ -21,9 +21,9 @@ from farflung.controllers.global_scheduler.clusters import ClusterController
 from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.state import discard_from
 from farflung.controllers.global_scheduler.subjects import Delivery, SyncTargetKey
-from farflung.controllers.mailbox.controller import BINDINGS
-from farflung.controllers.mailbox.decide import Binding
 from farflung.machinery.errors import Obj
+from farflung.placement.names import API_BINDINGS
+from farflung.placement.types import Binding
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -240,11 +240,16 @@ class MailboxSetup:
             await client.raw(f"{PODS.path('')}?limit=1")
         except NotFound:
             with contextlib.suppress(AlreadyExists):
-                await client.create(BINDINGS, new_pods_binding())
+                await client.create(API_BINDINGS, new_pods_binding())
         else:
             self._seen[mailbox] = now
 
 
 def new_pods_binding() -> Obj:
     spec = {"reference": {"export": EXPORT}}
-    return {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind, "metadata": {"name": PODS_BINDING}, "spec": spec}
+    return {
+        "apiVersion": API_BINDINGS.api_version,
+        "kind": API_BINDINGS.kind,
+        "metadata": {"name": PODS_BINDING},
+        "spec": spec,
+    }

@@ -35,8 +35,8 @@ from farflung.controllers.global_scheduler.subjects import (
     REFUSED_BY,
     ObservedSubject,
 )
-from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
+from farflung.placement.project import RETURNED
 from farflung.scheduling.claims import compute_claim
 from farflung.scheduling.values import (
     UNSCHEDULABLE,

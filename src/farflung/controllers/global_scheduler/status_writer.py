@@ -13,11 +13,9 @@ from farflung.controllers.global_scheduler.binder import MachineBinder, event_ob
 from farflung.controllers.global_scheduler.context import SchedulerContext
 from farflung.controllers.global_scheduler.statuses import find_condition
 from farflung.controllers.global_scheduler.subjects import POD, ObservedSubject, SchedulingSubject, SyncTargetKey
-from farflung.controllers.mailbox.decide import CONFIG
-from farflung.controllers.placement_translator.values import Kind, Part
-from farflung.controllers.status_summarizer.freshness import ANY, told_by
-from farflung.controllers.status_summarizer.values import Verdict
+from farflung.controllers.status_summarizer.health import ANY, CopyProblem, parse_syncer_report
 from farflung.machinery import times
+from farflung.placement.names import CONFIG, Kind, Part
 from farflung.runtime.cache import Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -49,16 +47,16 @@ TRANSIENT_REASONS: Final = frozenset(
     }
 )
 UNDECLARED: Final = "field not declared in schema"  #: what clusters say that know no virtual machines
-NO_EDGE_API: Final = Verdict(
+NO_EDGE_API: Final = CopyProblem(
     "NoEdgeAPI",
     "its workspace does not have the edge API, so it goes nowhere; "
     "`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it there",
 )
-NAME_TAKEN: Final = Verdict(
+NAME_TAKEN: Final = CopyProblem(
     "NameTaken", "a machine of another workspace has its namespace and name where it would be brought to"
 )
 
-RefusedParts = Mapping[Part, Verdict]
+RefusedParts = Mapping[Part, CopyProblem]
 
 
 class _LastWrite(NamedTuple):
@@ -133,12 +131,12 @@ def _condition(subject: SchedulingSubject) -> str:
 
 def decode_refusals(document: bytes) -> RefusedParts:
     """What a SyncerConfig says about machines."""
-    return {part: verdict for part, verdict in told_by(document).refused.items() if part.kind == POD_KIND}
+    return {part: verdict for part, verdict in parse_syncer_report(document).refused.items() if part.kind == POD_KIND}
 
 
 class DeliveryProblem(NamedTuple):
     site: SiteKey
-    verdict: Verdict
+    verdict: CopyProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ class DeliveryStatusWriter:
         self._monotonic = context.env.monotonic
         self._now = context.now
         self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
-        self._troubled: dict[SiteKey, dict[SchedulingSubject, Verdict]] = {}
+        self._troubled: dict[SiteKey, dict[SchedulingSubject, CopyProblem]] = {}
         self._told: dict[SchedulingSubject, DeliveryProblem] = {}
         self.controller: Controller[SchedulingSubject] = context.controller(DELIVERY_STATUS_CONTROLLER, self.reconcile)
 
@@ -210,9 +208,9 @@ class DeliveryStatusWriter:
         else:
             self._troubled.pop(site, None)
 
-    def _troubles(self, site: SiteKey) -> dict[SchedulingSubject, Verdict]:
+    def _troubles(self, site: SiteKey) -> dict[SchedulingSubject, CopyProblem]:
         refused, unserved = self._refused_at(site), self._sources.unserved(site)
-        found: dict[SchedulingSubject, Verdict] = dict.fromkeys(sorted(self._sources.displaced(site)), NAME_TAKEN)
+        found: dict[SchedulingSubject, CopyProblem] = dict.fromkeys(sorted(self._sources.displaced(site)), NAME_TAKEN)
         for subject in self._state.holders(site) if refused or unserved else ():
             if subject.kind != POD or subject in found:
                 continue
@@ -256,12 +254,12 @@ class DeliveryStatusWriter:
         return None
 
 
-def _find_verdict(refused: RefusedParts, key: Key) -> Verdict | None:
+def _find_verdict(refused: RefusedParts, key: Key) -> CopyProblem | None:
     """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
 
 
-def is_refusal(verdict: Verdict) -> bool:
+def is_refusal(verdict: CopyProblem) -> bool:
     """Whether the cluster does not take a machine, as far as can be told.  Kubernetes gives no reason, and 500, for
     fields that it does not know."""
     return verdict != NO_EDGE_API and (verdict.reason not in TRANSIENT_REASONS or UNDECLARED in verdict.message)

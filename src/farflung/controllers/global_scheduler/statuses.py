@@ -19,8 +19,8 @@ from farflung.controllers.global_scheduler.subjects import (
     ObservedSubject,
     PlacedSubject,
 )
-from farflung.controllers.placement_translator.projecting import RETURNED
 from farflung.machinery.errors import Obj
+from farflung.placement.project import RETURNED
 from farflung.runtime.cache import Key
 from farflung.scheduling.values import Item, PlacedReplica, Site, SiteKey, Spot
 

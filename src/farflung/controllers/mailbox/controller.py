@@ -11,25 +11,24 @@ import msgspec
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Forbidden, NotFound
 from farflung.client.rest import Client
-from farflung.controllers.mailbox.decide import (
-    BINDING,
-    CONFIG,
-    SYNC_TARGET_NAME,
-    Binding,
-    Step,
-    Target,
-    Workspace,
-    about_binding,
-    about_workspace,
-    cluster_of,
-    made,
-)
-from farflung.controllers.mailbox.heartbeat import config_of
-from farflung.controllers.mailbox.releasing import Releaser
-from farflung.controllers.mailbox.reporting import SYNC_TARGETS, Reporter
+from farflung.controllers.mailbox.decide import Step, decide_binding, decide_workspace, mailbox_objects
+from farflung.controllers.mailbox.releaser import Releaser
+from farflung.controllers.mailbox.reporter import Reporter
 from farflung.controllers.mailbox.triggers import Mailboxes
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement.names import (
+    API_BINDINGS,
+    BINDING,
+    CONFIG,
+    CONFIGS,
+    SYNC_TARGET_NAME,
+    SYNC_TARGETS,
+    WORKSPACES,
+    cluster_of,
+)
+from farflung.placement.syncer_config import parse_heartbeat
+from farflung.placement.types import Binding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -37,12 +36,8 @@ from farflung.runtime.manager import Manager
 from farflung.runtime.reflector import Environment
 
 T = TypeVar("T")
-
 AGAIN: Final = 1.0  #: seconds until we look again at a binding that the view does not show
 NAME: Final = "mailbox-controller"
-WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
-BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
-CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +64,10 @@ class MailboxController:
             return Informer(client, collection, decode, env, self._trouble)
 
         view = setting.root.view(setting.workload_view)
-        self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(Target).decode)
+        self._targets = informer(view, SYNC_TARGETS, msgspec.json.Decoder(SyncTarget).decode)
         self._workspaces = informer(self._provider, WORKSPACES, msgspec.json.Decoder(Workspace).decode)
-        self._bindings = informer(edge, BINDINGS, msgspec.json.Decoder(Binding).decode)
-        self._configs = informer(edge, CONFIGS, config_of)
+        self._bindings = informer(edge, API_BINDINGS, msgspec.json.Decoder(Binding).decode)
+        self._configs = informer(edge, CONFIGS, parse_heartbeat)
         self.controller: Controller[str] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
@@ -105,7 +100,7 @@ class MailboxController:
         log = self._log.bind(worker=worker, mbwsName=name)
         target = _found(self._targets, self._mailboxes.target(name))
         workspace = _found(self._workspaces, self._mailboxes.workspace(name))
-        step = about_workspace(target, workspace)
+        step = decide_workspace(target, workspace)
         if step is Step.CREATE:
             assert target is not None
             await self._create(name, target.metadata.name, log)
@@ -126,7 +121,9 @@ class MailboxController:
         return None
 
     async def _create(self, name: str, target: str, log: Logger) -> None:
-        created = await self._provider.create(WORKSPACES, made(name, target, self._setting.provider).workspace)
+        created = await self._provider.create(
+            WORKSPACES, mailbox_objects(name, target, self._setting.provider).workspace
+        )
         log.info("Created missing workspace", v=2)
         self._workspaces.assume(created)
 
@@ -155,15 +152,15 @@ class MailboxController:
     async def _furnish(self, name: str, target: str, cluster: str, log: Logger) -> float | None:
         log = log.bind(mbwsCluster=cluster)
         mailbox = self._setting.server.workspace(cluster)
-        objects = made(name, target, self._setting.provider)
+        objects = mailbox_objects(name, target, self._setting.provider)
         binding = self._bindings.cache.get(Key(cluster, "", BINDING))
         configured = Key(cluster, "", CONFIG) in self._configs.cache
-        step = about_binding(binding, self._setting.provider)
+        step = decide_binding(binding, self._setting.provider)
         if step is Step.CREATE:
             binding, configured = await self._bind(mailbox, objects.binding, log), False
-            step = about_binding(binding, self._setting.provider)
+            step = decide_binding(binding, self._setting.provider)
         if step is Step.DELETE:
-            await mailbox.delete(BINDINGS, BINDING)
+            await mailbox.delete(API_BINDINGS, BINDING)
             log.info("Deleted APIBinding of another export", v=2, bindingName=BINDING)
         if step is not Step.NOTHING:
             return AGAIN
@@ -174,9 +171,9 @@ class MailboxController:
     async def _bind(self, mailbox: Client, wanted: Obj, log: Logger) -> Binding:
         """The view shows bindings of this export only, so there may be one that we do not know."""
         try:
-            binding = await mailbox.create(BINDINGS, wanted)
+            binding = await mailbox.create(API_BINDINGS, wanted)
         except AlreadyExists:
-            binding = await mailbox.get(BINDINGS, BINDING)
+            binding = await mailbox.get(API_BINDINGS, BINDING)
         else:
             version = binding["metadata"]["resourceVersion"]
             log.info("Created APIBinding", v=2, bindingName=BINDING, resourceVersion=version)

@@ -1,168 +1,25 @@
-"""What has to be done about one mailbox.  Pure."""
+"""Decisions of the mailbox controller: workspaces, bindings, and the status of SyncTargets.  Pure.
+
+The clock of a syncer may be wrong, so the time in its heartbeat does not count.  What counts is the time of the hub:
+the `managedFields` entry of the heartbeat's owner, which every update by that owner renews.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final
+from math import inf
+from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.controllers.mailbox.room import Room
+from farflung.machinery import times
 from farflung.machinery.errors import Obj
-from farflung.runtime.cache import Key
-
-SYNC_TARGET_NAME: Final = "edge.kcp.io/sync-target-name"  #: the annotation that marks a workspace as a mailbox
-BINDING: Final = "bind-edge"
-CONFIG: Final = "the-one"
-EXPORT: Final = "edge.kcp.io"
-FINALIZER: Final = "edge.kcp.io/syncer"  #: on copies in a mailbox, which stay until a syncer takes it off
-_NAME: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9-]*)-mb-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-
-# --- what is known --------------------------------------------------------------------------------
-
-
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    uid: str = ""
-    deletion_timestamp: str | None = None
-    annotations: dict[str, str] | None = None
-
-
-class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    type: str
-    status: str = ""
-    severity: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str = ""
-
-
-class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
-    last_syncer_heartbeat_time: str | None = None
-    conditions: tuple[Condition, ...] | None = None
-    allocatable: Any = None
-    capacity: Any = None
-
-
-class Target(msgspec.Struct, frozen=True):
-    """A SyncTarget."""
-
-    metadata: Metadata
-    status: TargetStatus | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
-
-    @property
-    def heartbeat(self) -> str:
-        """Empty if there is none."""
-        return (self.status.last_syncer_heartbeat_time if self.status is not None else None) or ""
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return (self.status.conditions if self.status is not None else None) or ()
-
-
-class WorkspaceSpec(msgspec.Struct, frozen=True):
-    cluster: str = ""
-
-
-class WorkspaceStatus(msgspec.Struct, frozen=True):
-    phase: str = ""
-
-
-class Workspace(msgspec.Struct, frozen=True):
-    """A workspace below the provider's, mailbox or not."""
-
-    metadata: Metadata
-    spec: WorkspaceSpec | None = None
-    status: WorkspaceStatus | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
-
-    @property
-    def cluster(self) -> str:
-        """Empty until it has one."""
-        return self.spec.cluster if self.spec is not None else ""
-
-    @property
-    def ready(self) -> bool:
-        return bool(self.cluster) and self.status is not None and self.status.phase == "Ready"
-
-    @property
-    def target_name(self) -> str:
-        """What the mark says; empty if it is not there."""
-        return (self.metadata.annotations or {}).get(SYNC_TARGET_NAME, "")
-
-
-class Export(msgspec.Struct, frozen=True):
-    name: str = ""
-    path: str = ""
-
-
-class Reference(msgspec.Struct, frozen=True):
-    export: Export | None = None
-
-
-class BindingSpec(msgspec.Struct, frozen=True):
-    reference: Reference | None = None
-
-
-class BindingStatus(msgspec.Struct, frozen=True):
-    phase: str = ""
-
-
-class Binding(msgspec.Struct, frozen=True):
-    """An APIBinding."""
-
-    metadata: Metadata
-    spec: BindingSpec | None = None
-    status: BindingStatus | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self.metadata.deletion_timestamp is None
-
-    @property
-    def bound(self) -> bool:
-        return self.status is not None and self.status.phase == "Bound"
-
-    @property
-    def export(self) -> Export | None:
-        reference = self.spec.reference if self.spec is not None else None
-        return reference.export if reference is not None else None
-
-
-class Config(msgspec.Struct, frozen=True):
-    """A SyncerConfig, as far as it tells of its syncer."""
-
-    beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
-    edge: Condition | None = None  #: whether the syncer reaches its cluster, if it says so
-    room: Room | None = None  #: what its cluster has; None: nobody has looked
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def mailbox_name(target: Key, uid: str) -> str:
-    return f"{target.cluster}-mb-{uid}"
-
-
-def is_mailbox_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
-
-
-def cluster_of(name: str) -> str:
-    """The cluster of the SyncTarget, as the mailbox's name says."""
-    found = _NAME.fullmatch(name)
-    return found["cluster"] if found is not None else ""
-
+from farflung.placement.names import BINDING, CONFIG, EXPORT, SYNC_TARGET_NAME
+from farflung.placement.syncer_config import EDGE_REACHABLE, SyncerHeartbeat, capacity_patch, moment
+from farflung.placement.types import Binding, Condition, Export, SyncTarget, Workspace
 
 # --- decisions ------------------------------------------------------------------------------------
 
@@ -178,7 +35,7 @@ class Step(Enum):
     DELETE = auto()
 
 
-def about_workspace(target: Target | None, workspace: Workspace | None) -> Step:
+def decide_workspace(target: SyncTarget | None, workspace: Workspace | None) -> Step:
     wanted = target is not None and target.alive
     if workspace is None:
         return Step.CREATE if wanted else Step.NOTHING
@@ -192,12 +49,12 @@ def about_workspace(target: Target | None, workspace: Workspace | None) -> Step:
     return Step.NOTHING if workspace.ready else Step.WAIT
 
 
-def is_ending(target: Target | None, workspace: Workspace) -> bool:
+def is_ending(target: SyncTarget | None, workspace: Workspace) -> bool:
     """Whether this is a mailbox, and on its way out."""
     return not workspace.alive and bool(workspace.target_name or target is not None)
 
 
-def about_binding(binding: Binding | None, provider: str) -> Step:
+def decide_binding(binding: Binding | None, provider: str) -> Step:
     if binding is None:
         return Step.CREATE
     if not binding.alive:
@@ -211,7 +68,7 @@ def about_binding(binding: Binding | None, provider: str) -> Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MailboxObjects:
     """The objects of a mailbox."""
 
     workspace: Obj
@@ -219,8 +76,8 @@ class Made:
     config: Obj
 
 
-def made(name: str, target: str, provider: str) -> Made:
-    return Made(
+def mailbox_objects(name: str, target: str, provider: str) -> MailboxObjects:
+    return MailboxObjects(
         {
             "apiVersion": "tenancy.kcp.io/v1alpha1",
             "kind": "Workspace",
@@ -235,3 +92,100 @@ def made(name: str, target: str, provider: str) -> Made:
         },
         {"apiVersion": "edge.kcp.io/v1alpha1", "kind": "SyncerConfig", "metadata": {"name": CONFIG}, "spec": {}},
     )
+
+
+REFRESH: Final = timedelta(seconds=25)  #: a SyncTarget is written for every other heartbeat, which is often enough
+LATEST: Final = 45.0  #: seconds after which it is written for any: before it looks dead
+READY: Final = "Ready"
+STATUSES: Final = frozenset({"True", "False", "Unknown"})
+LONGEST_REASON: Final = 128  #: characters
+LONGEST_MESSAGE: Final = 1024
+
+
+# --- what is shown of it --------------------------------------------------------------------------
+
+
+class StatusDecision(NamedTuple):
+    status: Obj  #: what the status of the SyncTarget has to say from now on; empty: nothing else
+    again: float | None = None  #: seconds after which to look again
+
+
+NOTHING: Final = StatusDecision({})
+
+
+@dataclass(slots=True)
+class _Since:
+    """What was last heard of a mailbox, and what its SyncTarget shows; and from when that is, by a clock that never
+    jumps.  Of what was there before we looked nobody knows that."""
+
+    beat: datetime | None
+    heard: float
+    shown: str
+    since: float
+
+
+class Reports:
+    """Which reports are worth a write.  Knows how old each SyncTarget's heartbeat is."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, _Since] = {}
+
+    def forget(self, mailbox: str) -> None:
+        self._since.pop(mailbox, None)
+
+    def _heard(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> float:
+        """When there was the heartbeat that the SyncTarget shows."""
+        known = self._since.setdefault(mailbox, _Since(config.beat, -inf, target.heartbeat, -inf))
+        if known.beat != config.beat:
+            known.beat, known.heard = config.beat, now
+        if known.shown != target.heartbeat:
+            known.shown = target.heartbeat
+            known.since = known.heard if moment(target.heartbeat) == config.beat else -inf
+        return known.since
+
+    def decide(self, mailbox: str, target: SyncTarget, config: SyncerHeartbeat, now: float) -> StatusDecision:
+        """`now`: of a clock that never jumps, in seconds.  A SyncTarget whose syncer never reported is left alone."""
+        since = self._heard(mailbox, target, config, now)
+        if config.beat is None:
+            return NOTHING
+        before = next((one for one in target.conditions if one.type == EDGE_REACHABLE), None)
+        edge, shown = _reported(config, before), moment(target.heartbeat)
+        amounts = {} if config.room is None else capacity_patch(target.status, config.room)
+        if shown == config.beat and edge == before and not amounts:
+            return NOTHING
+        left = LATEST - (now - since)
+        is_fresh = shown is not None and abs(config.beat - shown) < REFRESH
+        if is_fresh and left > 0 and _gist(edge) == _gist(before) and not amounts:
+            return StatusDecision({}, left)
+        status: Obj = {"lastSyncerHeartbeatTime": times.format_seconds(config.beat), **amounts}
+        return StatusDecision(status if edge == before else {**status, "conditions": _with(target.conditions, edge)})
+
+
+def _gist(condition: Condition | None) -> tuple[str, str] | None:
+    """What cannot wait.  Words may be others each time."""
+    return None if condition is None else (condition.status, condition.reason)
+
+
+def _with(conditions: Iterable[Condition], edge: Condition | None) -> list[Obj]:
+    others = [one for one in conditions if one.type != EDGE_REACHABLE]
+    together = others if edge is None else [*others, edge]
+    return [msgspec.to_builtins(one) for one in sorted(together, key=lambda one: (one.type != READY, one.type))]
+
+
+def _reported(config: SyncerHeartbeat, before: Condition | None) -> Condition | None:
+    """With the time of what is shown already if that says the same, else with the heartbeat's."""
+    edge, beat = config.edge, config.beat
+    if edge is None or edge.status not in STATUSES or beat is None:
+        return None
+    condition = Condition(
+        type=EDGE_REACHABLE,
+        status=edge.status,
+        severity="Error" if edge.status == "False" else "",
+        reason=edge.reason[:LONGEST_REASON],
+        message=edge.message[:LONGEST_MESSAGE],
+        last_transition_time=times.format_seconds(beat),
+    )
+    if before is None:
+        return condition
+    same = msgspec.structs.replace(condition, last_transition_time=before.last_transition_time)
+    return before if same == before else condition

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from farflung.controllers.mailbox.decide import (
-    BINDING,
-    CONFIG,
-    Binding,
-    Config,
-    Target,
-    Workspace,
-    is_mailbox_name,
-    mailbox_name,
-)
+from farflung.placement.names import BINDING, CONFIG, is_mailbox_name, mailbox_name
+from farflung.placement.syncer_config import SyncerHeartbeat
+from farflung.placement.types import Binding, SyncTarget, Workspace
 from farflung.runtime.cache import Change, Key
 
 
@@ -35,11 +28,12 @@ class Mailboxes:
         """The mailbox with that logical cluster."""
         return self._names.get(cluster)
 
-    def on_target(self, change: Change[Target]) -> Iterator[str]:
+    def on_target(self, change: Change[SyncTarget]) -> Iterator[str]:
         if change.old is not None and change.new is not None and change.old.metadata == change.new.metadata:
             return  # only its status changed
         names = [
-            mailbox_name(change.key, one.metadata.uid) if one is not None else "" for one in (change.old, change.new)
+            mailbox_name(change.key.cluster, one.metadata.uid) if one is not None else ""
+            for one in (change.old, change.new)
         ]
         for name in filter(None, dict.fromkeys(names)):
             if name == names[1]:
@@ -65,7 +59,7 @@ class Mailboxes:
         if change.key.name == BINDING:
             yield from self._in_cluster(change.key.cluster)
 
-    def on_config(self, change: Change[Config]) -> Iterator[str]:
+    def on_config(self, change: Change[SyncerHeartbeat]) -> Iterator[str]:
         if change.key.name == CONFIG and (change.old is None or change.new is None):
             yield from self._in_cluster(change.key.cluster)
 

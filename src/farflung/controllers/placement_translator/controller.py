@@ -8,16 +8,14 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
 
-from farflung.controllers.placement_translator.configurer import Configurer
-from farflung.controllers.placement_translator.copier import Copier
-from farflung.controllers.placement_translator.engine import Config, Copy
-from farflung.controllers.placement_translator.gathering import Gathering
-from farflung.controllers.placement_translator.knowledge import Discover, Knowledge, Status, Work
-from farflung.controllers.placement_translator.listening import Listening
-from farflung.controllers.placement_translator.serving import Serving
-from farflung.controllers.placement_translator.syncer_config import THE_ONE
-from farflung.controllers.placement_translator.telling import Telling
-from farflung.controllers.placement_translator.world import PlacementKey
+from farflung.controllers.placement_translator.copier import Copier, SourceReader
+from farflung.controllers.placement_translator.status_writer import StatusWriter
+from farflung.controllers.placement_translator.syncer_config_writer import SyncerConfigWriter
+from farflung.placement.feeds import DiscoveryCache, PlacementFeed
+from farflung.placement.index import ConfigKey, Copy
+from farflung.placement.names import PlacementKey
+from farflung.placement.state import DiscoveryKey, PlacementState, StatusKey, WorkKey
+from farflung.placement.syncer_config import THE_ONE
 from farflung.runtime.cache import Change
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -30,7 +28,7 @@ LATEST: Final = 2.0  #: seconds after which it is written although there is stil
 
 class PlacementTranslator:
     def __init__(
-        self, listening: Listening, recorder: Recorder, now: Callable[[], datetime], *, workers: int = 16
+        self, listening: PlacementFeed, recorder: Recorder, now: Callable[[], datetime], *, workers: int = 16
     ) -> None:
         env, log = listening.env, listening.log
         self._listening = listening
@@ -39,11 +37,11 @@ class PlacementTranslator:
         self._now = now
         self._caught_up = False  #: all that was found at the start was looked at
         self._due: dict[PlacementKey, float] = {}  #: when a status is written at the latest
-        self._serving = Serving(listening.views.everywhere.workspace)
-        self.controller: Controller[Work] = Controller(
+        self._serving = DiscoveryCache(listening.views.everywhere.workspace)
+        self.controller: Controller[WorkKey] = Controller(
             NAME, self.reconcile, workers=workers, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
-        self._statuses: Controller[Status] = Controller(
+        self._statuses: Controller[StatusKey] = Controller(
             f"{NAME}-status", self._say, workers=2, backoff=env.backoff, monotonic=env.monotonic, log=log
         )
         listening.configs.subscribe(self._on_config)
@@ -74,30 +72,30 @@ class PlacementTranslator:
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def meet(self, known: Knowledge) -> None:
+    def meet(self, known: PlacementState) -> None:
         listening, everywhere = self._listening, self._listening.views.everywhere
         view, log = listening.views.edge_of, listening.log
         self._known = known
-        self._telling = Telling(known, listening.placements, view, self._recorder, self._soon, self._now, log)
-        gathering = Gathering(self._serving, everywhere)
+        self._telling = StatusWriter(known, listening.placements, view, self._recorder, self._soon, self._now, log)
+        gathering = SourceReader(self._serving, everywhere)
         report = self._telling.report
         self._copier = Copier(known, listening.feeds, gathering, everywhere, report, self._now, log)
-        self._configurer = Configurer(known, self._serving, listening.configs, view, log)
+        self._configurer = SyncerConfigWriter(known, self._serving, listening.configs, view, log)
 
-    def hear(self, works: AbstractSet[Work], assumed: Copy | None) -> None:
+    def hear(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
         """What we did ourselves need not be looked at; what happened meanwhile is heard by itself."""
         for work in works:
-            if isinstance(work, Status):
+            if isinstance(work, StatusKey):
                 self._look_at_placement(work)
             elif work != assumed:
                 self._add(work)
 
-    def _add(self, work: Copy | Config | Discover) -> None:
-        if isinstance(work, Config):
+    def _add(self, work: Copy | ConfigKey | DiscoveryKey) -> None:
+        if isinstance(work, ConfigKey):
             self._configurer.forget()
         self.controller.queue.add(work)
 
-    def _look_at_placement(self, status: Status) -> None:
+    def _look_at_placement(self, status: StatusKey) -> None:
         if status.placement in self._known.placements:
             self._soon(status)
             return
@@ -105,24 +103,24 @@ class PlacementTranslator:
         if status.placement.cluster not in self._known.engine.sources():
             self._serving.forget(status.placement.cluster)
 
-    def _soon(self, status: Status) -> None:
+    def _soon(self, status: StatusKey) -> None:
         self._due.setdefault(status.placement, self._env.monotonic() + LATEST)
         self._statuses.queue.add_after(status, SOON)
 
     def _on_config(self, change: Change[bytes]) -> None:
         mailbox = self._known.mailbox_of(change.key.cluster)
         if mailbox is not None and change.key.name == THE_ONE:
-            self.controller.queue.add(Config(mailbox))
+            self.controller.queue.add(ConfigKey(mailbox))
 
     # --- doing ------------------------------------------------------------------------------------
 
-    async def reconcile(self, work: Work, worker: int) -> float | None:
+    async def reconcile(self, work: WorkKey, worker: int) -> float | None:
         match work:
             case Copy():
                 return await self._copier.copy(work)
-            case Config():
+            case ConfigKey():
                 return await self._configurer.configure(work.mailbox)
-            case Discover():
+            case DiscoveryKey():
                 await self._discover(work.cluster)
         return None
 
@@ -135,9 +133,9 @@ class PlacementTranslator:
 
     def _configure(self, mailboxes: Iterable[str]) -> None:
         for mailbox in mailboxes:
-            self._add(Config(mailbox))
+            self._add(ConfigKey(mailbox))
 
-    async def _say(self, status: Status, worker: int) -> float | None:
+    async def _say(self, status: StatusKey, worker: int) -> float | None:
         """When there is nothing else to be done: what is wrong for a moment only need not be said.  What was found at
         the start has to be looked at before anybody knows what is to be said."""
         key = status.placement

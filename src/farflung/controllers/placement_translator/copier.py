@@ -1,4 +1,4 @@
-"""One object of one mailbox: made, changed or taken away, as it should be."""
+"""Create, update and delete one object of one mailbox."""
 
 from __future__ import annotations
 
@@ -6,30 +6,94 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, Invalid, NotFound, Refused
 from farflung.client.rest import Client
-from farflung.controllers.placement_translator import problems, projecting
-from farflung.controllers.placement_translator.customizing import Customizer
-from farflung.controllers.placement_translator.desired import Desired, desired, taking_part
-from farflung.controllers.placement_translator.engine import Copy, Place, Wanted
-from farflung.controllers.placement_translator.feeds import Feeds
-from farflung.controllers.placement_translator.gathering import Gathered, Gathering
-from farflung.controllers.placement_translator.knowledge import BRINGING, Knowledge
-from farflung.controllers.placement_translator.problems import Problem
-from farflung.controllers.placement_translator.reading import SeenLocation
-from farflung.controllers.placement_translator.values import Kind, Part, Source
-from farflung.controllers.placement_translator.world import NAMESPACES, PlacementKey, Seen
+from farflung.controllers.placement_translator.decide import Problem
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
+from farflung.placement import names, project
+from farflung.placement.customize import Customizer
+from farflung.placement.feeds import DiscoveryCache, ObjectFeeds
+from farflung.placement.index import Copy, CopyReason
+from farflung.placement.names import NAMESPACES, Kind, Part, PlacementKey, Source
+from farflung.placement.project import Desired, Offer, SourceObject, agreed, contributing_clusters, desired
+from farflung.placement.state import BRINGING, PlacementState
+from farflung.placement.types import ObservedObject, Route, SeenLocation
 from farflung.runtime.cache import Key
 
-Report = Callable[[Copy, list[Wanted], list[Problem]], None]
+MOST_STRIPPED: Final = 20_000  #: objects of which is remembered what goes anywhere
 
+
+class SourceObjects(NamedTuple):
+    sources: list[SourceObject]
+    conflict: str = ""  #: why some are left out
+
+
+class SourceReader:
+    def __init__(self, serving: DiscoveryCache, everywhere: Client) -> None:
+        self._serving = serving
+        self._everywhere = everywhere
+        self._agreed: dict[tuple[str, Kind], str] = {}  #: versions, by mailbox
+        self._stripped: dict[tuple[str, Part], tuple[int, str, Obj]] = {}
+
+    async def gather(self, copy: Copy, alive: list[tuple[str, ObservedObject]]) -> SourceObjects:
+        """`alive`: by cluster.  Raises ClientError."""
+        if len(alive) > 1 and len({seen.api_version for _, seen in alive}) > 1:
+            return await self._in_one_version(copy, alive)
+        return SourceObjects(
+            [SourceObject(cluster, seen.version, self._bare(cluster, copy.part, seen)) for cluster, seen in alive]
+        )
+
+    async def _in_one_version(self, copy: Copy, alive: list[tuple[str, ObservedObject]]) -> SourceObjects:
+        kind = copy.part.kind
+        offers: list[Offer] = []
+        for cluster, seen in alive:
+            versions = await self._serving.versions(cluster, kind) or (seen.api_version,)
+            offers.append(Offer(cluster, versions, versions[0]))
+        agreement = agreed(offers, self._agreed.get((copy.mailbox, kind)))
+        self._agreed[copy.mailbox, kind] = agreement.version
+        sources: list[SourceObject] = []
+        for cluster, seen in alive:
+            if cluster not in agreement.dropped:
+                bare = await self._bare_in(agreement.version, cluster, copy.part, seen)
+                sources += [] if bare is None else [SourceObject(cluster, seen.version, bare)]
+        return SourceObjects(sources, agreement.conflict)
+
+    def _bare(self, cluster: str, part: Part, seen: ObservedObject) -> Obj:
+        """What of an object goes anywhere, worked out once for all mailboxes."""
+        remembered = self._stripped.get((cluster, part))
+        if remembered is not None and remembered[:2] == (seen.version, seen.api_version):
+            return remembered[2]
+        return self._remember(cluster, part, seen.version, seen.api_version, orjson.loads(seen.document))
+
+    async def _bare_in(self, version: str, cluster: str, part: Part, seen: ObservedObject) -> Obj | None:
+        """In another version than it was heard of; None if it has gone."""
+        remembered = self._stripped.get((cluster, part))
+        if remembered is not None and remembered[:2] == (seen.version, version):
+            return remembered[2]
+        if version == seen.api_version:
+            return self._bare(cluster, part, seen)
+        collection = Collection(part.kind.group, version, part.kind.resource, "")
+        try:
+            obj = await self._everywhere.workspace(cluster).get(collection, part.name, part.namespace)
+        except NotFound:
+            return None
+        return self._remember(cluster, part, seen.version, version, obj)
+
+    def _remember(self, cluster: str, part: Part, version: int, api_version: str, obj: Obj) -> Obj:
+        if len(self._stripped) >= MOST_STRIPPED:
+            self._stripped.clear()
+        bare = project.stripped(obj)
+        self._stripped[cluster, part] = version, api_version, bare
+        return bare
+
+
+Report = Callable[[Copy, list[CopyReason], list[Problem]], None]
 REMEMBERED: Final = 20_000  #: objects that are the same in all mailboxes
 NOT_FOUND: Final = 404
 TRANSIENT: Final = (401, 409, 410, 429)  #: refusals that say nothing of the object
@@ -39,9 +103,9 @@ SECRETS: Final = Kind("", "secrets")
 class Copier:
     def __init__(
         self,
-        known: Knowledge,
-        feeds: Feeds,
-        gathering: Gathering,
+        known: PlacementState,
+        feeds: ObjectFeeds,
+        gathering: SourceReader,
         everywhere: Client,
         report: Report,
         now: Callable[[], datetime],
@@ -80,10 +144,12 @@ class Copier:
         wanted = self._known.engine.wanted(*copy)
         observed = self._known.world.get(cluster, copy.part)
         kept = self._kept(observed, wanted)
-        read = await self._gathering.gather(copy, self._alive(copy.part, taking_part(copy.part, wanted, kept)))
+        read = await self._gathering.gather(
+            copy, self._alive(copy.part, contributing_clusters(copy.part, wanted, kept))
+        )
         want = self._desired(copy.part, wanted, read, kept)
         if want.problem:
-            failed = Problem(problems.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
+            failed = Problem(names.CUSTOMIZATION_FAILED, f"{_at(copy)}: {want.problem}")
             self._report(copy, wanted, [failed, *_ambiguities(copy, want)])
         elif want.obj is None:
             self._report(copy, wanted, [])
@@ -98,30 +164,30 @@ class Copier:
                 await self._put(copy, cluster, want.obj, observed)
             except Refused as error:
                 if error.status < 500 and error.status not in TRANSIENT and not _is_about_namespace(error):
-                    found.append(Problem(problems.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
+                    found.append(Problem(names.REFUSED, f"{_at(copy)}: {_said(copy, error)}"))
                 raise
             finally:
                 self._report(copy, wanted, found)
         return None
 
-    def _report_unserved(self, copy: Copy, cluster: str, wanted: list[Wanted]) -> float | None:
+    def _report_unserved(self, copy: Copy, cluster: str, wanted: list[CopyReason]) -> float | None:
         """Unless what brings the kind is on its way."""
         kind, sources = copy.part.kind, sorted({one.placement.cluster for one in wanted})
         left = self._known.around.patience(copy.mailbox, cluster, kind, sources, self._now())
-        unknown = Problem(problems.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
+        unknown = Problem(names.NOT_SERVED, f"{_at(copy)}: the mailbox does not serve {kind}")
         self._report(copy, wanted, [] if left else [unknown])
         return left if 0 < left < math.inf else None
 
     # --- what should be there ---------------------------------------------------------------------
 
-    def _kept(self, observed: Seen | None, wanted: list[Wanted]) -> list[PlacementKey]:
+    def _kept(self, observed: ObservedObject | None, wanted: list[CopyReason]) -> list[PlacementKey]:
         """Placements for which it was made, and of which nobody knows whether they want it still."""
         if observed is None or observed.placements == {one.placement for one in wanted}:
             return []
         others = observed.placements - {one.placement for one in wanted}
         return sorted(key for key in others if self._known.is_undecided(key))
 
-    def _desired(self, part: Part, wanted: list[Wanted], read: Gathered, kept: list[PlacementKey]) -> Desired:
+    def _desired(self, part: Part, wanted: list[CopyReason], read: SourceObjects, kept: list[PlacementKey]) -> Desired:
         """Worked out once for all mailboxes if it is the same in each."""
         if any(self._is_special(one.cluster, part) for one in read.sources):
             return self._worked_out(part, wanted, read, kept)
@@ -143,18 +209,20 @@ class Copier:
         seen = self._known.world.get(cluster, part)
         return seen is None or bool(seen.customizer) or seen.expands
 
-    def _worked_out(self, part: Part, wanted: list[Wanted], read: Gathered, kept: list[PlacementKey]) -> Desired:
+    def _worked_out(
+        self, part: Part, wanted: list[CopyReason], read: SourceObjects, kept: list[PlacementKey]
+    ) -> Desired:
         known = self._known
 
         def customizer_of(cluster: str) -> Callable[[str], Customizer | None]:
             return lambda name: known.customizers.get((cluster, name))
 
-        def location(place: Place) -> SeenLocation | None:
+        def location(place: Route) -> SeenLocation | None:
             return known.locations.get((place.cluster, place.location))
 
         return desired(part, wanted, read.sources, customizer_of, location, kept)
 
-    def _alive(self, part: Part, clusters: Sequence[str]) -> list[tuple[str, Seen]]:
+    def _alive(self, part: Part, clusters: Sequence[str]) -> list[tuple[str, ObservedObject]]:
         found = [(cluster, seen) for cluster in clusters if (seen := self._known.world.get(cluster, part)) is not None]
         return [(cluster, seen) for cluster, seen in found if seen.alive and not seen.ours and not seen.system]
 
@@ -167,12 +235,12 @@ class Copier:
         version = api_version.rpartition("/")[2]
         return self._everywhere.workspace(cluster), source, Collection(kind.group, version, kind.resource, "")
 
-    async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: Seen | None) -> None:
+    async def _put(self, copy: Copy, cluster: str, wanted: Obj, observed: ObservedObject | None) -> None:
         if observed is None:
             if not self._known.around.is_closing(cluster, copy.part):  # else we hear when that is over
                 await self._create(copy, cluster, wanted)
         elif observed.alive:  # else we hear when it is gone
-            changed = projecting.updated(orjson.loads(observed.document), wanted)
+            changed = project.updated(orjson.loads(observed.document), wanted)
             if changed is not None:
                 await self._update(copy, cluster, wanted, changed, observed)
 
@@ -188,7 +256,7 @@ class Copier:
         self._say("Created", copy)
         self._feeds.assume(source, answer)
 
-    async def _update(self, copy: Copy, cluster: str, wanted: Obj, changed: Obj, observed: Seen) -> None:
+    async def _update(self, copy: Copy, cluster: str, wanted: Obj, changed: Obj, observed: ObservedObject) -> None:
         client, source, collection = self._at(cluster, copy.part.kind, wanted["apiVersion"])
         try:
             answer = await client.update(collection, changed)
@@ -203,7 +271,7 @@ class Copier:
     async def _can_be_replaced(self, copy: Copy, client: Client, collection: Collection, wanted: Obj) -> bool:
         """Whether a copy that cannot become what it should be could be made so.  Who is asked to make what is there
         already checks first whether it is valid."""
-        left_alone = wanted["metadata"]["annotations"].get(projecting.OVERWRITE) == projecting.NEVER
+        left_alone = wanted["metadata"]["annotations"].get(project.OVERWRITE) == project.NEVER
         if copy.part.kind in BRINGING or left_alone:
             return False
         try:
@@ -214,7 +282,7 @@ class Copier:
 
     # --- what should not be there -----------------------------------------------------------------
 
-    async def _withdraw(self, copy: Copy, cluster: str, observed: Seen | None) -> None:
+    async def _withdraw(self, copy: Copy, cluster: str, observed: ObservedObject | None) -> None:
         if observed is None or not observed.ours or not observed.alive:
             return
         if any(self._known.withdrawals.stays(*copy, key) for key in observed.placements):
@@ -224,15 +292,15 @@ class Copier:
         elif observed.placements and not self._is_being_emptied(copy, cluster):
             await self._release(copy, cluster, observed)
 
-    async def _release(self, copy: Copy, cluster: str, observed: Seen) -> None:
+    async def _release(self, copy: Copy, cluster: str, observed: ObservedObject) -> None:
         """It goes when nothing is left of what others have to take away first, which may take long; for a placement it
         is withdrawn now."""
         client, source, collection = self._at(cluster, copy.part.kind, observed.api_version)
-        answer = await client.update(collection, projecting.released(orjson.loads(observed.document)))
+        answer = await client.update(collection, project.released(orjson.loads(observed.document)))
         self._say("Released", copy)
         self._feeds.assume(source, answer)
 
-    async def _delete(self, copy: Copy, cluster: str, observed: Seen) -> None:
+    async def _delete(self, copy: Copy, cluster: str, observed: ObservedObject) -> None:
         source = self._known.offers.source(cluster, copy.part.kind)
         if source is None:
             return  # it is gone with its kind
@@ -262,7 +330,7 @@ class Copier:
         """Whether some of what is in the way is still to be deleted by us."""
         return any(seen.ours and seen.alive for seen in self._within(copy, cluster))
 
-    def _within(self, copy: Copy, cluster: str) -> Iterator[Seen]:
+    def _within(self, copy: Copy, cluster: str) -> Iterator[ObservedObject]:
         """What is in a namespace, or of the kinds that a definition or a binding brings.  Of the latter, what is wanted
         goes with them: it cannot be there without."""
         world, part = self._known.world, copy.part
@@ -291,12 +359,12 @@ def _said(copy: Copy, error: Refused) -> str:
     return error.reason or str(error.status) if copy.part.kind == SECRETS else str(error)
 
 
-def _of_others(copy: Copy, wanted: list[Wanted]) -> list[Problem]:
+def _of_others(copy: Copy, wanted: list[CopyReason]) -> list[Problem]:
     """What is only needed is there, whoever made it."""
     if all(one.selected is None for one in wanted):
         return []
     theirs = "there is one already that no placement brought, and it is left alone"
-    return [Problem(problems.CONFLICT, f"{_at(copy)}: {theirs}")]
+    return [Problem(names.CONFLICT, f"{_at(copy)}: {theirs}")]
 
 
 def _is_about_namespace(error: Refused) -> bool:
@@ -309,12 +377,12 @@ def _is_about_namespace(error: Refused) -> bool:
 
 
 def _remarks(copy: Copy, want: Desired, conflict: str) -> list[Problem]:
-    found = [Problem(problems.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
+    found = [Problem(names.CONFLICT, f"{_at(copy)}: {one}") for one in want.conflicts]
     if conflict:
-        found.append(Problem(problems.CONFLICT, f"{_at(copy)}: {conflict}"))
+        found.append(Problem(names.CONFLICT, f"{_at(copy)}: {conflict}"))
     found += _ambiguities(copy, want)
-    return found + [Problem(problems.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
+    return found + [Problem(names.CUSTOMIZATION_INCOMPLETE, f"{_at(copy)}: {one}") for one in want.remarks]
 
 
 def _ambiguities(copy: Copy, want: Desired) -> list[Problem]:
-    return [Problem(problems.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []
+    return [Problem(names.AMBIGUOUS, f"{_at(copy)}: {want.ambiguity}")] if want.ambiguity else []

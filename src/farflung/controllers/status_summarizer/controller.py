@@ -9,20 +9,23 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from farflung.client.errors import ClientError, NotFound
-from farflung.controllers.placement_translator import knowledge
-from farflung.controllers.placement_translator.engine import Copy
-from farflung.controllers.placement_translator.knowledge import Knowledge, Status
-from farflung.controllers.placement_translator.listening import Listening
-from farflung.controllers.placement_translator.reading import SeenLocation
-from farflung.controllers.placement_translator.syncer_config import THE_ONE
-from farflung.controllers.placement_translator.values import Part, Source
-from farflung.controllers.placement_translator.world import Seen
-from farflung.controllers.status_summarizer.asking import COLLECTORS, Asking, SeenCollector, seen_collector
-from farflung.controllers.status_summarizer.freshness import NOTHING, stale, told_by
-from farflung.controllers.status_summarizer.giving_back import GivingBack, Object
+from farflung.controllers.status_summarizer.collectors import COLLECTORS, SeenCollector, seen_collector
+from farflung.controllers.status_summarizer.health import NOTHING, Subject, parse_syncer_report, stale
+from farflung.controllers.status_summarizer.status_return import StatusReturner, WorkspaceObject
+from farflung.controllers.status_summarizer.status_writer import (
+    CollectorStatusWriter,
+    StoredSummary,
+    SummaryWriter,
+    parse_summary,
+)
 from farflung.controllers.status_summarizer.summaries import SUMMARIES, CollectorKey, Summaries
-from farflung.controllers.status_summarizer.values import Subject
-from farflung.controllers.status_summarizer.writing import Existing, Writing, existing
+from farflung.placement import state
+from farflung.placement.feeds import PlacementFeed
+from farflung.placement.index import Copy
+from farflung.placement.names import Part, Source
+from farflung.placement.state import PlacementState, StatusKey
+from farflung.placement.syncer_config import THE_ONE
+from farflung.placement.types import ObservedObject, SeenLocation
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.controller import Controller
 from farflung.runtime.informer import Informer
@@ -39,13 +42,13 @@ AT_ONCE: Final = 200  #: copies that are looked at before others get their turn
 TURN: Final = 0.02  #: seconds for which they are: questions about one of them may take some milliseconds each
 
 
-Work = Subject | Object | CollectorKey | Key  #: a Key: of a summary that should not be there
+Work = Subject | WorkspaceObject | CollectorKey | Key  #: a Key: of a summary that should not be there
 
 
 class StatusSummarizer:
     def __init__(
         self,
-        listening: Listening,
+        listening: PlacementFeed,
         recorder: Recorder,
         now: Callable[[], datetime],
         *,
@@ -66,7 +69,7 @@ class StatusSummarizer:
         self._written: dict[Work, float] = {}  #: when something was last written, or found to be as it should be
         self._due: dict[Work, float] = {}  #: when it is written at the latest
         edge = listening.views.provider.view(listening.views.edge)
-        self._existing = listening.informer(edge, SUMMARIES, existing, self._on_summary)
+        self._existing = listening.informer(edge, SUMMARIES, parse_summary, self._on_summary)
         self._collectors = listening.informer(edge, COLLECTORS, seen_collector, self._on_collector)
         self.controller: Controller[Work] = Controller(
             NAME,
@@ -178,19 +181,19 @@ class StatusSummarizer:
 
     # --- hearing ----------------------------------------------------------------------------------
 
-    def meet(self, known: Knowledge) -> None:
+    def meet(self, known: PlacementState) -> None:
         views, log = self._listening.views, self._listening.log
         self._known = known
         self._summaries = Summaries(known)
-        self._writing = Writing(self._summaries, self._existing, views, log)
-        self._asking = Asking(self._collectors, views.edge_of, self._now, log)
-        self._back = GivingBack(known, views.everywhere, self._recorder, log)
+        self._writing = SummaryWriter(self._summaries, self._existing, views, log)
+        self._asking = CollectorStatusWriter(self._collectors, views.edge_of, self._now, log)
+        self._back = StatusReturner(known, views.everywhere, self._recorder, log)
 
-    def hear(self, works: AbstractSet[knowledge.Work], assumed: Copy | None) -> None:
+    def hear(self, works: AbstractSet[state.WorkKey], assumed: Copy | None) -> None:
         for work in works:
             if isinstance(work, Copy):
                 self._look_at([work])
-            elif isinstance(work, Status):
+            elif isinstance(work, StatusKey):
                 self._look_at(self._summaries.on_placement(work.placement))
                 for one in self._back.asked_by(work.placement):
                     self._schedule(one)
@@ -200,7 +203,7 @@ class StatusSummarizer:
         if self._dirty:
             self._news.set()
 
-    def _on_object(self, cluster: str, part: Part, after: Seen | None) -> None:
+    def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
         """Where it is described: what we wrote there may be there no longer, or still."""
         for one in self._back.on_object(cluster, part, after):
             self._schedule(one)
@@ -209,7 +212,7 @@ class StatusSummarizer:
         if change.key.name != THE_ONE:
             return
         cluster = change.key.cluster
-        told = NOTHING if change.new is None else told_by(change.new)
+        told = NOTHING if change.new is None else parse_syncer_report(change.new)
         self._look_at(self._summaries.on_told(cluster, told))
         self._follow_age(cluster)  # at once, so that nobody writes something of which the age is not known
 
@@ -224,7 +227,7 @@ class StatusSummarizer:
             self._look_at(self._summaries.on_question(key, change.new.question))
             self.controller.queue.add(key)
 
-    def _on_summary(self, change: Change[Existing]) -> None:
+    def _on_summary(self, change: Change[StoredSummary]) -> None:
         """Somebody else may have changed or deleted one, or it is about something that is no more."""
         subject = self._summaries.called(change.key)
         if subject is not None or change.new is not None:
@@ -246,7 +249,7 @@ class StatusSummarizer:
         match key:
             case Subject():
                 there = await self._writing.write(key)
-            case Object():
+            case WorkspaceObject():
                 there = await self._back.give(key)
             case Key():
                 await self._writing.clear(key)
@@ -254,12 +257,12 @@ class StatusSummarizer:
             self._written.pop(key, None)
         return None
 
-    def _is_too_early(self, key: Subject | Object | Key) -> bool:
+    def _is_too_early(self, key: Subject | WorkspaceObject | Key) -> bool:
         """Nobody knows whether there are objects of a kind that could not be listed so far."""
         if isinstance(key, Key):
             found = self._existing.cache.get(key)
             return found is not None and self._known.is_awaited(key.cluster, found.kind)
-        cluster = key.cluster if isinstance(key, Object) else key.placement.cluster
+        cluster = key.cluster if isinstance(key, WorkspaceObject) else key.placement.cluster
         return self._known.is_awaited(cluster, key.part.kind)
 
     async def _look_at_age(self, cluster: str, worker: int) -> float | None:

@@ -1,50 +1,178 @@
-"""All summaries, kept up to date copy by copy.  Pure.
-
-What should be where is the translator's knowledge; what syncers say of themselves, and which questions there are, is
-told here.  Nothing is written: `summary` says what a summary should be.
-"""
+"""All StatusSummaries as they should be, and the events that change them.  Pure."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.controllers.placement_translator.engine import Copy, Place
-from farflung.controllers.placement_translator.knowledge import Knowledge
-from farflung.controllers.placement_translator.telling import PLACEMENTS
-from farflung.controllers.placement_translator.values import Part
-from farflung.controllers.placement_translator.world import PlacementKey, Seen
-from farflung.controllers.status_summarizer.collecting import Answering
-from farflung.controllers.status_summarizer.digest import digest_of
-from farflung.controllers.status_summarizer.freshness import ANY, NOTHING, Told
-from farflung.controllers.status_summarizer.naming import (
-    ANNOTATION,
-    Summarized,
-    is_summarized,
-    summary_labels,
-    summary_name,
-    summary_namespace,
+from farflung.controllers.status_summarizer.answers import CollectorAnswer
+from farflung.controllers.status_summarizer.collectors import Question
+from farflung.controllers.status_summarizer.health import (
+    ANY,
+    NOTHING,
+    CopyProblem,
+    Digest,
+    Report,
+    Row,
+    Subject,
+    SyncerReport,
+    digest_of,
 )
-from farflung.controllers.status_summarizer.questions import Question
 from farflung.controllers.status_summarizer.tally import Tally
-from farflung.controllers.status_summarizer.values import Digest, Report, Row, Subject, Verdict
 from farflung.machinery.errors import Obj
+from farflung.machinery.names import DNS_SUBDOMAIN_LENGTH, LABEL_VALUE_LENGTH, dns_label, dns_subdomain, label_value
+from farflung.placement.index import Copy
+from farflung.placement.names import PLACEMENTS, SUMMARY_NAMESPACE, Category, Kind, Part, PlacementKey, category
+from farflung.placement.state import PlacementState
+from farflung.placement.types import ObservedObject, Route
 from farflung.runtime.cache import Key
+
+NAMESPACE: Final = SUMMARY_NAMESPACE  #: of summaries of objects that are in none
+ANNOTATION: Final = "edge.kcp.io/summarize"  #: of EdgePlacements
+PLACEMENT_LABEL: Final = "edge.kcp.io/summary-placement"
+GROUP_LABEL: Final = "edge.kcp.io/summary-group"
+RESOURCE_LABEL: Final = "edge.kcp.io/summary-resource"
+NAME_LABEL: Final = "edge.kcp.io/summary-name"
+DIGITS: Final = 10  #: of the hash that makes a name that was changed unique again
+_UNFIT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
+_UNFIT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_AROUND_DOTS: Final = re.compile(r"[.-]*\.[.-]*")
+
+
+def summary_name(placement: str, part: Part) -> str:
+    """`<placement>.<resource>[.<group>].<object>`.
+
+    Other objects have other names: where dots leave open what is what, where the name is longer than a name may be, or
+    where it holds what no name of a summary may (`system:node` is the name of a role), a hash is appended.
+    """
+    words = [placement, part.kind.resource, part.kind.group, part.name]
+    plain = ".".join(word for word in words if word)
+    if "." in placement or "." in part.name:
+        return _fitting_name(plain, "\0".join(words))
+    return plain if not dns_subdomain(plain) else _fitting_name(plain, plain)
+
+
+def summary_namespace(part: Part) -> str:
+    return part.namespace or NAMESPACE
+
+
+def summary_labels(placement: str, part: Part) -> dict[str, str]:
+    """What summaries are selected by.  Of what is no value of a label there is the beginning, and a hash; the summary's
+    `subject` has all of it."""
+    return {
+        PLACEMENT_LABEL: _fitting_value(placement),
+        GROUP_LABEL: _fitting_value(part.kind.group),
+        RESOURCE_LABEL: _fitting_value(part.kind.resource),
+        NAME_LABEL: _fitting_value(part.name),
+    }
+
+
+def _fitting_name(plain: str, unique: str) -> str:
+    clean = _AROUND_DOTS.sub(".", _UNFIT_IN_NAMES.sub("-", plain.lower()))
+    return _hashed(clean, unique, DNS_SUBDOMAIN_LENGTH)
+
+
+def _fitting_value(plain: str) -> str:
+    return _hashed(_UNFIT_IN_LABELS.sub("-", plain), plain, LABEL_VALUE_LENGTH) if label_value(plain) else plain
+
+
+def _hashed(clean: str, unique: str, limit: int) -> str:
+    """As much of the beginning as there is room for, and the hash."""
+    digits = hashlib.sha256(unique.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+    beginning = clean.strip("._-")[: limit - DIGITS - 1].rstrip("._-")
+    return f"{beginning}-{digits}" if beginning else digits
+
+
+# --- which objects --------------------------------------------------------------------------------
+
+
+class Summarized(Enum):
+    """Whether there are summaries of the objects of a kind."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+    IF_REPORTING = "if reporting"  #: once one of the copies has a status
+
+
+_BY_DEFAULT: Final = frozenset(
+    {
+        Kind("", "persistentvolumeclaims"),
+        Kind("", "pods"),
+        Kind("", "replicationcontrollers"),
+        Kind("", "services"),
+        Kind("apps", "daemonsets"),
+        Kind("apps", "deployments"),
+        Kind("apps", "replicasets"),
+        Kind("apps", "statefulsets"),
+        Kind("batch", "cronjobs"),
+        Kind("batch", "jobs"),
+    }
+)
+
+
+_CORE_ON_REQUEST: Final = frozenset({"persistentvolumes", "resourcequotas"})
+_CORE: Final = _CORE_ON_REQUEST | {kind.resource for kind in _BY_DEFAULT if not kind.group}
+_GROUPS_WITHOUT: Final = frozenset({"rbac.authorization.k8s.io"})
+_KINDS_WITHOUT: Final = frozenset(
+    {
+        Kind("", "configmaps"),
+        Kind("", "namespaces"),
+        Kind("", "secrets"),
+        Kind("apiextensions.k8s.io", "customresourcedefinitions"),
+    }
+)  #: whose status says nothing of a workload
+
+
+def is_summarized(kind: Kind, annotation: str | None, *, builtin: bool) -> Summarized:
+    """As the EdgePlacement's annotation says.
+
+    `false`: nothing is.  A list such as `deployments.apps,ingresses.networking.k8s.io,pods`: these kinds are, as far
+    as they may be.  Anything else: workloads, Services and claims of volumes are, and custom resources that have
+    a status.  In a list counts what names a group, or a kind of the core group that has a status.
+    """
+    if kind in _KINDS_WITHOUT or kind.group in _GROUPS_WITHOUT or category(kind) is not Category.EDGE:
+        return Summarized.NEVER
+    asked = _asked_for(annotation) if annotation else None
+    if asked is not None:
+        return Summarized.ALWAYS if kind in asked else Summarized.NEVER
+    if kind in _BY_DEFAULT:
+        return Summarized.ALWAYS
+    return Summarized.NEVER if builtin else Summarized.IF_REPORTING
+
+
+@lru_cache(maxsize=256)
+def _asked_for(annotation: str) -> frozenset[Kind] | None:
+    """The kinds that are listed; None: the default."""
+    if annotation.strip().lower() == "false":
+        return frozenset()
+    named = [word.strip().partition(".") for word in annotation.split(",")]
+    kinds = {Kind(group, resource) for resource, _, group in named if _is_kind(resource, group)}
+    return frozenset(kinds) or None
+
+
+def _is_kind(resource: str, group: str) -> bool:
+    return not dns_label(resource) and not dns_subdomain(group) if group else resource in _CORE
+
 
 SUMMARIES: Final = Collection("edge.kcp.io", "v1alpha1", "statussummaries", "StatusSummary")
 MOST_QUESTIONS: Final = 16  #: that are asked about an object, because each of them costs time for each copy
 MOST_TOLD: Final = 64  #: of which something is said, be it that they are too many
 LARGEST: Final = 1 << 21  #: bytes of all answers about an object: a hub takes no objects of more than 3 MiB
-
 MISSING: Final = "there is no StatusCollector of this name"
 NOT_UNDERSTOOD: Final = "it is not understood: its status says what is wrong with it"
 TOO_MANY: Final = (
     f"no more than {MOST_QUESTIONS} StatusCollectors are applied to an object, the first ones by their names"
 )
+
+
 TOO_LARGE: Final = f"all answers about an object may not have more than {LARGEST} bytes"
 
 
@@ -64,23 +192,23 @@ class _Summary:
     """`answerings`: what can be asked is asked of every copy."""
 
     tally: Tally = field(default_factory=Tally)
-    answerings: dict[str, Answering] = field(default_factory=dict)
-    described: tuple[Seen, Obj] | None = None  #: the object that all are copies of, read once for all of them
+    answerings: dict[str, CollectorAnswer] = field(default_factory=dict)
+    described: tuple[ObservedObject, Obj] | None = None  #: the object that all are copies of, read once for all of them
 
 
 _NONE: Final[Mapping[Part, _Summary]] = {}
 
 
 class Summaries:
-    def __init__(self, known: Knowledge) -> None:
+    def __init__(self, known: PlacementState) -> None:
         self._known = known
         self._builtin = frozenset(source.kind for source in known.offers.builtin())
         self._of: dict[PlacementKey, dict[Part, _Summary]] = {}
         self._holders: dict[Part, set[PlacementKey]] = {}  #: of which placements there is a summary
         self._called: dict[Key, Subject] = {}
         self._annotations: dict[PlacementKey, str | None] = {}  #: which objects of a placement are summarized
-        self._told: dict[str, Told] = {}  #: by cluster of mailboxes
-        self._stale: dict[str, Verdict] = {}
+        self._told: dict[str, SyncerReport] = {}  #: by cluster of mailboxes
+        self._stale: dict[str, CopyProblem] = {}
         self._questions: dict[CollectorKey, Question | None] = {}  #: None: it is not understood
 
     # --- what there is ----------------------------------------------------------------------------
@@ -177,13 +305,19 @@ class Summaries:
             touched.add(Subject(key, part))
         return touched
 
-    def _seen(self, copy: Copy) -> Seen | None:
+    def _seen(self, copy: Copy) -> ObservedObject | None:
         cluster = self._known.mailboxes.get(copy.mailbox)
         seen = None if cluster is None else self._known.world.get(cluster, copy.part)
         return seen if seen is not None and seen.ours and seen.alive else None
 
     def _put(
-        self, key: PlacementKey, part: Part, mailbox: str, place: Place, digest: Digest | None, seen: Seen | None
+        self,
+        key: PlacementKey,
+        part: Part,
+        mailbox: str,
+        place: Route,
+        digest: Digest | None,
+        seen: ObservedObject | None,
     ) -> None:
         summary = self._of.get(key, _NONE).get(part) or self._begin(Subject(key, part))
         cluster = self._known.mailboxes.get(mailbox, "")
@@ -245,7 +379,7 @@ class Summaries:
 
     # --- what syncers say -------------------------------------------------------------------------
 
-    def on_told(self, cluster: str, told: Told) -> set[Copy]:
+    def on_told(self, cluster: str, told: SyncerReport) -> set[Copy]:
         """By a syncer, of its mailbox: what to look at."""
         before = self._told.get(cluster, NOTHING)
         if told == NOTHING:
@@ -260,14 +394,14 @@ class Summaries:
         of_kinds = {part for part in self._known.engine.parts_at(mailbox) if part.kind in kinds} if kinds else set()
         return {Copy(mailbox, part) for part in others | of_kinds}
 
-    def told(self, cluster: str) -> Told:
+    def told(self, cluster: str) -> SyncerReport:
         return self._told.get(cluster, NOTHING)
 
     def told_of(self) -> list[str]:
         """The clusters of mailboxes whose syncers said something."""
         return list(self._told)
 
-    def set_stale(self, cluster: str, verdict: Verdict | None) -> set[Copy]:
+    def set_stale(self, cluster: str, verdict: CopyProblem | None) -> set[Copy]:
         """Why what is known of a mailbox may be old: what to look at."""
         if self._stale.get(cluster) == verdict:
             return set()
@@ -318,7 +452,7 @@ class Summaries:
             del summary.answerings[name]
         for name, question in asked.items():
             if question is not None and name not in summary.answerings:
-                summary.answerings[name] = Answering(name, question)
+                summary.answerings[name] = CollectorAnswer(name, question)
 
     def _described(self, summary: _Summary, subject: Subject) -> Obj:
         """What a user said of an object; nothing if it is not there."""
@@ -329,7 +463,9 @@ class Summaries:
             summary.described = source, _without_reports(source)
         return summary.described[1]
 
-    def _row(self, source: Obj, place: Place, digest: Digest | None, seen: Seen | None, *, is_stale: bool) -> Row:
+    def _row(
+        self, source: Obj, place: Route, digest: Digest | None, seen: ObservedObject | None, *, is_stale: bool
+    ) -> Row:
         location = self._known.locations.get((place.cluster, place.location))
         returned = None if seen is None else orjson.loads(seen.document).get("status")
         propagation: Obj = {"stale": is_stale}
@@ -350,7 +486,7 @@ class Summaries:
         return Row(place, given)
 
 
-def _without_reports(source: Seen) -> Obj:
+def _without_reports(source: ObservedObject) -> Obj:
     obj: Obj = orjson.loads(source.document)
     obj.pop("status", None)
     obj["metadata"].pop("managedFields", None)

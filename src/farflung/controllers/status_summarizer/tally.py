@@ -1,24 +1,177 @@
-"""All copies of one object, kept up to date one by one.  Pure.
-
-What one copy costs depends on what it says and hardly on how many there are, and what a body costs on what is in it.
-"""
+"""The numbers and problems of all copies of one object.  Pure."""
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, insort
-from typing import Final
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from farflung.controllers.status_summarizer.counting import Counted, Statistics, Table
-from farflung.controllers.status_summarizer.values import Digest, Report, Verdict
+from farflung.controllers.status_summarizer.health import CopyProblem, Digest, Report
 from farflung.machinery.errors import Obj
+
+VALUES: Final = 16  #: different ones that are told of, of as many as there are
+_INTEGERS: Final = 2**63  #: whole numbers from its negative to below it are integers on the wire
+
+
+class _Ordered(Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+K = TypeVar("K", bound=_Ordered)
+V = TypeVar("V")
+Value = TypeVar("Value", contravariant=True)
+
+
+class Column(Protocol[Value]):
+    """Something that is made of values, in whatever order they come."""
+
+    def __bool__(self) -> bool: ...
+
+    def add(self, value: Value) -> None: ...
+
+    def remove(self, value: Value) -> None:
+        """One that was added."""
+
+    def body(self) -> Obj: ...
+
+
+class Counted(Generic[K]):
+    """How often each value occurs, the values being in order."""
+
+    __slots__ = ("_counts", "_order")
+
+    def __init__(self) -> None:
+        self._counts: dict[K, int] = {}
+        self._order: list[K] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def add(self, value: K) -> None:
+        count = self._counts.get(value, 0)
+        self._counts[value] = count + 1
+        if not count:
+            insort(self._order, value)
+
+    def remove(self, value: K) -> None:
+        count = self._counts[value] - 1
+        if count:
+            self._counts[value] = count
+        else:
+            del self._counts[value]
+            del self._order[bisect_left(self._order, value)]
+
+    def least(self) -> K:
+        return self._order[0]
+
+    def greatest(self) -> K:
+        return self._order[-1]
+
+    def body(self) -> dict[K, int]:
+        return {value: self._counts[value] for value in self._order[:VALUES]}
+
+
+class Statistics:
+    """What numbers are together.  Their sum is exact until it is written, so it is the same after any history."""
+
+    __slots__ = ("_count", "_floats", "_integers", "_values")
+
+    def __init__(self) -> None:
+        self._values: Counted[int | float] = Counted()
+        self._count = 0
+        self._integers = 0  #: their sum
+        self._floats = Fraction()  #: and that of those which are none
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def add(self, value: int | float) -> None:
+        self._values.add(_plain(value))
+        self._sum(value, 1)
+
+    def remove(self, value: int | float) -> None:
+        self._values.remove(_plain(value))
+        self._sum(value, -1)
+
+    def _sum(self, number: int | float, times: int) -> None:
+        self._count += times
+        if isinstance(number, int):
+            self._integers += times * number
+        else:
+            self._floats += times * Fraction(number)
+
+    def body(self) -> Obj:
+        return {
+            "count": self._count,
+            "sum": _plain(self._integers + self._floats if self._floats else self._integers),
+            "min": self._values.least(),
+            "max": self._values.greatest(),
+        }
+
+
+def _plain(number: int | float | Fraction) -> int | float:
+    """The same number in the form that it has on the wire; the nearest if it has none."""
+    if number == int(number) and -_INTEGERS <= number < _INTEGERS:
+        return int(number)
+    nearest = _float(number)
+    return int(nearest) if nearest.is_integer() and abs(nearest) < _INTEGERS else nearest
+
+
+def _float(number: int | float | Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -sys.float_info.max
+
+
+class Table(Generic[V]):
+    """Columns by their names, of which there is any number, and the first of which are told of."""
+
+    __slots__ = ("_column", "_columns", "_limit", "_order")
+
+    def __init__(self, column: Callable[[], Column[V]], limit: int) -> None:
+        self._column = column
+        self._limit = limit
+        self._columns: dict[str, Column[V]] = {}
+        self._order: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def replace(self, old: Mapping[str, V], new: Mapping[str, V]) -> None:
+        """What had the values `old` has those in `new`; what stays the same costs next to nothing."""
+        for name, value in old.items():
+            if new.get(name) != value:
+                self._remove(name, value)
+        for name, value in new.items():
+            if old.get(name) != value:
+                self._add(name, value)
+
+    def _add(self, name: str, value: V) -> None:
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = self._column()
+            insort(self._order, name)
+        column.add(value)
+
+    def _remove(self, name: str, value: V) -> None:
+        column = self._columns[name]
+        column.remove(value)
+        if not column:
+            del self._columns[name]
+            del self._order[bisect_left(self._order, name)]
+
+    def body(self) -> Obj:
+        return {name: self._columns[name].body() for name in self._order[: self._limit]}
+
 
 BROKEN: Final = 20  #: destinations that are told of one by one
 NUMBERS: Final = 64
 CONDITIONS: Final = 32
 TEXTS: Final = 16
-
 _NOTHING: Final = Digest()
-
 Rank = tuple[str, str, str, str]  #: cluster, Location, SyncTarget and mailbox, as destinations are sorted
 
 
@@ -35,7 +188,7 @@ class Tally:
         self._numbers: Table[int | float] = Table(Statistics, NUMBERS)
         self._conditions: Table[str] = Table(Counted, CONDITIONS)
         self._texts: Table[str] = Table(Counted, TEXTS)
-        self._verdicts: dict[Rank, Verdict] = {}
+        self._verdicts: dict[Rank, CopyProblem] = {}
         self._broken: list[Rank] = []
 
     def __len__(self) -> int:
@@ -102,7 +255,7 @@ class Tally:
         if new is not None and (verdict := _verdict(new)) is not None:
             self._break(_rank(mailbox, new), verdict)
 
-    def _break(self, rank: Rank, verdict: Verdict) -> None:
+    def _break(self, rank: Rank, verdict: CopyProblem) -> None:
         self._verdicts[rank] = verdict
         insort(self._broken, rank)
 
@@ -119,7 +272,7 @@ def _is_stale(report: Report | None) -> bool:
     return report is not None and report.stale is not None
 
 
-def _verdict(report: Report) -> Verdict | None:
+def _verdict(report: Report) -> CopyProblem | None:
     """What does not arrive is broken whatever was said before.  What is not there yet is missing, and not broken."""
     if report.digest is None:
         return None
@@ -130,7 +283,7 @@ def _rank(mailbox: str, report: Report) -> Rank:
     return report.place.cluster, report.place.location, report.place.target, mailbox
 
 
-def _entry(rank: Rank, verdict: Verdict) -> Obj:
+def _entry(rank: Rank, verdict: CopyProblem) -> Obj:
     cluster, location, target, _ = rank
     told = {"locationName": location, "message": verdict.message, "since": verdict.since}
     return {

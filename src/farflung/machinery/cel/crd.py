@@ -17,7 +17,8 @@ import orjson
 
 from farflung.machinery.cel import field_paths
 from farflung.machinery.cel.bounds import INFINITE
-from farflung.machinery.cel.environment import Checked, CompileError, Environment
+from farflung.machinery.cel.environment import Checked, Environment
+from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.estimate import estimate
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.schema_types import LARGEST_REQUEST, Declarations, Declared

@@ -19,7 +19,7 @@ from farflung.apis.metadata import OBJECT_META
 from farflung.hub import objects
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.structural import compile_structural
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 
 FIELDS = st.sampled_from(
     [STRING, INTEGER, {**STRING, "default": "D"}, {**INTEGER, "default": 7}, {**STRING, "nullable": True}]

@@ -1,0 +1,130 @@
+"""X."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from farflung.apis.names import Collection
+from farflung.client.discovery import discover
+from farflung.client.errors import NONSENSE, ClientError, Conflict, Forbidden, Garbled, Invalid, NotFound
+from farflung.client.rest import Client, PatchType
+from farflung.controllers.mailbox.decide import is_ending
+from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.lib.klog import Logger
+from farflung.placement.names import FINALIZER, is_mailbox_name
+from farflung.placement.types import SyncTarget, Workspace
+from farflung.runtime.cache import Change
+from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Environment
+
+NAME: Final = "mailbox-releaser"
+WORKERS: Final = 2
+VERBS: Final = frozenset({"list", "patch"})
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    finalizers: list[str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+
+class Releaser:
+    def __init__(
+        self,
+        server: Client,
+        mailboxes: Mailboxes,
+        targets: Informer[SyncTarget],
+        workspaces: Informer[Workspace],
+        env: Environment,
+        log: Logger,
+    ) -> None:
+        self._server = server
+        self._mailboxes = mailboxes
+        self._targets = targets
+        self._workspaces = workspaces
+        self._backoff = env.backoff
+        self._log = log
+        self._looks: dict[str, int] = {}  #: how often a mailbox was looked at since its end began
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
+        )
+        workspaces.subscribe(self._hear_workspace)
+
+    def _hear_workspace(self, change: Change[Workspace]) -> None:
+        if is_mailbox_name(change.key.name) and (change.new is None or not change.new.alive):
+            self.controller.queue.add(change.key.name)
+
+    async def reconcile(self, name: str, worker: int) -> float | None:
+        """Again and again, until it is gone: somebody who does not know that it goes may still hold something."""
+        workspace = self._ending(name)
+        if workspace is None:
+            self._looks.pop(name, None)
+            return None
+        log = self._log.bind(worker=worker, mbwsName=name, mbwsCluster=workspace.cluster)
+        try:
+            await self._release(self._server.workspace(workspace.cluster), log)
+        except (NotFound, Forbidden):
+            log.info("Mailbox workspace cannot be entered any more", v=3)
+        looks = self._looks[name] = self._looks.get(name, 0) + 1
+        return self._backoff.delay(looks)
+
+    def _ending(self, name: str) -> Workspace | None:
+        key, target = self._mailboxes.workspace(name), self._mailboxes.target(name)
+        workspace = None if key is None else self._workspaces.cache.get(key)
+        if workspace is None or not workspace.cluster:
+            return None
+        return workspace if is_ending(self._targets.cache.get(target) if target else None, workspace) else None
+
+    async def _release(self, mailbox: Client, log: Logger) -> None:
+        """What cannot be read or written keeps nobody from releasing the rest."""
+        failure: ClientError | None = None
+        for resource in (await discover(mailbox)).resources():
+            if not resource.verbs >= VERBS:
+                continue
+            try:
+                await self._release_kind(mailbox, resource.collection, log)
+            except NotFound:
+                pass  # its definition went before
+            except ClientError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _release_kind(self, mailbox: Client, collection: Collection, log: Logger) -> None:
+        async for page in mailbox.pages(collection):
+            for document in page.documents():
+                held = _metadata(document)
+                if FINALIZER in (held.finalizers or ()):
+                    await self._release_object(mailbox, collection, held)
+                    log.info("Released object", v=3, resource=collection.plural, group=collection.group, name=held.name)
+
+    async def _release_object(self, mailbox: Client, collection: Collection, held: _Metadata) -> None:
+        """This very object, as long as the finalizer is where it was; otherwise it is found again."""
+        where = f"/metadata/finalizers/{(held.finalizers or []).index(FINALIZER)}"
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": held.uid},
+            {"op": "test", "path": where, "value": FINALIZER},
+            {"op": "remove", "path": where},
+        ]
+        try:
+            await mailbox.patch(collection, held.name, patch, held.namespace, how=PatchType.JSON)
+        except (NotFound, Conflict, Invalid):
+            return
+
+
+def _metadata(document: bytes) -> _Metadata:
+    try:
+        return _OBJECT.decode(document).metadata
+    except NONSENSE as error:
+        raise Garbled(f"not an object: {error}") from None

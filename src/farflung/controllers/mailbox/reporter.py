@@ -1,0 +1,109 @@
+"""X."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from farflung.client.errors import NotFound
+from farflung.client.rest import Client
+from farflung.controllers.mailbox.decide import Reports
+from farflung.controllers.mailbox.triggers import Mailboxes
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement.names import CONFIG, SYNC_TARGETS, is_mailbox_name, mailbox_name
+from farflung.placement.syncer_config import SyncerHeartbeat
+from farflung.placement.types import SyncTarget, Workspace
+from farflung.runtime.cache import Change, Key
+from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.reflector import Environment
+
+NAME: Final = "mailbox-reporter"
+WORKERS: Final = 8
+
+
+class Reporter:
+    """Looks at mailboxes whose syncers were heard of.  That keeps nobody else waiting, and nobody keeps it waiting."""
+
+    def __init__(
+        self,
+        root: Client,
+        view: str,
+        mailboxes: Mailboxes,
+        targets: Informer[SyncTarget],
+        workspaces: Informer[Workspace],
+        configs: Informer[SyncerHeartbeat],
+        env: Environment,
+        log: Logger,
+    ) -> None:
+        """`view`: the URL of the view that shows SyncTargets, of an export of the root."""
+        self._root = root
+        self._view = view
+        self._mailboxes = mailboxes
+        self._targets = targets
+        self._workspaces = workspaces
+        self._configs = configs
+        self._monotonic = env.monotonic
+        self._log = log
+        self._reports = Reports()
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, workers=WORKERS, backoff=env.backoff, monotonic=env.monotonic, log=log
+        )
+        targets.subscribe(self._hear_target)
+        workspaces.subscribe(self._hear_workspace)
+        configs.subscribe(self._hear_config)
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def _hear_target(self, change: Change[SyncTarget]) -> None:
+        for one, other in ((change.old, change.new), (change.new, change.old)):
+            if one is not None and (other is None or one.status != other.status):
+                self.controller.queue.add(mailbox_name(change.key.cluster, one.metadata.uid))
+
+    def _hear_workspace(self, change: Change[Workspace]) -> None:
+        if is_mailbox_name(change.key.name):
+            self.controller.queue.add(change.key.name)
+
+    def _hear_config(self, change: Change[SyncerHeartbeat]) -> None:
+        if change.key.name != CONFIG or change.old == change.new:
+            return
+        name = self._mailboxes.of_cluster(change.key.cluster)
+        if name is not None:
+            self.controller.queue.add(name)
+
+    # --- what is done about it --------------------------------------------------------------------
+
+    async def reconcile(self, name: str, worker: int) -> float | None:
+        key = self._mailboxes.target(name)
+        target = None if key is None else self._targets.cache.get(key)
+        config = self._config(name)
+        if key is None or target is None or not target.alive:
+            self._reports.forget(name)
+            return None
+        if config is None:
+            return None
+        decision = self._reports.decide(name, target, config, self._monotonic())
+        if decision.status:
+            await self._write(key, target.metadata.uid, decision.status)
+            self._log.info("Updated status of SyncTarget", v=5, worker=worker, mbwsName=name, syncTarget=str(key))
+        return decision.again
+
+    def _config(self, name: str) -> SyncerHeartbeat | None:
+        key = self._mailboxes.workspace(name)
+        workspace = None if key is None else self._workspaces.cache.get(key)
+        if workspace is None or not workspace.alive:
+            return None
+        return self._configs.cache.get(Key(workspace.cluster, "", CONFIG))
+
+    async def _write(self, key: Key, uid: str, status: Obj) -> None:
+        """To this very SyncTarget; conditions only beside those that we know of, as others write some, too."""
+        identity = {"uid": uid}
+        if "conditions" in status:
+            identity["resourceVersion"] = str(self._targets.cache.version(key))
+        change = {"metadata": identity, "status": status}
+        view = self._root.view(self._view, key.cluster)
+        try:
+            written = await view.patch(SYNC_TARGETS, key.name, change, subresource="status")
+        except NotFound:
+            return
+        self._targets.assume(written)

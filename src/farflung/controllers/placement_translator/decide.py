@@ -1,0 +1,92 @@
+"""Problems of an EdgePlacement, and the condition that reports them.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from farflung.machinery.errors import Obj
+from farflung.placement.names import HARMLESS, REASONS, WORKLOAD_PROJECTED, PlacementKey
+
+SHOWN: Final = 3  #: problems that a condition shows; it says how many there are
+LONGEST: Final = 500  #: characters of a message
+_RANKS: Final = {reason: rank for rank, reason in enumerate(REASONS)}
+
+
+class Problem(NamedTuple):
+    reason: str  #: one of REASONS
+    message: str  #: without values of Secrets
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        return _RANKS[self.reason], self.message
+
+
+class Problems:
+    """By placement and by what they are about."""
+
+    def __init__(self) -> None:
+        self._of: dict[PlacementKey, dict[object, tuple[Problem, ...]]] = {}
+        self._about: dict[object, set[PlacementKey]] = {}
+
+    def put(self, key: PlacementKey, about: object, problems: Iterable[Problem]) -> list[Problem] | None:
+        """Those that are new; None if nothing is different."""
+        found = tuple(sorted({Problem(one.reason, one.message[:LONGEST]) for one in problems}))
+        before = self._of.get(key, {}).get(about, ())
+        if found == before:
+            return None
+        if found:
+            self._of.setdefault(key, {})[about] = found
+            self._about.setdefault(about, set()).add(key)
+        else:
+            self._remove(key, about)
+        return [one for one in found if one not in before]
+
+    def _remove(self, key: PlacementKey, about: object) -> None:
+        del self._of[key][about]
+        if not self._of[key]:
+            del self._of[key]
+        self._about[about].discard(key)
+        if not self._about[about]:
+            del self._about[about]
+
+    def about(self, about: object) -> list[PlacementKey]:
+        """The placements that have problems with something."""
+        return sorted(self._about.get(about, ()))
+
+    def forget(self, key: PlacementKey) -> None:
+        for about in list(self._of.get(key, ())):
+            self._remove(key, about)
+
+    def of(self, key: PlacementKey) -> list[Problem]:
+        """The worst first."""
+        return sorted({one for some in self._of.get(key, {}).values() for one in some}, key=lambda one: one.rank)
+
+
+def condition(problems: list[Problem]) -> Obj:
+    """Of problems with the worst first.  Without a time."""
+    if not problems:
+        return {"type": WORKLOAD_PROJECTED, "status": "True", "reason": "Projected"}
+    shown = "; ".join(problem.message for problem in problems[:SHOWN])
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return {
+        "type": WORKLOAD_PROJECTED,
+        "status": "False",
+        "severity": "Warning" if problems[0].reason in HARMLESS else "Error",
+        "reason": problems[0].reason,
+        "message": f"{shown}{more}",
+    }
+
+
+def with_condition(status: Mapping[str, Any] | None, wanted: Obj, now: str) -> Obj | None:
+    """A status with the condition; None if it has it.  Other conditions stay as they are, and so does the time since
+    when it is true or false."""
+    before = dict(status or {})
+    conditions = [one for one in before.get("conditions") or () if isinstance(one, dict)]
+    at = next((at for at, one in enumerate(conditions) if one.get("type") == wanted["type"]), len(conditions))
+    there = conditions[at] if at < len(conditions) else {}
+    since = there.get("lastTransitionTime", now) if there.get("status") == wanted["status"] else now
+    renewed = {**wanted, "lastTransitionTime": since}
+    if renewed == there:
+        return None
+    return {"matchingLocationCount": 0, **before, "conditions": [*conditions[:at], renewed, *conditions[at + 1 :]]}

@@ -1,0 +1,100 @@
+"""Write the condition of an EdgePlacement, and an Event for each new problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import orjson
+
+from farflung.client.rest import Client
+from farflung.controllers.placement_translator.decide import Problem, Problems, condition, with_condition
+from farflung.lib.klog import Logger
+from farflung.placement import guard, names
+from farflung.placement.index import Copy, CopyReason
+from farflung.placement.names import PLACEMENTS, PlacementKey
+from farflung.placement.state import PlacementState, StatusKey
+from farflung.placement.types import SeenPlacement
+from farflung.runtime.informer import Informer
+from farflung.runtime.recorder import About, Recorder
+
+
+class StatusWriter:
+    def __init__(
+        self,
+        known: PlacementState,
+        placements: Informer[SeenPlacement],
+        view: Callable[[str], Client],
+        recorder: Recorder,
+        changed: Callable[[StatusKey], None],
+        now: Callable[[], datetime],
+        log: Logger,
+    ) -> None:
+        """`view`: the edge API of a workspace; `changed` hears of placements of which something else is to be said."""
+        self._known = known
+        self._placements = placements
+        self._view = view
+        self._recorder = recorder
+        self._changed = changed
+        self._now = now
+        self._log = log
+        self._problems = Problems()
+        self._news: dict[PlacementKey, list[Problem]] = {}  #: what nobody was told of yet
+
+    def report(self, copy: Copy, wanted: list[CopyReason], found: list[Problem]) -> None:
+        """All that is wrong with a copy."""
+        keys = {one.placement for one in wanted}
+        for key in keys if found else ():
+            self._put(key, copy, found)
+        for key in self._problems.about(copy):
+            if not found or key not in keys:
+                self._put(key, copy, [])
+
+    def forget(self, key: PlacementKey) -> None:
+        self._problems.forget(key)
+        self._news.pop(key, None)
+
+    def _put(self, key: PlacementKey, about: object, found: list[Problem]) -> None:
+        if found and key not in self._known.placements:
+            return
+        new = self._problems.put(key, about, found)
+        if new is None:
+            return
+        self._news.setdefault(key, []).extend(new)
+        self._changed(StatusKey(key))
+
+    async def say(self, key: PlacementKey) -> None:
+        seen = self._known.placements.get(key)
+        if seen is None:
+            return
+        self._look_at(key, seen)
+        obj = orjson.loads(seen.document)
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = with_condition(obj.get("status"), condition(self._problems.of(key)), now)
+        if status is not None:
+            answer = await self._view(key.cluster).update(PLACEMENTS, obj | {"status": status}, "status")
+            self._record(key, seen)
+            self._placements.assume(answer)
+        self._news.pop(key, None)  # what the condition says already, somebody was told before
+        if status is None and self._known.withdrawals.is_confirmation_used_up(key):
+            await self._use_up(key, seen)
+
+    def _look_at(self, key: PlacementKey, seen: SeenPlacement) -> None:
+        """What is wrong with the placement as a whole."""
+        self._put(key, "spec", [Problem(names.INVALID_SPEC, seen.what.problem)] if seen.what.problem else [])
+        verdict = self._known.withdrawals.verdict(key)
+        message = verdict.message(seen.generation)
+        self._put(key, "withdrawal", [Problem(names.WITHDRAWAL_HELD, message)] if message else [])
+
+    def _record(self, key: PlacementKey, seen: SeenPlacement) -> None:
+        whom = About(key.cluster, PLACEMENTS.api_version, PLACEMENTS.kind, key.name, "", seen.uid)
+        for problem in dict.fromkeys(self._news.get(key, ())):
+            self._log.info("Problem with EdgePlacement", v=1, edgePlacement=str(key), reason=problem.reason)
+            self._recorder.record(whom, "Warning", problem.reason, problem.message)
+
+    async def _use_up(self, key: PlacementKey, seen: SeenPlacement) -> None:
+        """What happens later is to be confirmed anew."""
+        version = orjson.loads(seen.document)["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version, "annotations": {guard.CONFIRM: None}}}
+        self._placements.assume(await self._view(key.cluster).patch(PLACEMENTS, key.name, patch))
+        self._log.info("Withdrawal is complete, and its confirmation is used up", v=1, edgePlacement=str(key))

@@ -1,0 +1,121 @@
+"""Write the SyncerConfig `the-one` of each mailbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import orjson
+
+from farflung.client.errors import AlreadyExists, NotFound
+from farflung.client.rest import Client
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement.feeds import DiscoveryCache
+from farflung.placement.names import CONFIGS, Kind, PlacementKey
+from farflung.placement.state import PlacementState
+from farflung.placement.syncer_config import THE_ONE, SyncerSpec, combine_specs, parse_syncer_spec
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
+
+LATER: Final = 10.0  #: seconds until we look again at a mailbox without the edge API, if nobody makes `the-one` there
+
+
+class SyncerConfigWriter:
+    def __init__(
+        self,
+        known: PlacementState,
+        serving: DiscoveryCache,
+        configs: Informer[bytes],
+        view: Callable[[str], Client],
+        log: Logger,
+    ) -> None:
+        """`view`: the edge API of a workspace."""
+        self._known = known
+        self._serving = serving
+        self._configs = configs
+        self._view = view
+        self._log = log
+        #: mailboxes have much in common
+        self._wanted: dict[tuple[PlacementKey, ...], tuple[SyncerSpec, frozenset[Kind]]] = {}
+        self._specs: dict[tuple[object, ...], tuple[SyncerSpec, Obj]] = {}
+
+    def forget(self) -> None:
+        """Something that syncers are told has changed."""
+        self._wanted.clear()
+        self._specs.clear()
+
+    async def configure(self, mailbox: str) -> float | None:
+        """In how many seconds to look again, if at all."""
+        cluster = self._known.mailboxes.get(mailbox)
+        if cluster is None:
+            return None
+        placements = self._decided(mailbox)
+        if any(self._serving.known(key.cluster) is None for key in placements):
+            return None  # what the workspaces serve is being asked for, and then we look again
+        told, spec = self._told(placements, cluster)
+        document = self._configs.cache.get(Key(cluster, "", THE_ONE))
+        if document is None:
+            return await self._create(mailbox, cluster, spec)
+        before = orjson.loads(document)
+        there = before.get("spec") or {}
+        if self._known.is_unsettled(mailbox):
+            spec = (
+                parse_syncer_spec(there).joined(told).spec()
+            )  # what stays in the mailbox must not go from its cluster
+        if {"namespaceScope": {}, **there} != spec:
+            await self._update(mailbox, cluster, before | {"spec": spec})
+        return None
+
+    def _decided(self, mailbox: str) -> list[PlacementKey]:
+        engine = self._known.engine
+        return [key for key in engine.placements_at(mailbox) if engine.what(key) is not None]
+
+    async def _create(self, mailbox: str, cluster: str, spec: Obj) -> float | None:
+        head = {"apiVersion": CONFIGS.api_version, "kind": CONFIGS.kind, "metadata": {"name": THE_ONE}}
+        try:
+            answer = await self._view(cluster).create(CONFIGS, head | {"spec": spec})
+        except AlreadyExists:
+            return None  # which is heard, and looked at
+        except NotFound:
+            return LATER
+        self._log.info("Created SyncerConfig", v=2, mbwsName=mailbox, syncerConfig=THE_ONE)
+        self._configs.assume(answer)
+        return None
+
+    async def _update(self, mailbox: str, cluster: str, wanted: Obj) -> None:
+        answer = await self._view(cluster).update(CONFIGS, wanted)
+        self._log.info(
+            "Updated SyncerConfig",
+            v=2,
+            mbwsName=mailbox,
+            syncerConfig=THE_ONE,
+            resourceVersionOld=wanted["metadata"]["resourceVersion"],
+            resourceVersionNew=answer["metadata"]["resourceVersion"],
+        )
+        self._configs.assume(answer)
+
+    # --- what it should say -----------------------------------------------------------------------
+
+    def _told(self, placements: list[PlacementKey], cluster: str) -> tuple[SyncerSpec, Obj]:
+        common = tuple(placements)
+        if common not in self._wanted:
+            told = combine_specs(self._known.engine, self._known.world, placements, self._namespaced)
+            self._wanted[common] = told, frozenset(part.kind for part in told.parts)
+        told, kinds = self._wanted[common]
+        versions = {kind: version for kind in kinds if (version := self._version(cluster, kind))}
+        own = common, tuple(versions.items())
+        if own not in self._specs:
+            told = told._replace(versions={**versions, **told.versions})
+            self._specs[own] = told, told.spec()
+        return self._specs[own]
+
+    def _namespaced(self, cluster: str) -> Mapping[Kind, str]:
+        served = self._serving.known(cluster)
+        assert served is not None
+        return served.namespaced
+
+    def _version(self, cluster: str, kind: Kind) -> str:
+        """In which objects of a kind are in a mailbox; empty if it does not serve them."""
+        source = self._known.offers.source(cluster, kind)
+        return "" if source is None else source.version

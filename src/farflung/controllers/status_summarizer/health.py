@@ -1,0 +1,395 @@
+"""The health of one copy: what is wrong with it, and how old that knowledge is.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+import orjson
+
+from farflung.machinery import times
+from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.syncer_config import parse_heartbeat
+from farflung.placement.types import Route
+
+
+class Subject(NamedTuple):
+    """What a summary is about: an object, as far as one placement brings it somewhere."""
+
+    placement: PlacementKey
+    part: Part
+
+
+class CopyProblem(NamedTuple):
+    """What is wrong.  The words stay the same as long as what they are about does."""
+
+    reason: str  #: one CamelCase word
+    message: str = ""
+    since: str = ""  #: RFC 3339 in UTC with seconds; empty: nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What counts of a copy, read from its document alone."""
+
+    reporting: bool = False  #: it has a status
+    observed: str = ""  #: when the hub took its status, as RFC 3339 in UTC with seconds; empty: nobody knows
+    numbers: Mapping[str, int | float] = field(default_factory=dict)  #: by their paths in the status
+    conditions: Mapping[str, str] = field(default_factory=dict)  #: type → True, False or Unknown
+    texts: Mapping[str, str] = field(default_factory=dict)  #: short ones, by their paths in the status
+    verdict: CopyProblem | None = None  #: what is wrong with it by its own account; None: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is known of one destination."""
+
+    place: Route
+    digest: Digest | None = None  #: None: the copy is not there
+    refused: CopyProblem | None = None  #: why its syncer cannot bring it to the cluster
+    stale: CopyProblem | None = None  #: why what is known may be old
+
+
+class Row(NamedTuple):
+    """One destination, for expressions."""
+
+    place: Route
+    given: Mapping[str, Any]  #: `inventory`, `obj`, `returned`, `propagation`
+
+
+MESSAGE: Final = 256  #: characters of a message
+REASON: Final = 63  #: and of a reason
+CLAIMS: Final = Kind("", "persistentvolumeclaims")
+DAEMON_SETS: Final = Kind("apps", "daemonsets")
+DEPLOYMENTS: Final = Kind("apps", "deployments")
+JOBS: Final = Kind("batch", "jobs")
+PODS: Final = Kind("", "pods")
+_REPLICATED: Final = frozenset(
+    {Kind("", "replicationcontrollers"), DEPLOYMENTS, Kind("apps", "replicasets"), Kind("apps", "statefulsets")}
+)
+
+
+_GOOD: Final = ("Available", "Ready", "Complete")  #: types of conditions that should not be False
+_GOOD_OF: Final = {JOBS: (), PODS: ("Ready", "PodScheduled")}  #: a Job takes its time
+_BAD: Final = ("Failed", "ReplicaFailure", "Stalled")  #: types of conditions that should not be True
+_BAD_PHASES: Final = {CLAIMS: "Lost", PODS: "Failed"}
+_WORD: Final = re.compile(rf"[A-Z][A-Za-z0-9]{{0,{REASON - 1}}}")
+_PIECES: Final = re.compile(r"[A-Za-z0-9]+")
+_LONGEST_TIME: Final = 64
+Conditions = Mapping[str, Mapping[str, Any]]  #: by their types
+
+
+def find_problem(
+    kind: Kind, spec: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
+) -> CopyProblem | None:
+    """The first that applies: a condition that should not be False is, or one that should not be True; less is ready
+    than is desired; a phase.  None: nothing is wrong."""
+    if kind == PODS and status.get("phase") == "Succeeded":
+        return None
+    return _by_condition(kind, conditions) or _by_count(kind, spec, status) or _by_phase(kind, status)
+
+
+def _by_condition(kind: Kind, conditions: Conditions) -> CopyProblem | None:
+    for good in _GOOD_OF.get(kind, _GOOD):
+        found = conditions.get(good)
+        if found is not None and found.get("status") == "False" and found.get("reason") != "PodCompleted":
+            return _told(found, f"Not{good}")
+    for bad in _BAD:
+        found = conditions.get(bad)
+        if found is not None and found.get("status") == "True":
+            return _told(found, bad)
+    found = conditions.get("Progressing") if kind == DEPLOYMENTS else None
+    if found is None or found.get("status") != "False" or found.get("reason") != "ProgressDeadlineExceeded":
+        return None
+    return _told(found, "NotProgressing")
+
+
+def _told(condition: Mapping[str, Any], otherwise: str) -> CopyProblem:
+    return CopyProblem(
+        word(condition.get("reason")) or otherwise,
+        sentence(condition.get("message")),
+        moment(condition.get("lastTransitionTime")),
+    )
+
+
+def _by_count(kind: Kind, spec: Mapping[str, Any], status: Mapping[str, Any]) -> CopyProblem | None:
+    if kind == DAEMON_SETS:
+        return _short("Pods", _whole(status.get("numberReady"), 0), _whole(status.get("desiredNumberScheduled"), 0))
+    if kind not in _REPLICATED:
+        return None
+    decided_there = _whole(status.get("replicas"), 1)
+    return _short("Replicas", _whole(status.get("readyReplicas"), 0), _whole(spec.get("replicas"), decided_there))
+
+
+def _short(what: str, ready: int, desired: int) -> CopyProblem | None:
+    if ready >= desired:
+        return None
+    return CopyProblem(f"{what}NotReady", f"{ready} of {desired} {what.lower()} are ready")
+
+
+def _by_phase(kind: Kind, status: Mapping[str, Any]) -> CopyProblem | None:
+    bad = _BAD_PHASES.get(kind)
+    if bad is None or status.get("phase") != bad:
+        return None
+    return CopyProblem(word(status.get("reason")) or bad, sentence(status.get("message")))
+
+
+# --- of any type, and as they should be -----------------------------------------------------------
+
+
+def _whole(value: object, otherwise: int) -> int:
+    return value if type(value) is int else otherwise
+
+
+def word(value: object) -> str:
+    """One CamelCase word; empty if nothing can be made of it."""
+    if type(value) is not str:
+        return ""
+    if _WORD.fullmatch(value):
+        return value
+    pieces = "".join(piece[0].upper() + piece[1:] for piece in _PIECES.findall(value[:MESSAGE])).lstrip("0123456789")
+    return (pieces[:1].upper() + pieces[1:])[:REASON]
+
+
+def sentence(value: object) -> str:
+    """One line that is not too long, and does nothing to a terminal."""
+    if type(value) is not str:
+        return ""
+    printable = (char if char.isprintable() else " " for char in value[: 2 * MESSAGE])
+    line = " ".join("".join(printable).split())
+    return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
+
+
+def moment(value: object) -> str:
+    """A time in UTC with seconds; empty if it is none."""
+    if type(value) is not str or len(value) > _LONGEST_TIME:
+        return ""
+    try:
+        return times.canonical_seconds(value) or ""
+    except times.TimeError:
+        return ""
+
+
+DEPTH: Final = 6  #: names in a path
+NUMBERS: Final = 64
+CONDITIONS: Final = 32
+TEXTS: Final = 16
+TEXT_DEPTH: Final = 2  #: names in the path of a text
+_OBJECTS: Final = 64  #: within a status that are looked into
+_FIELDS: Final = 256  #: an object with more of them is a table, and is not looked into
+_ENTRIES: Final = 64  #: of a list of conditions that are looked at
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")  #: of a field: without dots, which paths have
+_BOOKKEEPING: Final = ("Generation", "collisionCount")  #: ends of names of numbers that mean nothing together
+_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")  #: of a condition
+_STATUSES: Final = ("True", "False", "Unknown")
+_TEXT: Final = re.compile(r"[A-Z][A-Za-z]{0,62}")
+_STATE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_STATES: Final = frozenset({"health", "phase", "result", "state", "status"})  #: where words may have any form
+#: The hub gives these a status of zeros when they are created.
+_CREATED_WITH_ZEROS: Final = frozenset(
+    {
+        Kind("", "replicationcontrollers"),
+        Kind("apps", "daemonsets"),
+        Kind("apps", "replicasets"),
+        Kind("apps", "statefulsets"),
+        Kind("policy", "poddisruptionbudgets"),
+    }
+)
+
+
+V = TypeVar("V")
+
+
+def digest_of(kind: Kind, document: bytes) -> Digest:
+    """Of a copy as its mailbox has it, in JSON.
+
+    Numbers: those of objects within objects, down to DEPTH, not those of lists.  Texts: words such as `Running`, and
+    in fields such as `phase` words of any form, so neither addresses nor times.  If there are too many, those that are
+    less deep count, and of these the first by their paths.  Of two conditions of a type the first counts.
+    """
+    copy = _decoded(document)
+    status = _object(copy.get("status"))
+    observed = _observed(_object(copy.get("metadata")).get("managedFields"))
+    if not status or (kind in _CREATED_WITH_ZEROS and not observed and not any(status.values())):
+        return Digest()
+    conditions = _conditions(status.get("conditions"))
+    numbers, texts = _leaves(status)
+    return Digest(
+        reporting=True,
+        observed=observed,
+        numbers=numbers,
+        conditions=_statuses(conditions),
+        texts=texts,
+        verdict=find_problem(kind, _object(copy.get("spec")), status, conditions),
+    )
+
+
+def _decoded(document: bytes) -> Mapping[str, Any]:
+    try:
+        return _object(orjson.loads(document))
+    except orjson.JSONDecodeError:
+        return {}  # deeper than the hub takes, or with numbers that are greater
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if type(value) is dict else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _observed(managed: object) -> str:
+    """When the status was written last."""
+    newest = ""
+    for entry in _list(managed):
+        if type(entry) is dict and entry.get("subresource") == "status":
+            newest = max(newest, moment(entry.get("time")))
+    return newest
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def _conditions(listed: object) -> dict[str, Mapping[str, Any]]:
+    """By their types."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for entry in _list(listed)[:_ENTRIES]:
+        name = _object(entry).get("type")
+        if type(name) is str and _TYPE.fullmatch(name):
+            found.setdefault(name, entry)
+    return found
+
+
+def _statuses(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    found = {}
+    for name in sorted(conditions)[:CONDITIONS]:
+        status = conditions[name].get("status")
+        found[name] = status if status in _STATUSES else "Unknown"
+    return found
+
+
+# --- numbers and texts ----------------------------------------------------------------------------
+
+
+def _leaves(status: Mapping[str, Any]) -> tuple[dict[str, int | float], dict[str, str]]:
+    """By their paths, level by level."""
+    numbers: dict[str, int | float] = {}
+    texts: dict[str, str] = {}
+    level: list[tuple[str, Mapping[str, Any]]] = [("", status)]
+    looked_into = 0
+    for depth in range(1, DEPTH + 1):
+        deeper: list[tuple[str, Mapping[str, Any]]] = []
+        for prefix, fields in level:
+            for name, value in fields.items() if len(fields) <= _FIELDS else ():
+                form = type(value)
+                if form is list or form is bool or value is None or not _NAME.fullmatch(name):
+                    continue
+                if form is dict:
+                    deeper.append((f"{prefix}{name}.", value))
+                elif form is not str:
+                    if not name.endswith(_BOOKKEEPING):
+                        numbers[prefix + name] = value
+                elif depth <= TEXT_DEPTH and (_STATE if name in _STATES else _TEXT).fullmatch(value):
+                    texts[prefix + name] = value
+        looked_into += len(level)
+        level = sorted(deeper)[: _OBJECTS - looked_into]
+    return _limited(numbers, NUMBERS), _limited(texts, TEXTS)
+
+
+def _limited(found: dict[str, V], limit: int) -> dict[str, V]:
+    if len(found) <= limit:
+        return found
+    return {path: found[path] for path in sorted(found, key=lambda path: (path.count("."), path))[:limit]}
+
+
+ANY: Final = "*"  #: in the place of a name: all objects of a kind
+DOWN: Final = "down"  #: the direction of what does not get to its cluster
+STATUS: Final = "status"  #: the direction of what its cluster says and does not get here
+FAILING: Final = "Failing"
+NOT_HEARD: Final = "NotHeard"
+NOT_RETURNED: Final = "StatusNotReturned"
+UNREACHABLE: Final = "EdgeUnreachable"
+
+
+class SyncerReport(NamedTuple):
+    """What a syncer said last."""
+
+    beat: datetime | None = None  #: when, by the clock of the hub; None: nothing ever
+    unreachable: CopyProblem | None = None  #: why it does not reach its cluster
+    refused: Mapping[Part, CopyProblem] = {}  #: what it cannot bring there
+    unreturned: Mapping[Part, CopyProblem] = {}  #: of what it cannot bring the status here
+
+    def refusal(self, part: Part) -> CopyProblem | None:
+        """Why it cannot bring an object, or any of its kind."""
+        return _about(self.refused, part)
+
+    def delay(self, part: Part) -> CopyProblem | None:
+        """Why the status of an object may be old, although its syncer is heard of."""
+        return _about(self.unreturned, part)
+
+    def differences(self, other: SyncerReport) -> set[Part]:
+        """Of which objects something else is said."""
+        both = (self.refused, other.refused), (self.unreturned, other.unreturned)
+        return {
+            part for some, others in both for part in some.keys() | others.keys() if some.get(part) != others.get(part)
+        }
+
+
+def _about(said: Mapping[Part, CopyProblem], part: Part) -> CopyProblem | None:
+    return said.get(part) or said.get(Part(part.kind, "", ANY))
+
+
+NOTHING: Final = SyncerReport()
+
+
+def parse_syncer_report(document: bytes) -> SyncerReport:
+    """A SyncerConfig.  What makes no sense was not said."""
+    try:
+        config = parse_heartbeat(document)
+    except msgspec.MsgspecError:
+        return NOTHING
+    edge = config.edge
+    unreachable = None
+    if edge is not None and edge.status == "False":
+        unreachable = CopyProblem(UNREACHABLE, sentence(edge.message or edge.reason), moment(edge.last_transition_time))
+    problems = _problems(orjson.loads(document).get("status"))
+    unreturned = {part: _not_returned(verdict) for part, verdict in problems[STATUS].items()}
+    return SyncerReport(config.beat, unreachable, problems[DOWN], unreturned)
+
+
+def _not_returned(verdict: CopyProblem) -> CopyProblem:
+    why = f"{verdict.reason}: {verdict.message}" if verdict.message else verdict.reason
+    return CopyProblem(NOT_RETURNED, sentence(f"its syncer cannot bring its status here: {why}"))
+
+
+def _problems(status: Any) -> dict[str, dict[Part, CopyProblem]]:
+    """By direction."""
+    listed = status.get("problems") if isinstance(status, dict) else None
+    found: dict[str, dict[Part, CopyProblem]] = {DOWN: {}, STATUS: {}}
+    for one in listed if isinstance(listed, list) else ():
+        direction = one.get("direction") if isinstance(one, dict) else None
+        if direction not in (DOWN, STATUS):
+            continue
+        group, resource, namespace, name = (
+            str(one.get(field) or "") for field in ("group", "resource", "namespace", "name")
+        )
+        verdict = CopyProblem(word(one.get("reason")) or FAILING, sentence(one.get("message")))
+        found[direction][Part(Kind(group, resource), namespace, name)] = verdict
+    return found
+
+
+def stale(told: SyncerReport, now: datetime, limit: timedelta) -> tuple[CopyProblem | None, float | None]:
+    """Why what is known may be old, and after how many seconds to ask again; None: when something is heard.  Of whom
+    nothing was ever heard, nothing is known that could be old."""
+    if told.beat is None:
+        return None, None
+    left = (told.beat + limit - now).total_seconds()
+    if left <= 0:
+        since = times.format_seconds(told.beat)
+        return CopyProblem(NOT_HEARD, f"its syncer was last heard of at {since}", since), None
+    return told.unreachable, left

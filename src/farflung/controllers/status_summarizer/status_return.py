@@ -1,0 +1,336 @@
+"""Return the status of the only copy to the object in its workspace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+import orjson
+
+from farflung.apis.names import Collection
+from farflung.client.errors import NotFound, Refused
+from farflung.client.rest import Client, PatchType, Selection
+from farflung.controllers.status_summarizer.health import sentence
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement.index import Copy
+from farflung.placement.names import (
+    BINDINGS,
+    DEFINITIONS,
+    NAMESPACES,
+    Category,
+    Kind,
+    Part,
+    PlacementKey,
+    Source,
+    category,
+)
+from farflung.placement.project import COUNT, RETURNED
+from farflung.placement.select import Selected
+from farflung.placement.state import PlacementState
+from farflung.placement.types import ObservedObject
+from farflung.runtime.recorder import About, Recorder
+from farflung.runtime.reflector import CLUSTER
+
+MARKS: Final = (COUNT, RETURNED)
+DELIVERED: Final = "Delivered"  #: condition of virtual machines about which no copy has a say
+OWN: Final = ("PodScheduled", DELIVERED)  #: conditions of who places virtual machines
+ENDED: Final = ("Failed", "Succeeded")
+PODS: Final = Kind("", "pods")
+BROUGHT: Final = "globalscheduler.com/cluster"  #: label of machines that are brought to the clusters they are bound to
+BRINGS: Final = "global-scheduler-"  #: the name of the placement that does it, followed by the value of the label
+_NEVER: Final = frozenset({NAMESPACES, DEFINITIONS, Kind("", "resourcequotas")})  #: their own servers say how they are
+
+
+class Returned(NamedTuple):
+    """What came back from one cluster."""
+
+    target: str  #: the name of its SyncTarget
+    status: Mapping[str, Any]
+
+
+class Asked(NamedTuple):
+    """What placements ask of an object."""
+
+    clusters: int  #: how many have a copy because of them
+    only: Returned | None = None  #: what came back, if that is one
+    placements: frozenset[str] = frozenset()  #: their names
+
+
+class ReturnStep(NamedTuple):
+    """What to write next: either a label and an annotation (None: away), or the status."""
+
+    executing: str | None = None
+    returned: str | None = None
+    status: Obj | None = None
+
+
+def is_given_back(kind: Kind) -> bool:
+    """Whether the status of such objects is ever ours, whatever marks somebody puts on them."""
+    return category(kind) is Category.EDGE and kind not in _NEVER
+
+
+def is_marked(document: bytes) -> bool:
+    """Whether an object may have one of the marks."""
+    return any(mark.encode() in document for mark in MARKS)
+
+
+def next_step(kind: Kind, obj: Mapping[str, Any], asked: Asked | None) -> ReturnStep | None:
+    """`asked`: None if nobody asks.  None: it is as it should be."""
+    metadata = obj.get("metadata") or {}
+    there = (metadata.get("labels") or {}).get(COUNT), (metadata.get("annotations") or {}).get(RETURNED)
+    only = asked.only if asked is not None and asked.clusters == 1 and _is_told_by_copy(kind, obj, asked) else None
+    if only is None and there[1] is not None and is_given_back(kind):
+        left = _without_copy(kind, obj)
+        if (obj.get("status") or {}) != left:
+            return ReturnStep(status=left)
+    wanted = None if asked is None else str(asked.clusters), None if only is None else only.target
+    if there != wanted:
+        return ReturnStep(*wanted)
+    if only is None:
+        return None
+    status = {**only.status, **_with_own(kind, obj, only.status)}
+    return None if obj.get("status") == status else ReturnStep(*wanted, status)
+
+
+# --- virtual machines -----------------------------------------------------------------------------
+
+
+def _machine(kind: Kind, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The spec of a virtual machine."""
+    spec = obj.get("spec")
+    is_machine = kind == PODS and isinstance(spec, dict) and spec.get("virtualMachine") is not None
+    return spec if is_machine else None
+
+
+def _is_told_by_copy(kind: Kind, obj: Mapping[str, Any], asked: Asked) -> bool:
+    spec, labels = _machine(kind, obj), (obj.get("metadata") or {}).get("labels") or {}
+    is_bound = spec is not None and bool(spec.get("nodeName") or spec.get("clusterName"))
+    return is_given_back(kind) and (not is_bound or f"{BRINGS}{labels.get(BROUGHT)}" in asked.placements)
+
+
+def _own_conditions(kind: Kind, obj: Mapping[str, Any]) -> list[Obj]:
+    """What is said of a virtual machine by who places it."""
+    if _machine(kind, obj) is None:
+        return []
+    return [one for one in _conditions(obj.get("status")) if one.get("type") in OWN]
+
+
+def _conditions(status: object) -> list[Obj]:
+    found = status.get("conditions") if isinstance(status, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _with_own(kind: Kind, obj: Mapping[str, Any], returned: Mapping[str, Any]) -> Obj:
+    """The conditions, if they are not just those that came back."""
+    if _machine(kind, obj) is None:
+        return {}
+    said = _conditions(returned)
+    theirs = [one for one in said if one.get("type") != DELIVERED]
+    told = [one.get("type") for one in theirs]
+    kept = [one for one in _own_conditions(kind, obj) if one.get("type") not in told]
+    return {"conditions": [*theirs, *kept]} if kept or theirs != said else {}
+
+
+def _without_copy(kind: Kind, obj: Mapping[str, Any]) -> Obj:
+    """The status of what has no copy, or not one that counts."""
+    own, status = _own_conditions(kind, obj), obj.get("status")
+    if own and isinstance(status, dict) and status.get("phase") in ENDED:
+        return status
+    return {"phase": "Pending", "conditions": own} if own else {}
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
+MARKED: Final = Selection(labels=COUNT)
+MOST_STEPS: Final = 4  #: that follow one another: the marks, the status, the marks again
+HOPELESS: Final = frozenset({400, 405, 413, 415, 422})  #: what a server says of a write that it will never take
+
+
+class WorkspaceObject(NamedTuple):
+    """One that is described somewhere."""
+
+    cluster: str
+    part: Part
+
+
+class StatusReturner:
+    def __init__(self, known: PlacementState, everywhere: Client, recorder: Recorder, log: Logger) -> None:
+        self._known = known
+        self._everywhere = everywhere
+        self._recorder = recorder
+        self._log = log
+        self._marked: dict[Part, set[str]] = {}  #: the clusters where it has marks of ours
+        self._marked_in: dict[str, set[Part]] = {}  #: the same by cluster
+        self._refused: dict[WorkspaceObject, tuple[str, bytes]] = {}  #: which version of it does not take which write
+
+    def concerned(self, copy: Copy) -> set[WorkspaceObject]:
+        """The objects whose status may be another one because of a copy."""
+        wanted = self._known.engine.wanted(copy.mailbox, copy.part)
+        asking = {one.placement.cluster for one in wanted if _asks(one.selected, copy.part)}
+        return {WorkspaceObject(cluster, copy.part) for cluster in asking | self._marked.get(copy.part, set())}
+
+    def asked_by(self, key: PlacementKey) -> set[WorkspaceObject]:
+        """The objects whose status a placement wants back, or may have wanted: it may lead nowhere, and then no copy
+        tells of its end."""
+        selected = self._known.engine.selected(key)
+        asking = {part for part, how in selected.items() if _asks(how, part)}
+        return {WorkspaceObject(key.cluster, part) for part in asking | self._marked_in.get(key.cluster, set())}
+
+    def on_object(self, cluster: str, part: Part, seen: ObservedObject | None) -> set[WorkspaceObject]:
+        """What was heard of, and what is in it, as far as something may have to be done about it.  Of objects that go
+        nowhere no copy tells."""
+        found: set[WorkspaceObject] = set()
+        if seen is None:
+            self._refused.pop(WorkspaceObject(cluster, part), None)
+        if self._note_marks(cluster, part, seen) or (
+            seen is not None and not seen.ours and self._asking(cluster, part)
+        ):
+            found.add(WorkspaceObject(cluster, part))
+        if part.kind == NAMESPACES and cluster in self._known.engine.sources():
+            for key in [one for one in self._known.placements if one.cluster == cluster]:
+                found |= self.asked_by(key)
+        if part.kind in (DEFINITIONS, BINDINGS):
+            found |= self._reconsidered(cluster)
+        return found
+
+    def _reconsidered(self, cluster: str) -> set[WorkspaceObject]:
+        """What was refused in a workspace, by a schema that may be another one now."""
+        found = {one for one in self._refused if one.cluster == cluster}
+        for one in found:
+            del self._refused[one]
+        return found
+
+    def _note_marks(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
+        """Whether it has marks of ours, or had some."""
+        if seen is not None and not seen.ours and is_marked(seen.document):
+            self._marked.setdefault(part, set()).add(cluster)
+            self._marked_in.setdefault(cluster, set()).add(part)
+            return True
+        if cluster not in self._marked.get(part, ()):
+            return False
+        _discard(self._marked, part, cluster)
+        _discard(self._marked_in, cluster, part)
+        return True
+
+    def unheard(self) -> list[Source]:
+        """Kinds of which nothing is heard, in workspaces without placements."""
+        return sorted(self._known.offers.everything().difference(self._known.offers.builtin(), self._known.sources))
+
+    async def find(self, source: Source) -> set[WorkspaceObject]:
+        """Those that have marks.  Raises ClientError."""
+        found: set[WorkspaceObject] = set()
+        everywhere = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
+        for obj in await everywhere.list(source.collection(), MARKED):
+            metadata = obj["metadata"]
+            cluster = source.cluster or (metadata.get("annotations") or {}).get(CLUSTER, "")
+            found.add(WorkspaceObject(cluster, Part(source.kind, metadata.get("namespace", ""), metadata["name"])))
+        return found
+
+    async def give(self, one: WorkspaceObject) -> bool:
+        """Whether somebody asks for it."""
+        seen = self._known.world.get(*one)
+        source = self._known.offers.source(one.cluster, one.part.kind)
+        asked = self._asked(one)
+        if source is None or (seen is not None and (not seen.alive or seen.ours)):
+            return False
+        client = self._everywhere.workspace(one.cluster)
+        collection = Collection(one.part.kind.group, source.version, one.part.kind.resource, "")
+        if seen is not None:
+            obj: Obj = orjson.loads(seen.document)
+        else:  # of workspaces without placements less is heard
+            try:
+                obj = await client.get(collection, one.part.name, one.part.namespace)
+            except NotFound:
+                return False
+        for _ in range(MOST_STEPS):
+            following = next_step(one.part.kind, obj, asked)
+            if following is None:
+                self._refused.pop(one, None)
+                break
+            try:
+                taken = await self._take(one, client, collection, obj, following)
+            except NotFound:
+                break  # it is gone, or has no status of its own
+            if taken is None:
+                break
+            obj = taken
+            if following.status is not None:
+                obj["status"] = following.status  # some servers have more to say; that is not ours
+        return asked is not None
+
+    async def _take(
+        self, one: WorkspaceObject, client: Client, collection: Collection, obj: Obj, following: ReturnStep
+    ) -> Obj | None:
+        """None: its server refuses that, which is told once; the same is tried again when the object is another."""
+        patch, subresource, how = _patch(obj, following)
+        attempt = obj["metadata"].get("resourceVersion", ""), hashlib.sha256(orjson.dumps(patch)).digest()
+        if self._refused.get(one) == attempt:
+            return None
+        self._refused[one] = attempt  # before it is, so that a schema that changes meanwhile leads here again
+        try:
+            taken = await client.patch(collection, one.part.name, patch, one.part.namespace, subresource, how=how)
+        except BaseException as error:
+            if isinstance(error, Refused) and error.status in HOPELESS:
+                self._tell(one, obj, error)
+                return None
+            self._refused.pop(one, None)
+            raise
+        self._refused.pop(one, None)
+        self._log.info("Gave back", v=3, object=str(one.part), cluster=one.cluster, what=subresource or "marks")
+        return taken
+
+    def _tell(self, one: WorkspaceObject, obj: Obj, error: Refused) -> None:
+        part, uid = one.part, obj["metadata"]["uid"]
+        about = About(one.cluster, obj.get("apiVersion", ""), obj.get("kind", ""), part.name, part.namespace, uid)
+        self._recorder.record(about, "Warning", "StatusNotReturned", sentence(f"its server refuses it: {error}"))
+        self._log.error(error, "cannot give back", object=str(part), cluster=one.cluster)
+
+    def _asking(self, cluster: str, part: Part) -> set[PlacementKey]:
+        """The placements that want the status of an object back."""
+        engine = self._known.engine
+        holders = [key for key in engine.holders(part) if key.cluster == cluster]
+        return {key for key in holders if _asks(engine.selected(key).get(part), part)}
+
+    def _asked(self, one: WorkspaceObject) -> Asked | None:
+        engine, asking = self._known.engine, self._asking(*one)
+        if not asking:
+            return None
+        mailboxes = {mailbox: place for key in asking for mailbox, place in engine.places(key).items()}
+        if len(mailboxes) != 1:
+            return Asked(len(mailboxes))
+        names = frozenset(key.name for key in asking)
+        [(mailbox, place)] = mailboxes.items()
+        copy = self._known.world.get(self._known.mailboxes.get(mailbox, ""), one.part)
+        if copy is None or not copy.alive or copy.placements.isdisjoint(asking):
+            return Asked(1)
+        status = orjson.loads(copy.document).get("status")
+        return Asked(1, Returned(place.target, status) if isinstance(status, dict) and status else None, names)
+
+
+def _asks(selected: Selected | None, part: Part) -> bool:
+    """Only clusters say how something is that goes there."""
+    return selected is not None and selected.singleton and category(part.kind) is Category.EDGE
+
+
+def _discard(index: dict[K, set[V]], key: K, value: V) -> None:
+    index[key].discard(value)
+    if not index[key]:
+        del index[key]
+
+
+def _patch(obj: Obj, following: ReturnStep) -> tuple[Any, str, PatchType]:
+    """Of this very object, and of nothing in it but what is ours, whatever became of the rest meanwhile; and the
+    subresource it is for."""
+    uid = obj["metadata"]["uid"]
+    if following.status is not None:
+        test = {"op": "test", "path": "/metadata/uid", "value": uid}
+        put = {"op": "add", "path": "/status", "value": following.status}
+        gone = {"op": "remove", "path": "/status"}  # some kinds have no status that is empty
+        return [test, put if following.status else gone], "status", PatchType.JSON
+    metadata: Obj = {"uid": uid}
+    for section, name, value in (("labels", COUNT, following.executing), ("annotations", RETURNED, following.returned)):
+        if value is not None or name in (obj["metadata"].get(section) or {}):
+            metadata[section] = {name: value}
+    return {"metadata": metadata}, "", PatchType.MERGE

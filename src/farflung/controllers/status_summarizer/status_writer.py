@@ -1,0 +1,160 @@
+"""Write StatusSummaries, and the status of StatusCollectors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from farflung.apis.names import Collection
+from farflung.client.errors import AlreadyExists, NotFound
+from farflung.client.rest import Client
+from farflung.controllers.status_summarizer.collectors import COLLECTORS, SeenCollector, status_of
+from farflung.controllers.status_summarizer.health import Subject
+from farflung.controllers.status_summarizer.summaries import (
+    NAMESPACE,
+    PLACEMENT_LABEL,
+    SUMMARIES,
+    CollectorKey,
+    Summaries,
+    summary_key,
+)
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement.feeds import Views
+from farflung.placement.names import PLACEMENTS, Kind
+from farflung.runtime.cache import Key
+from farflung.runtime.informer import Informer
+
+NAMESPACES: Final = Collection("", "v1", "namespaces", "Namespace")
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _About(msgspec.Struct, frozen=True):
+    resource: str = ""
+    group: str = ""
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    subject: _About = _About()
+
+
+_SUMMARY: Final = msgspec.json.Decoder(_Summary)
+
+
+class StoredSummary(msgspec.Struct, frozen=True):
+    """A summary that is there."""
+
+    document: bytes
+    ours: bool  #: whether it looks like one that we made, whatever others did to it
+    kind: Kind  #: of what it is about
+
+
+def parse_summary(document: bytes) -> StoredSummary:
+    found = _SUMMARY.decode(document)
+    metadata, about = found.metadata, found.subject
+    owned = any(one.kind == PLACEMENTS.kind for one in metadata.owner_references or ())
+    return StoredSummary(
+        document, owned or PLACEMENT_LABEL in (metadata.labels or ()), Kind(about.group, about.resource)
+    )
+
+
+class SummaryWriter:
+    def __init__(self, summaries: Summaries, there: Informer[StoredSummary], views: Views, log: Logger) -> None:
+        self._summaries = summaries
+        self._there = there
+        self._views = views
+        self._log = log
+
+    async def write(self, subject: Subject) -> bool:
+        """Whether there is one then."""
+        wanted = self._summaries.summary(subject)
+        key = summary_key(subject)
+        found = self._there.cache.get(key)
+        before: Obj | None = None if found is None else orjson.loads(found.document)
+        if wanted is None:
+            if before is not None:
+                await self._delete(key, before)
+            return False
+        if before is None:
+            await self._create(key, wanted)
+        elif (after := renewed(before, wanted)) != before:
+            self._there.assume(await self._views.edge_of(key.cluster).update(SUMMARIES, after))
+            self._log.info("Updated StatusSummary", v=4, summary=str(key))
+        return True
+
+    async def clear(self, key: Key) -> None:
+        """Of what should not be there, whatever it says that it is about."""
+        found = self._there.cache.get(key)
+        if found is not None and found.ours and self._summaries.called(key) is None:
+            await self._delete(key, orjson.loads(found.document))
+
+    async def _create(self, key: Key, wanted: Obj) -> None:
+        view = self._views.edge_of(key.cluster)
+        try:
+            made = await view.create(SUMMARIES, wanted, key.namespace)
+        except AlreadyExists:
+            return  # which is heard, and looked at
+        except NotFound:
+            if key.namespace != NAMESPACE:
+                raise
+            await self._make_namespace(key.cluster)
+            made = await view.create(SUMMARIES, wanted, key.namespace)
+        self._there.assume(made)
+        self._log.info("Created StatusSummary", v=2, summary=str(key))
+
+    async def _make_namespace(self, cluster: str) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        with contextlib.suppress(AlreadyExists):
+            await self._views.everywhere.workspace(cluster).create(NAMESPACES, namespace)
+
+    async def _delete(self, key: Key, before: Obj) -> None:
+        metadata = before["metadata"]
+        with contextlib.suppress(NotFound):
+            await self._views.edge_of(key.cluster).delete(SUMMARIES, key.name, key.namespace, uid=metadata["uid"])
+        self._there.forget(key, int(metadata["resourceVersion"]))
+        self._log.info("Deleted StatusSummary", v=2, summary=str(key))
+
+
+def renewed(before: Obj, wanted: Obj) -> Obj:
+    """What is there, with all that we say, and what others say beside the content."""
+    metadata: dict[str, Any] = {**before["metadata"], "ownerReferences": wanted["metadata"]["ownerReferences"]}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
+    return {**wanted, "metadata": metadata}
+
+
+class CollectorStatusWriter:
+    def __init__(
+        self,
+        collectors: Informer[SeenCollector],
+        view: Callable[[str], Client],
+        now: Callable[[], datetime],
+        log: Logger,
+    ) -> None:
+        """`view`: the edge API of a workspace."""
+        self._collectors = collectors
+        self._view = view
+        self._now = now
+        self._log = log
+
+    async def say(self, key: CollectorKey) -> None:
+        seen = self._collectors.cache.get(Key(key.cluster, "", key.name))
+        status = None if seen is None else status_of(seen, self._now())
+        if seen is None or status is None:
+            return
+        obj = orjson.loads(seen.document) | {"status": status}
+        self._collectors.assume(await self._view(key.cluster).update(COLLECTORS, obj, "status"))
+        self._log.info("Updated status of StatusCollector", v=2, statusCollector=key.name, errors=len(seen.errors))

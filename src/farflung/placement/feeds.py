@@ -1,0 +1,440 @@
+"""Feeds of objects from all workspaces, shared by the controllers of a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import orjson
+
+from farflung.apis.names import Collection
+from farflung.client.discovery import Resource, Served, discover
+from farflung.client.errors import ClientError
+from farflung.client.rest import Client
+from farflung.lib.klog import Logger
+from farflung.machinery.errors import Obj
+from farflung.placement import guard
+from farflung.placement.customize import parse_customizer
+from farflung.placement.index import Copy, kinds_from
+from farflung.placement.names import (
+    BINDINGS,
+    CONFIGS,
+    CUSTOMIZERS,
+    DEFINITIONS,
+    LOCATIONS,
+    PLACEMENTS,
+    SLICES,
+    WORKSPACES,
+    Category,
+    Kind,
+    Part,
+    PlacementKey,
+    Source,
+    category,
+)
+from farflung.placement.state import PlacementState, WorkKey
+from farflung.placement.types import (
+    ObservedObject,
+    PlacementSlice,
+    SeenLocation,
+    SeenPlacement,
+    Workspace,
+    parse_object,
+    parse_slice,
+    seen_location,
+    seen_placement,
+)
+from farflung.runtime.cache import Change, Key
+from farflung.runtime.controller import Controller
+from farflung.runtime.informer import Informer
+from farflung.runtime.manager import Manager
+from farflung.runtime.reflector import Environment
+
+TICK: Final = 0.01  #: seconds
+PATIENCE: Final = 5  #: failures after which a kind is taken for one that cannot be listed
+Heard = Callable[[str, Part, ObservedObject | None], None]
+
+
+class ObjectFeeds:
+    """As many informers as there are sources, as long as they are wanted."""
+
+    def __init__(
+        self,
+        everywhere: Client,
+        decode: Callable[[Kind, str, bytes], ObservedObject],
+        heard: Heard,
+        changed: Callable[[Source], None],
+        env: Environment,
+        trouble: Callable[[str, Exception], None],
+    ) -> None:
+        """`everywhere`: all workspaces at once; `heard` is told of every change, and `changed` of a source that is
+        known from now on, or no longer."""
+        self._everywhere = everywhere
+        self._decode = decode
+        self._heard = heard
+        self._changed = changed
+        self._env = env
+        self._trouble = trouble
+        self.is_assuming = False  #: what is heard just now, we did ourselves
+        self._informers: dict[Source, Informer[ObservedObject]] = {}
+        self._running: dict[Source, asyncio.Task[None]] = {}
+
+    def want(self, group: asyncio.TaskGroup, sources: Iterable[Source]) -> None:
+        """These, and no others."""
+        wanted = set(sources)
+        for source in self._informers.keys() - wanted:
+            self._stop(source)
+        for source in sorted(wanted - self._informers.keys()):
+            informer = self._informers[source] = self._informer(source)
+            running = self._run(source, informer)
+            try:
+                self._running[source] = group.create_task(running, name=f"informer of {source.kind}")
+            except RuntimeError:  # everything comes to its end
+                running.close()
+                raise
+
+    async def _run(self, source: Source, informer: Informer[ObservedObject]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informer.run())
+            await informer.synced.wait()
+            self._changed(source)
+
+    def _informer(self, source: Source) -> Informer[ObservedObject]:
+        client = self._everywhere.workspace(source.cluster) if source.cluster else self._everywhere
+
+        def decode(document: bytes) -> ObservedObject:
+            return self._decode(source.kind, source.version, document)
+
+        informer: Informer[ObservedObject] = Informer(client, source.collection(), decode, self._env, self._trouble)
+
+        def listener(change: Change[ObservedObject]) -> None:
+            self._heard(*self._where(source, change.key), change.new)
+
+        informer.subscribe(listener)
+        return informer
+
+    def _where(self, source: Source, key: Key) -> tuple[str, Part]:
+        return key.cluster or source.cluster, Part(source.kind, key.namespace, key.name)
+
+    def _stop(self, source: Source) -> None:
+        self._running.pop(source).cancel()
+        informer = self._informers.pop(source)
+        for key in informer.cache:
+            self._heard(*self._where(source, key), None)
+        self._changed(source)
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def is_known(self, source: Source) -> bool:
+        """Whether there was a whole list of it."""
+        informer = self._informers.get(source)
+        return informer is not None and informer.synced.is_set()
+
+    def informers(self) -> Sequence[Informer[Any]]:
+        return list(self._informers.values())
+
+    async def synced(self, sources: Iterable[Source]) -> None:
+        """Until there was a whole list of each."""
+        await asyncio.gather(*(self._informers[source].synced.wait() for source in sources))
+
+    async def settled(self) -> None:
+        """Until there was a whole list of everything that is wanted now, but for what cannot be listed: one kind that
+        nobody can read must not keep the others waiting."""
+        while any(not one.synced.is_set() and one.troubles < PATIENCE for one in self._informers.values()):
+            await self._env.sleep(TICK)
+
+    # --- what we did ourselves --------------------------------------------------------------------
+
+    def assume(self, source: Source, written: Obj) -> None:
+        if informer := self._informers.get(source):
+            self.is_assuming = True
+            try:
+                informer.assume(written)
+            finally:
+                self.is_assuming = False
+
+    def forget(self, source: Source, key: Key, version: int) -> None:
+        """What we deleted, as it was known then."""
+        if informer := self._informers.get(source):
+            informer.forget(key, version)
+
+
+class DiscoveredKinds(NamedTuple):
+    namespaced: dict[Kind, str]  #: those that are in namespaces, and go somewhere: their versions
+    versions: dict[Kind, tuple[str, ...]]  #: of all that go somewhere, the preferred one first
+
+
+class DiscoveryCache:
+    def __init__(self, workspace: Callable[[str], Client]) -> None:
+        self._workspace = workspace
+        self._known: dict[str, DiscoveredKinds] = {}
+
+    def known(self, cluster: str) -> DiscoveredKinds | None:
+        """None: nobody has asked yet."""
+        return self._known.get(cluster)
+
+    def forget(self, cluster: str) -> None:
+        self._known.pop(cluster, None)
+
+    async def ask(self, cluster: str) -> DiscoveredKinds:
+        """Raises ClientError."""
+        served = await discover(self._workspace(cluster))
+        found = travelling(served.resources())
+        kinds = self._known[cluster] = DiscoveredKinds(
+            {kind: one.collection.version for kind, one in found.items() if one.namespaced},
+            {kind: tuple(_versions(served, kind)) for kind in found},
+        )
+        return kinds
+
+    async def versions(self, cluster: str, kind: Kind) -> tuple[str, ...]:
+        """Raises ClientError."""
+        known = self._known.get(cluster) or await self.ask(cluster)
+        return known.versions.get(kind, ())
+
+
+def _versions(served: Served, kind: Kind) -> Iterable[str]:
+    for group in served.groups:
+        if group.name == kind.group:
+            for version in group.versions:
+                if any(one.collection.plural == kind.resource for one in version.resources):
+                    yield version.name
+
+
+def travelling(resources: Iterable[Resource]) -> dict[Kind, Resource]:
+    """Kinds whose objects can be followed and go somewhere."""
+    found = {
+        Kind(one.collection.group, one.collection.plural): one for one in resources if {"list", "watch"} <= one.verbs
+    }
+    return {kind: one for kind, one in found.items() if category(kind) is not Category.NOWHERE}
+
+
+def is_builtin(kind: Kind) -> bool:
+    """Whether every workspace may have it by itself, as its group says."""
+    return kind == BINDINGS or "." not in kind.group or kind.group.endswith(".k8s.io")
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Where things are found."""
+
+    everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
+    provider: Client  #: the provider's workspace
+    root: Client  #: the root workspace
+    edge: str  #: the URL of the view of the edge API
+    scheduling: str  #: of the one that shows Locations
+
+    def edge_of(self, cluster: str) -> Client:
+        """The edge API of a workspace."""
+        return self.provider.view(self.edge, cluster)
+
+
+class Subscriber(Protocol):
+    """Who makes something of what is heard."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]: ...
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """Those that it needs beside ours.  They run with ours."""
+
+    def meet(self, known: PlacementState) -> None:
+        """Whatever was known before does not count: this is what is known from now on."""
+
+    def hear(self, works: AbstractSet[WorkKey], assumed: Copy | None) -> None:
+        """What is to be looked at.  `assumed`: one that is as it was put there, because we did so just now, or because
+        only its status is another."""
+
+    async def work(self) -> None:
+        """Everything was heard of.  Until cancelled."""
+
+
+class PlacementFeed:
+    def __init__(self, views: Views, limits: guard.Limits, env: Environment, log: Logger) -> None:
+        self.views = views
+        self.env = env
+        self.log = log
+        self._limits = limits
+        self._attendants: list[Subscriber] = []
+        self._witnesses: list[Callable[[str, Part, ObservedObject | None], None]] = []
+        self._group: asyncio.TaskGroup | None = None
+        self._started = False
+        edge = views.provider.view(views.edge)
+        self.placements = self.informer(edge, PLACEMENTS, seen_placement, self._on_placement)
+        self.configs: Informer[bytes] = Informer(edge, CONFIGS, bytes, env, self.trouble)
+        self._slices = self.informer(edge, SLICES, parse_slice, self._on_slice)
+        self._customizers = self.informer(edge, CUSTOMIZERS, orjson.loads, self._on_customizer)
+        locations = views.root.view(views.scheduling)
+        self.locations = self.informer(locations, LOCATIONS, seen_location, self._on_location)
+        workspace = msgspec.json.Decoder(Workspace).decode
+        self._workspaces = self.informer(views.provider, WORKSPACES, workspace, self._on_workspace)
+        self.feeds = ObjectFeeds(views.everywhere, parse_object, self._on_object, self._on_source, env, self.trouble)
+        self._listened: frozenset[Source] = frozenset()
+        self.known = self._nothing_known({})
+
+    def attend(self, attendant: Subscriber) -> None:
+        """Before it runs."""
+        self._attendants.append(attendant)
+        attendant.meet(self.known)
+
+    def witness(self, heard: Callable[[str, Part, ObservedObject | None], None]) -> None:
+        """Tell of every object, with its cluster, after it is known."""
+        self._witnesses.append(heard)
+
+    def _nothing_known(self, builtin: dict[Kind, str]) -> PlacementState:
+        return PlacementState(builtin, self._limits, self.feeds.is_known)
+
+    def informer(
+        self,
+        client: Client,
+        collection: Collection,
+        decode: Callable[[bytes], T],
+        listener: Callable[[Change[T]], None],
+    ) -> Informer[T]:
+        """One that is told of in the same way."""
+        informer = Informer(client, collection, decode, self.env, self.trouble)
+        informer.subscribe(listener)
+        return informer
+
+    @property
+    def name(self) -> str:
+        return self._attendants[0].name
+
+    def trouble(self, what: str, error: Exception) -> None:
+        self.log.error(error, what, controller=self.name)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def join(self, manager: Manager) -> None:
+        manager.adopt(self)
+
+    @property
+    def synced(self) -> bool:
+        """There was a whole list of everything that mattered at the start."""
+        return self._started
+
+    @property
+    def controllers(self) -> Sequence[Controller[Any]]:
+        return [controller for one in self._attendants for controller in one.controllers]
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [*self._static(), *self.feeds.informers()]
+
+    async def run(self) -> None:
+        """Until cancelled.  Nobody works before everything was heard of."""
+        self.known = self._nothing_known(await self._builtin_kinds())
+        for one in self._attendants:
+            one.meet(self.known)
+        static = self._static()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for informer in static:
+                group.create_task(informer.run(), name=f"informer of {informer.collection.plural}")
+            self.log.plain(f"Waiting for caches to sync for {self.name}")
+            await asyncio.gather(*(informer.synced.wait() for informer in static))
+            builtin = frozenset(self.known.offers.builtin())
+            self.feeds.want(group, builtin)
+            await self.feeds.synced(builtin)
+            self._listen()  # to what bindings and definitions bring, which are known only now
+            await self.feeds.settled()
+            self._started = True
+            self._listen()  # to what came meanwhile
+            self._tell(self.known.begin())
+            self.log.plain(f"Caches are synced for {self.name}")
+            for one in self._attendants:
+                group.create_task(one.work(), name=one.name)
+
+    def _static(self) -> list[Informer[Any]]:
+        """What there is whatever the workspaces have."""
+        ours: tuple[Informer[Any], ...] = (
+            self.placements,
+            self._slices,
+            self.configs,
+            self._customizers,
+            self.locations,
+            self._workspaces,
+        )
+        return [*ours, *(informer for one in self._attendants for informer in one.informers)]
+
+    async def _builtin_kinds(self) -> dict[Kind, str]:
+        """What every workspace has: what the root has by itself."""
+        failures = 0
+        while True:
+            try:
+                return await self._kinds_of_root()
+            except ClientError as error:
+                failures += 1
+                self.trouble("cannot discover the kinds of the root workspace", error)
+                await self.env.sleep(self.env.backoff.delay(failures))
+
+    async def _kinds_of_root(self) -> dict[Kind, str]:
+        root = self.views.root
+        served = await discover(root)
+        found = {kind: one for kind, one in travelling(served.resources()).items() if is_builtin(kind)}
+        own: set[Kind] = set()
+        for kind in {BINDINGS, DEFINITIONS} & found.keys():
+            for obj in await root.list(found[kind].collection):
+                seen = parse_object(kind, "", orjson.dumps(obj))
+                own |= {source.kind for source in kinds_from("root", Part(kind, "", obj["metadata"]["name"]), seen)}
+        return {kind: one.collection.version for kind, one in found.items() if kind not in own}
+
+    def _listen(self) -> None:
+        """To what matters, if that is something else than before."""
+        wanted = self.known.sources.keys()
+        if self._group is not None and wanted != self._listened:
+            self._listened = frozenset(wanted)
+            self.feeds.want(self._group, {*self.known.offers.builtin(), *wanted})
+
+    def _tell(self, works: AbstractSet[WorkKey], assumed: Copy | None = None) -> None:
+        for one in self._attendants:
+            one.hear(works, assumed)
+
+    # --- hearing ----------------------------------------------------------------------------------
+
+    def _on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> None:
+        before = self.known.world.get(cluster, part)
+        works = self.known.on_object(cluster, part, after)
+        copy = Copy(self.known.mailbox_of(cluster) or "", part)
+        reports = before is not None and after is not None and before.says_the_same(after) and works == {copy}
+        self._tell(works, copy if reports or self.feeds.is_assuming else None)
+        for heard in self._witnesses:
+            heard(cluster, part, after)
+        if part.kind in (BINDINGS, DEFINITIONS) and self._started:
+            self._listen()
+
+    def _on_source(self, source: Source) -> None:
+        """A kind is known from now on, or no longer."""
+        if self._started:  # until then everything is looked at anyway
+            self._tell(self.known.on_source(source))
+
+    def _on_placement(self, change: Change[SeenPlacement]) -> None:
+        self._tell(self.known.on_placement(PlacementKey(change.key.cluster, change.key.name), change.new))
+        if self._started:
+            self._listen()
+
+    def _on_slice(self, change: Change[PlacementSlice]) -> None:
+        self._tell(self.known.on_slice(change.key.cluster, change.key.name, change.old, change.new))
+
+    def _on_customizer(self, change: Change[Obj]) -> None:
+        customizer = None if change.new is None else parse_customizer(change.new)
+        name = f"{change.key.namespace}/{change.key.name}"
+        self._tell(self.known.on_customizer(change.key.cluster, name, customizer))
+
+    def _on_location(self, change: Change[SeenLocation]) -> None:
+        self._tell(self.known.on_location(change.key.cluster, change.key.name, change.new))
+
+    def _on_workspace(self, change: Change[Workspace]) -> None:
+        self._tell(self.known.on_workspace(change.key.name, change.new))
+        if self._started:
+            self._listen()

@@ -1,0 +1,563 @@
+"""Indexes of objects, served kinds, selections and copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from farflung.placement.names import (
+    BINDINGS,
+    DEFINITIONS,
+    NAMESPACES,
+    Category,
+    Kind,
+    Part,
+    PlacementKey,
+    Source,
+    category,
+)
+from farflung.placement.select import Selected, WorkloadSelector
+from farflung.placement.types import ObservedObject, Route
+
+
+class ObjectIndex:
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[Part, ObservedObject]] = {}
+        self._inside: dict[tuple[str, str], set[Part]] = {}  #: (cluster, namespace) → what is in it
+
+    def get(self, cluster: str, part: Part) -> ObservedObject | None:
+        return self._objects.get(cluster, _NOTHING).get(part)
+
+    def parts(self, cluster: str) -> Mapping[Part, ObservedObject]:
+        return self._objects.get(cluster, _NOTHING)
+
+    def inside(self, cluster: str, namespace: str) -> Iterator[Part]:
+        yield from self._inside.get((cluster, namespace), ())
+
+    def put(self, cluster: str, part: Part, seen: ObservedObject) -> ObservedObject | None:
+        """What was known before."""
+        objects = self._objects.setdefault(cluster, {})
+        before = objects.get(part)
+        objects[part] = seen
+        if before is None and part.namespace:
+            self._inside.setdefault((cluster, part.namespace), set()).add(part)
+        return before
+
+    def remove(self, cluster: str, part: Part) -> ObservedObject | None:
+        """What was known before."""
+        objects = self._objects.get(cluster)
+        before = objects.pop(part, None) if objects is not None else None
+        if before is None:
+            return None
+        if not objects:
+            del self._objects[cluster]
+        if part.namespace:
+            inside = self._inside[cluster, part.namespace]
+            inside.discard(part)
+            if not inside:
+                del self._inside[cluster, part.namespace]
+        return before
+
+
+_NOTHING: Final[dict[Part, ObservedObject]] = {}
+
+
+class Copy(NamedTuple):
+    """One object of one mailbox, to be looked at."""
+
+    mailbox: str
+    part: Part
+
+
+class ConfigKey(NamedTuple):
+    """What the syncer of a mailbox is told, to be looked at."""
+
+    mailbox: str
+
+
+Output: TypeAlias = Copy | ConfigKey
+
+
+def by_mailbox(pairs: Iterable[tuple[str, Route]]) -> dict[str, Route]:
+    """Of several Locations that lead to a mailbox the one with the smallest name counts."""
+    places: dict[str, Route] = {}
+    for mailbox, place in sorted(set(pairs)):
+        first = places.setdefault(mailbox, place)
+        if first is not place:
+            places[mailbox] = first._replace(others=(*first.others, place.location))
+    return places
+
+
+class CopyReason(NamedTuple):
+    """Why a part should be in a mailbox.  `selected is None`: only because something else needs it."""
+
+    placement: PlacementKey
+    selected: Selected | None
+    place: Route
+
+
+class _Placement:
+    """One placement, and what follows from it."""
+
+    __slots__ = ("needed", "places", "selected", "what", "whole")
+
+    def __init__(self) -> None:
+        self.what: WorkloadSelector | None = None  #: None: it is not there, or cannot be understood
+        self.places: Mapping[str, Route] = {}  #: by mailbox
+        self.selected: dict[Part, Selected] = {}
+        self.whole: set[str] = set()  #: namespaces whose contents are selected as a whole
+        self.needed: Counter[Part] = Counter()  #: what goes along: how many need it
+
+    def parts(self) -> set[Part]:
+        return {*self.selected, *self.needed}
+
+
+class PlacementIndex:
+    def __init__(self, world: ObjectIndex) -> None:
+        """`world`: all objects; it is changed before `object_changed` is told."""
+        self._world = world
+        self._placements: dict[PlacementKey, _Placement] = {}
+        self._in_cluster: dict[str, set[PlacementKey]] = {}  #: those that select something there
+        self._holders: dict[Part, set[PlacementKey]] = {}  #: who wants a part, for whatever reason
+        self._at: dict[str, set[PlacementKey]] = {}  #: who leads to a mailbox
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def wanted(self, mailbox: str, part: Part) -> list[CopyReason]:
+        """Why a part should be in a mailbox, sorted; nothing: it should not."""
+        found = []
+        for key in sorted(self._holders.get(part, ())):
+            placement = self._placements[key]
+            place = placement.places.get(mailbox)
+            if place is not None:
+                found.append(CopyReason(key, placement.selected.get(part), place))
+        return found
+
+    def is_wanted(self, mailbox: str, part: Part) -> bool:
+        """Whether a part should be in a mailbox, for whatever reason."""
+        return any(mailbox in self._placements[key].places for key in self._holders.get(part, ()))
+
+    def is_wanted_by(self, key: PlacementKey, mailbox: str, part: Part) -> bool:
+        placement = self._placements.get(key)
+        return placement is not None and mailbox in placement.places and key in self._holders.get(part, ())
+
+    def holders(self, part: Part) -> Iterable[PlacementKey]:
+        """The placements that want a part somewhere, for whatever reason."""
+        return self._holders.get(part, ())
+
+    def parts_at(self, mailbox: str) -> set[Part]:
+        """All that should be in a mailbox."""
+        return {part for key in self._at.get(mailbox, ()) for part in self._placements[key].parts()}
+
+    def placements_at(self, mailbox: str) -> list[PlacementKey]:
+        return sorted(self._at.get(mailbox, ()))
+
+    def what(self, key: PlacementKey) -> WorkloadSelector | None:
+        placement = self._placements.get(key)
+        return None if placement is None else placement.what
+
+    def places(self, key: PlacementKey) -> Mapping[str, Route]:
+        placement = self._placements.get(key)
+        return {} if placement is None else placement.places
+
+    def selected(self, key: PlacementKey) -> Mapping[Part, Selected]:
+        placement = self._placements.get(key)
+        return {} if placement is None else placement.selected
+
+    def whole_namespaces(self, key: PlacementKey) -> frozenset[str]:
+        """Namespaces whose contents are selected as a whole."""
+        placement = self._placements.get(key)
+        return frozenset() if placement is None else frozenset(placement.whole)
+
+    def sources(self) -> Iterable[str]:
+        """Clusters that have placements."""
+        return self._in_cluster.keys()
+
+    # --- placements -------------------------------------------------------------------------------
+
+    def put_placement(self, key: PlacementKey, what: WorkloadSelector) -> set[Output]:
+        placement = self._placements.setdefault(key, _Placement())
+        before, placement.what = placement.what, what
+        self._in_cluster.setdefault(key.cluster, set()).add(key)
+        if before == what:
+            return set()
+        return self._select_all(key, placement) | _configs(placement)
+
+    def remove_placement(self, key: PlacementKey) -> set[Output]:
+        placement = self._placements.get(key)
+        if placement is None or placement.what is None:
+            return set()
+        placement.what = None
+        outputs = self._select_all(key, placement) | _configs(placement)
+        self._in_cluster[key.cluster].discard(key)
+        if not self._in_cluster[key.cluster]:
+            del self._in_cluster[key.cluster]
+        self._forget(key, placement)
+        return outputs
+
+    def put_places(self, key: PlacementKey, places: Mapping[str, Route]) -> set[Output]:
+        """Where a placement leads, by mailbox; nothing: nowhere."""
+        placement = self._placements.setdefault(key, _Placement())
+        before, placement.places = placement.places, dict(places)
+        moved = {mailbox for mailbox in {*before, *places} if before.get(mailbox) != places.get(mailbox)}
+        for mailbox in moved:
+            if mailbox in places:
+                self._at.setdefault(mailbox, set()).add(key)
+            else:
+                self._at[mailbox].discard(key)
+                if not self._at[mailbox]:
+                    del self._at[mailbox]
+        parts = placement.parts() if moved else set()
+        outputs: set[Output] = {Copy(mailbox, part) for mailbox in moved for part in parts}
+        outputs |= {ConfigKey(mailbox) for mailbox in moved}
+        self._forget(key, placement)
+        return outputs
+
+    def _forget(self, key: PlacementKey, placement: _Placement) -> None:
+        """The placement and its slices come and go on their own."""
+        if placement.what is None and not placement.places:
+            del self._placements[key]
+
+    def _select_all(self, key: PlacementKey, placement: _Placement) -> set[Output]:
+        outputs: set[Output] = set()
+        parts = self._world.parts(key.cluster)
+        for part in [part for part in placement.selected if part not in parts]:
+            outputs |= self._select(key, placement, part, None)
+        for part, seen in parts.items():
+            outputs |= self._select(key, placement, part, seen)
+        for name in [name for name in placement.whole if Part(NAMESPACES, "", name) not in parts]:
+            outputs |= self._set_whole(key, placement, name, whole=False)
+        return outputs
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def object_changed(
+        self, cluster: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
+    ) -> set[Output]:
+        """The world has `after` already."""
+        outputs: set[Output] = set()
+        for key in self._in_cluster.get(cluster, ()):
+            placement = self._placements[key]
+            outputs |= self._select(key, placement, part, after)
+            if part in placement.selected or part in placement.needed:
+                outputs |= _copies(placement, part)
+            if part.kind == DEFINITIONS and part in placement.needed and (before is None) != (after is None):
+                outputs |= _configs(placement)
+            if part.kind == NAMESPACES and _labels(before) != _labels(after):
+                for inside in list(self._world.inside(cluster, part.name)):
+                    outputs |= self._select(key, placement, inside, self._world.get(cluster, inside))
+        return outputs
+
+    def _select(self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None) -> set[Output]:
+        """Look at one part anew."""
+        outputs: set[Output] = set()
+        if part.kind == NAMESPACES:
+            labels = _labels(seen)
+            whole = placement.what is not None and labels is not None and placement.what.selects_namespace(labels)
+            outputs |= self._set_whole(key, placement, part.name, whole=whole)
+        before, after = placement.selected.get(part), self._chosen(key, placement, part, seen)
+        if before == after:
+            return outputs
+        if after is None:
+            del placement.selected[part]
+        else:
+            placement.selected[part] = after
+        outputs |= _copies(placement, part)
+        if not (_goes_along(before) and _goes_along(after)):
+            outputs |= _configs(placement)
+        self._hold(key, placement, part)
+        if (before is None) != (after is None):
+            for needed in _needs(part):
+                outputs |= self._need(key, placement, needed, 1 if before is None else -1)
+        return outputs
+
+    def _chosen(
+        self, key: PlacementKey, placement: _Placement, part: Part, seen: ObservedObject | None
+    ) -> Selected | None:
+        """What is gone, or going, is not selected; nor is what a translator made, or what stays in its workspace."""
+        if placement.what is None or seen is None or not seen.alive or seen.ours or seen.system:
+            return None
+        if category(part.kind) is Category.NOWHERE:
+            return None
+        namespace = self._world.get(key.cluster, Part(NAMESPACES, "", part.namespace)) if part.namespace else None
+        return placement.what.selects(part, seen.labels, _labels(namespace))
+
+    def _set_whole(self, key: PlacementKey, placement: _Placement, name: str, *, whole: bool) -> set[Output]:
+        if whole == (name in placement.whole):
+            return set()
+        (placement.whole.add if whole else placement.whole.discard)(name)
+        return self._need(key, placement, Part(NAMESPACES, "", name), 1 if whole else -1) | _configs(placement)
+
+    def _need(self, key: PlacementKey, placement: _Placement, part: Part, more: int) -> set[Output]:
+        placement.needed[part] += more
+        if placement.needed[part] == 0:
+            del placement.needed[part]
+        elif placement.needed[part] > 1 or more < 0:
+            return set()
+        self._hold(key, placement, part)
+        return _copies(placement, part) | (_configs(placement) if part.kind == DEFINITIONS else set())
+
+    def _hold(self, key: PlacementKey, placement: _Placement, part: Part) -> None:
+        if part in placement.selected or part in placement.needed:
+            self._holders.setdefault(part, set()).add(key)
+        elif part in self._holders:
+            self._holders[part].discard(key)
+            if not self._holders[part]:
+                del self._holders[part]
+
+
+def _labels(seen: ObservedObject | None) -> Mapping[str, str] | None:
+    """None if it is not there, going, or none that goes anywhere."""
+    return seen.labels if seen is not None and seen.alive and not seen.system else None
+
+
+def _goes_along(selected: Selected | None) -> bool:
+    """Syncers are told nothing of a part beside that its whole namespace goes there."""
+    return selected is None or selected.whole_namespace
+
+
+def _needs(part: Part) -> Iterator[Part]:
+    """What has to be there first.  Whether a kind has a definition is not known here."""
+    if part.namespace:
+        yield Part(NAMESPACES, "", part.namespace)
+    if "." in part.kind.group:
+        yield Part(DEFINITIONS, "", f"{part.kind.resource}.{part.kind.group}")
+
+
+def _copies(placement: _Placement, part: Part) -> set[Output]:
+    return {Copy(mailbox, part) for mailbox in placement.places}
+
+
+def _configs(placement: _Placement) -> set[Output]:
+    return {ConfigKey(mailbox) for mailbox in placement.places}
+
+
+class _Schema(msgspec.Struct, frozen=True, rename="camel"):
+    identity_hash: str = ""
+
+
+class _Bound(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    group: str = ""
+    schema: _Schema = _Schema()
+    storage_versions: list[str] | None = None
+
+
+class _BindingStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    bound_resources: list[_Bound] | None = None
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    status: _BindingStatus | None = None
+
+
+class _Names(msgspec.Struct, frozen=True):
+    plural: str
+
+
+class _Version(msgspec.Struct, frozen=True):
+    name: str
+    served: bool = True
+    storage: bool = False
+
+
+class _DefinitionSpec(msgspec.Struct, frozen=True):
+    group: str
+    names: _Names
+    versions: list[_Version]
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str = ""
+
+
+class _DefinitionStatus(msgspec.Struct, frozen=True):
+    conditions: list[_Condition] | None = None
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    spec: _DefinitionSpec
+    status: _DefinitionStatus | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: datetime
+
+
+class _Made(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_made: Final = msgspec.json.Decoder(_Made)
+_binding: Final = msgspec.json.Decoder(_Binding)
+_definition: Final = msgspec.json.Decoder(_Definition)
+_NO_SOURCES: Final[dict[Kind, Source]] = {}
+
+
+class ServedKinds:
+    """`builtin`: the kinds that every workspace has, and their versions."""
+
+    def __init__(self, builtin: Mapping[Kind, str]) -> None:
+        self._builtin = {kind: Source(kind, version) for kind, version in builtin.items()}
+        self._of: dict[str, dict[Part, frozenset[Source]]] = {}  #: cluster → binding or definition → what it brings
+        self._found: dict[str, dict[Kind, Source]] = {}  #: the same by kind
+
+    def builtin(self) -> Iterable[Source]:
+        return self._builtin.values()
+
+    def everything(self) -> set[Source]:
+        """Whatever any workspace has."""
+        return {*self._builtin.values(), *(source for found in self._found.values() for source in found.values())}
+
+    def source(self, cluster: str, kind: Kind) -> Source | None:
+        """None if the workspace does not serve the kind."""
+        return self._builtin.get(kind) or self._found.get(cluster, _NO_SOURCES).get(kind)
+
+    def of(self, cluster: str) -> Iterable[Source]:
+        """What it has beside what every workspace has."""
+        return self._found.get(cluster, _NO_SOURCES).values()
+
+    def brought_by(self, cluster: str, part: Part) -> frozenset[Source]:
+        """By one binding or definition."""
+        return self._of.get(cluster, {}).get(part, frozenset())
+
+    def bringing(self, cluster: str, kind: Kind) -> Iterator[Part]:
+        """The bindings and definitions that bring a kind."""
+        for part, brought in self._of.get(cluster, {}).items():
+            if any(source.kind == kind for source in brought):
+                yield part
+
+    def changed(self, cluster: str, part: Part, seen: ObservedObject | None) -> bool:
+        """A binding or a definition came, changed or went: whether that changes what is served."""
+        brought = frozenset[Source]() if seen is None else kinds_from(cluster, part, seen)
+        if brought == self.brought_by(cluster, part):
+            return False
+        some = self._of.setdefault(cluster, {})
+        if brought:
+            some[part] = brought
+        else:
+            del some[part]
+        self._found[cluster] = {
+            source.kind: source
+            for source in sorted({one for sources in some.values() for one in sources}, reverse=True)
+        }
+        if not some:
+            del self._of[cluster], self._found[cluster]
+        return True
+
+
+def kinds_from(cluster: str, part: Part, seen: ObservedObject) -> frozenset[Source]:
+    try:
+        if part.kind == BINDINGS:
+            return frozenset(_bound(_binding.decode(seen.document)))
+        if part.kind == DEFINITIONS:
+            return frozenset(_defined(cluster, _definition.decode(seen.document)))
+    except msgspec.ValidationError:
+        pass  # whatever it is, it brings nothing
+    return frozenset()
+
+
+def _bound(binding: _Binding) -> Iterator[Source]:
+    for one in (binding.status.bound_resources if binding.status is not None else None) or ():
+        kind = Kind(one.group, one.resource)
+        if category(kind) is not Category.NOWHERE and one.storage_versions:
+            yield Source(kind, one.storage_versions[-1], one.schema.identity_hash)
+
+
+def _defined(cluster: str, definition: _Definition) -> Iterator[Source]:
+    """In the version that is stored, if it is served."""
+    conditions = (definition.status.conditions if definition.status is not None else None) or ()
+    if not any(one.type == "Established" and one.status == "True" for one in conditions):
+        return
+    kind = Kind(definition.spec.group, definition.spec.names.plural)
+    served = sorted((not one.storage, one.name) for one in definition.spec.versions if one.served)
+    if served and category(kind) is not Category.NOWHERE:
+        yield Source(kind, served[0][1], "", cluster)
+
+
+def pending_since(part: Part, seen: ObservedObject) -> datetime | None:
+    """Since when a binding or a definition is there that may still bring what it should; None: it does, or will not."""
+    try:
+        pending = _is_unbound(seen.document) if part.kind == BINDINGS else _is_unestablished(seen.document)
+        return _made.decode(seen.document).metadata.creation_timestamp if pending else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _is_unbound(document: bytes) -> bool:
+    status = _binding.decode(document).status
+    return status is None or status.phase != "Bound"
+
+
+def _is_unestablished(document: bytes) -> bool:
+    status = _definition.decode(document).status
+    conditions = {one.type: one.status for one in (status.conditions if status is not None else None) or ()}
+    return conditions.get("Established") != "True" and conditions.get("NamesAccepted") != "False"
+
+
+Parts = dict[str, set[Part]]  #: by mailbox; none of the sets is empty
+_NONE: Final[Parts] = {}
+
+
+class CopyIndex:
+    def __init__(self) -> None:
+        self._made: dict[PlacementKey, Parts] = {}
+        self._lost: dict[PlacementKey, Parts] = {}
+
+    def put(self, mailbox: str, part: Part, before: Set[PlacementKey], after: Set[PlacementKey]) -> None:
+        """For whom a copy is, as it says."""
+        for key in before - after:
+            _discard(self._made, key, mailbox, part)
+            _discard(self._lost, key, mailbox, part)
+        for key in after - before:
+            self._made.setdefault(key, {}).setdefault(mailbox, set()).add(part)
+
+    def set_lost(self, key: PlacementKey, mailbox: str, part: Part, *, lost: bool) -> None:
+        """Whether it is withdrawn unless it is held."""
+        if lost:
+            self._lost.setdefault(key, {}).setdefault(mailbox, set()).add(part)
+        else:
+            _discard(self._lost, key, mailbox, part)
+
+    def forget_mailbox(self, mailbox: str) -> set[PlacementKey]:
+        """It is gone, with all that was in it: of these placements."""
+        concerned = {key for key, parts in self._made.items() if mailbox in parts}
+        for relation in (self._made, self._lost):
+            for key in concerned & relation.keys():
+                relation[key].pop(mailbox, None)
+                if not relation[key]:
+                    del relation[key]
+        return concerned
+
+    def made(self, key: PlacementKey) -> Iterator[tuple[str, Part]]:
+        for mailbox, parts in self._made.get(key, _NONE).items():
+            for part in parts:
+                yield mailbox, part
+
+    def mailboxes(self, key: PlacementKey) -> Set[str]:
+        """Those that have something."""
+        return self._made.get(key, _NONE).keys()
+
+    def having(self, key: PlacementKey, part: Part) -> list[str]:
+        """The mailboxes that have this part for a placement."""
+        return [mailbox for mailbox, parts in self._made.get(key, _NONE).items() if part in parts]
+
+    def lost(self, key: PlacementKey) -> Mapping[str, Set[Part]]:
+        return self._lost.get(key, _NONE)
+
+
+def _discard(relation: dict[PlacementKey, Parts], key: PlacementKey, mailbox: str, part: Part) -> None:
+    parts = relation.get(key, _NONE)
+    if part not in parts.get(mailbox, ()):
+        return
+    parts[mailbox].discard(part)
+    if not parts[mailbox]:
+        del parts[mailbox]
+    if not parts:
+        del relation[key]

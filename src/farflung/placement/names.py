@@ -1,0 +1,240 @@
+"""Names of kinds, objects and mailboxes, and the collections of the placement API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from farflung.apis.names import Collection
+
+
+class Kind(NamedTuple):
+    """A kind of objects, in whatever version."""
+
+    group: str  #: empty: the core group
+    resource: str  #: the lower-case plural
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class Part(NamedTuple):
+    """One object of a workload, without saying of which workspace."""
+
+    kind: Kind
+    namespace: str  #: empty if the kind has none
+    name: str
+
+    def __str__(self) -> str:
+        within = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {within}"
+
+
+class Source(NamedTuple):
+    """Where objects of a kind come from."""
+
+    kind: Kind
+    version: str  #: of the API
+    identity: str = ""  #: of the export that brings the kind; empty for others
+    cluster: str = ""  #: the workspace that defines the kind; empty: all of them
+
+    def collection(self) -> Collection:
+        plural = f"{self.kind.resource}:{self.identity}" if self.identity else self.kind.resource
+        return Collection(self.kind.group, self.version, plural, "")
+
+
+NAMESPACES: Final = Kind("", "namespaces")
+DEFINITIONS: Final = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class ObjectKey(NamedTuple):
+    """An object without a namespace, among those of its kind.  As text: `cluster|name`, as informers write it."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}|{self.name}"
+
+
+PlacementKey: TypeAlias = ObjectKey
+BINDINGS: Final = Kind("apis.kcp.io", "apibindings")
+
+
+class Category(Enum):
+    EDGE = "edge"  #: to the mailbox, and on to the edge
+    MAILBOX = "mailbox"  #: to the mailbox, and no further
+    NOWHERE = "nowhere"
+
+
+_OF_THE_HUB: Final = frozenset(
+    {
+        "edge.kcp.io",
+        "edge.kubestellar.io",
+        "scheduling.kcp.io",
+        "tenancy.kcp.io",
+        "topology.kcp.io",
+        "workload.kcp.io",
+    }
+)  #: groups about workspaces, places and what goes there
+
+
+_STAYING: Final = {
+    "": ("bindings", "componentstatuses", "events", "nodes"),
+    "apiresource.kcp.io": ("apiresourceimports", "negotiatedapiresources"),
+    "apis.kcp.io": ("apiconversions", "apiexportendpointslices", "apiexports", "apiresourceschemas"),
+    "apps": ("controllerrevisions",),
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    ),
+    "certificates.k8s.io": ("certificatesigningrequests",),
+    "core.kcp.io": ("logicalclusters", "shards"),
+    "events.k8s.io": ("events",),
+}  #: group → resources
+
+
+_STAYING_KINDS: Final = frozenset(Kind(group, resource) for group, some in _STAYING.items() for resource in some)
+_MAILBOX_KINDS: Final = frozenset({Kind("apis.kcp.io", "apibindings")})
+
+
+def category(kind: Kind) -> Category:
+    """Where objects of a kind go.  A kind that nobody has heard of goes to the edge."""
+    if kind in _STAYING_KINDS or kind.group in _OF_THE_HUB:
+        return Category.NOWHERE
+    return Category.MAILBOX if kind in _MAILBOX_KINDS else Category.EDGE
+
+
+# --- what every cluster has of its own ------------------------------------------------------------
+
+_TOKENS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
+_PULL_SECRET: Final = "kubernetes.io/dockercfg"  # noqa: S105
+_OF_AN_ACCOUNT: Final = frozenset(
+    {"kubernetes.io/service-account.name", "openshift.io/internal-registry-auth-token.service-account"}
+)  #: annotations of Secrets that were made for a ServiceAccount
+
+
+SUMMARY_NAMESPACE: Final = "edge-status"  #: the namespace with the summaries of what is in none
+_IDENTITIES: Final = "kcp-system"  #: the namespace with the private identities of APIExports
+_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+_SLICE_CONTROLLERS: Final = frozenset({"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"})
+_ENDPOINTS_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
+_ENDPOINTS_CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+
+
+def may_be_system(kind: Kind) -> bool:
+    """Whether there are such objects of a kind at all."""
+    return kind in _JUDGES
+
+
+def is_system(kind: Kind, obj: Mapping[str, Any]) -> bool:
+    """Whether an object is one that every cluster makes for itself: no copy of it is wanted anywhere."""
+    judge = _JUDGES.get(kind)
+    return judge is not None and judge(obj, obj.get("metadata") or {})
+
+
+def _secret(obj: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    kind = obj.get("type")
+    if kind in _TOKENS or metadata.get("namespace") == _IDENTITIES:
+        return True
+    if kind != _PULL_SECRET:
+        return False
+    return _is_owned_by("ServiceAccount", metadata) or not _OF_AN_ACCOUNT.isdisjoint(metadata.get("annotations") or ())
+
+
+def _endpoints(_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Those of Services.  People make others by hand."""
+    return (
+        _ENDPOINTS_MANAGED_BY in (metadata.get("labels") or ())
+        or _ENDPOINTS_CHANGED in (metadata.get("annotations") or ())
+        or _is_owned_by("Service", metadata)
+    )
+
+
+def _endpoint_slice(_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    manager = (metadata.get("labels") or {}).get(_MANAGED_BY)
+    return manager in _SLICE_CONTROLLERS or _is_owned_by("Service", metadata)
+
+
+def _is_owned_by(kind: str, metadata: Mapping[str, Any]) -> bool:
+    return any(
+        owner.get("apiVersion") == "v1" and owner.get("kind") == kind for owner in metadata.get("ownerReferences") or ()
+    )
+
+
+def _named(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], bool]:
+    return lambda _, metadata: metadata.get("name") == name
+
+
+_JUDGES: Final[Mapping[Kind, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]]] = {
+    Kind("", "namespaces"): _named(SUMMARY_NAMESPACE),
+    Kind("", "secrets"): _secret,
+    Kind("", "configmaps"): _named("kube-root-ca.crt"),
+    Kind("", "serviceaccounts"): _named("default"),
+    Kind("", "endpoints"): _endpoints,
+    Kind("discovery.k8s.io", "endpointslices"): _endpoint_slice,
+}
+
+
+PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
+SLICES: Final = Collection("edge.kcp.io", "v1alpha1", "singleplacementslices", "SinglePlacementSlice")
+LOCATIONS: Final = Collection("scheduling.kcp.io", "v1alpha1", "locations", "Location")
+SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
+CONFIGS: Final = Collection("edge.kcp.io", "v1alpha1", "syncerconfigs", "SyncerConfig")
+CUSTOMIZERS: Final = Collection("edge.kcp.io", "v1alpha1", "customizers", "Customizer")
+WORKSPACES: Final = Collection("tenancy.kcp.io", "v1alpha1", "workspaces", "Workspace")
+API_BINDINGS: Final = Collection("apis.kcp.io", "v1alpha1", "apibindings", "APIBinding")
+SYNC_TARGET_NAME: Final = "edge.kcp.io/sync-target-name"  #: the annotation that marks a workspace as a mailbox
+BINDING: Final = "bind-edge"
+CONFIG: Final = "the-one"
+EXPORT: Final = "edge.kcp.io"
+FINALIZER: Final = "edge.kcp.io/syncer"  #: on copies in a mailbox, which stay until a syncer takes it off
+_NAME: Final = re.compile(r"(?P<cluster>[a-z0-9][a-z0-9-]*)-mb-(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def mailbox_name(cluster: str, uid: str) -> str:
+    return f"{cluster}-mb-{uid}"
+
+
+def is_mailbox_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def cluster_of(name: str) -> str:
+    """The cluster of the SyncTarget, as the mailbox's name says."""
+    found = _NAME.fullmatch(name)
+    return found["cluster"] if found is not None else ""
+
+
+CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says which logical cluster an object is in
+WORKLOAD_PROJECTED: Final = "WorkloadProjected"
+#: what a problem can be, the worst first
+INVALID_SPEC: Final = "InvalidSpec"
+WITHDRAWAL_HELD: Final = "WithdrawalHeld"
+REFUSED: Final = "Refused"
+CUSTOMIZATION_FAILED: Final = "CustomizationFailed"
+CONFLICT: Final = "Conflict"
+NOT_SERVED: Final = "NotServed"
+AMBIGUOUS: Final = "AmbiguousLocation"  #: nothing is held back
+CUSTOMIZATION_INCOMPLETE: Final = "CustomizationIncomplete"  #: nothing is held back
+REASONS: Final = (
+    INVALID_SPEC,
+    WITHDRAWAL_HELD,
+    REFUSED,
+    CUSTOMIZATION_FAILED,
+    CONFLICT,
+    NOT_SERVED,
+    AMBIGUOUS,
+    CUSTOMIZATION_INCOMPLETE,
+)
+
+
+HARMLESS: Final = (AMBIGUOUS, CUSTOMIZATION_INCOMPLETE)

@@ -1,0 +1,723 @@
+"""Project objects into mailboxes: strip, merge, customize and mark them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+
+from farflung.machinery.errors import Obj
+from farflung.machinery.fields.sets import Fields, has, path
+from farflung.machinery.versions import version_order
+from farflung.placement.customize import Customized, Customizer, customized, expands, parameters_of, reference_of
+from farflung.placement.index import CopyReason
+from farflung.placement.names import NAMESPACES, Part, PlacementKey
+from farflung.placement.types import PROJECTED, PROJECTION, YES, Projection, Route, SeenLocation, projection_of
+
+Section = Mapping[str, Any]
+SERVICE_FIELDS: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
+HEADLESS: Final = "None"
+JOB_LABELS: Final = frozenset(
+    {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}
+)
+
+
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+TOKEN_VOLUME: Final = re.compile(r"kube-api-access-[a-z0-9]{5}", re.ASCII).fullmatch
+CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+
+
+def without_assigned(obj: Section) -> Obj:
+    """The object without what its server assigned.  It shares what did not change."""
+    remove = _REMOVE.get(_kind(obj))
+    return {**obj} if remove is None else remove(obj)
+
+
+def with_assigned(wanted: Section, observed: Section) -> Section:
+    """What is wanted, with what the server of the observed object assigned there and would not assign anew."""
+    keep = _KEEP.get(_kind(wanted))
+    return wanted if keep is None else keep(wanted, observed)
+
+
+def _kind(obj: Section) -> tuple[str, str]:
+    group, slash, _ = obj["apiVersion"].partition("/")
+    return (group if slash else ""), obj["kind"]
+
+
+def _without(section: Section, keys: Iterable[str]) -> Obj:
+    left = dict(section)
+    for key in keys:
+        left.pop(key, None)
+    return left
+
+
+def _relabelled(obj: Section, labels: Section) -> Obj:
+    """The object with these labels; without any if there are none."""
+    metadata = _without(obj.get("metadata") or {}, ["labels"])
+    if labels:
+        metadata["labels"] = labels
+    return {**obj, "metadata": metadata}
+
+
+def _labels(obj: Section) -> Section:
+    return (obj.get("metadata") or {}).get("labels") or {}
+
+
+# --- sections that are the server's as a whole ------------------------------------------------------
+
+
+def _is_aggregated(role: Section) -> bool:
+    return bool(role.get("aggregationRule"))
+
+
+def _bare_namespace(namespace: Section) -> Obj:
+    return _relabelled(_without(namespace, ["spec"]), _without(_labels(namespace), [NAMESPACE_LABEL]))
+
+
+def _bare_account(account: Section) -> Obj:
+    return _without(account, ["secrets"])
+
+
+def _bare_role(role: Section) -> Obj:
+    return _without(role, ["rules"]) if _is_aggregated(role) else {**role}
+
+
+def _with_section(name: str) -> Callable[[Section, Section], Section]:
+    def keep(wanted: Section, observed: Section) -> Section:
+        return {**wanted, name: observed[name]} if name in observed else wanted
+
+    return keep
+
+
+def _aggregated_role(wanted: Section, observed: Section) -> Section:
+    return _with_section("rules")(wanted, observed) if _is_aggregated(wanted) else wanted
+
+
+# --- Services -------------------------------------------------------------------------------------
+
+
+def _bare_service(service: Section) -> Obj:
+    entries = service["metadata"].get("managedFields")
+    spec = service.get("spec")
+    if not entries or not spec:
+        return {**service}
+    owned = [one.get("fieldsV1") or {} for one in entries]
+    bare = _without(spec, [name for name in SERVICE_FIELDS if name in spec and not _is_fixed(name, spec, owned)])
+    if "clusterIP" in bare and "clusterIPs" not in bare:
+        bare["clusterIPs"] = [bare["clusterIP"]]  # to write only one of the two means to give up both
+    if bare.get("ports"):
+        below = [fields.get("f:spec", {}).get("f:ports") for fields in owned]
+        bare["ports"] = [_bare_port(port, [one for one in below if one is not None]) for port in bare["ports"]]
+    return {**service, "spec": bare}
+
+
+def _is_fixed(name: str, spec: Section, owned: list[Fields]) -> bool:
+    if name == "clusterIP" and spec[name] == HEADLESS:
+        return True
+    return any(has(fields, path("spec", name)) for fields in owned)
+
+
+def _bare_port(port: Section, owned: list[Fields]) -> Section:
+    if "nodePort" not in port:
+        return port
+    key = f'k:{{"port":{port.get("port")},"protocol":"{port.get("protocol", "TCP")}"}}'
+    fixed = any(not ports or "f:nodePort" in ports.get(key, ()) for ports in owned)
+    return port if fixed else _without(port, ["nodePort"])
+
+
+# --- Jobs -----------------------------------------------------------------------------------------
+
+
+def _bare_job(job: Section) -> Obj:
+    spec = job.get("spec")
+    if not spec or spec.get("manualSelector"):
+        return {**job}
+    bare = _without(spec, ["selector"])
+    template = bare.get("template")
+    if template and not JOB_LABELS.isdisjoint(_labels(template)):
+        bare["template"] = _relabelled(template, _without(_labels(template), JOB_LABELS))
+    obj = {**job, "spec": bare}
+    return obj if JOB_LABELS.isdisjoint(_labels(job)) else _relabelled(obj, _without(_labels(job), JOB_LABELS))
+
+
+def _job(wanted: Section, observed: Section) -> Section:
+    spec, there = wanted.get("spec"), observed.get("spec") or {}
+    if not spec or spec.get("manualSelector") or "selector" not in there:
+        return wanted
+    spec = {**spec, "selector": there["selector"]}
+    template = spec.get("template") or {}
+    generated = {key: value for key, value in _labels(there.get("template") or {}).items() if key in JOB_LABELS}
+    if generated:
+        spec["template"] = _relabelled(template, {**_labels(template), **generated})
+    return {**wanted, "spec": spec}
+
+
+# --- Pods -----------------------------------------------------------------------------------------
+
+
+def _injected(spec: Section) -> list[Section]:
+    """The volumes that carry the token of the pod's ServiceAccount."""
+    return [one for one in spec.get("volumes") or () if "projected" in one and TOKEN_VOLUME(one.get("name") or "")]
+
+
+def _bare_pod(pod: Section) -> Obj:
+    spec = pod.get("spec")
+    if not spec:
+        return {**pod}
+    bare = _without(spec, ["nodeName"])
+    if injected := _injected(spec):
+        names = {one["name"] for one in injected}
+        _put(bare, "volumes", [one for one in spec["volumes"] if one not in injected])
+        for field in CONTAINERS:
+            if field in bare:
+                bare[field] = [_unmounted(one, names) for one in bare[field] or ()]
+    return {**pod, "spec": bare}
+
+
+def _put(section: Obj, name: str, entries: list[Any]) -> None:
+    if entries:
+        section[name] = entries
+    else:
+        section.pop(name, None)
+
+
+def _unmounted(container: Section, names: set[str]) -> Section:
+    mounts = container.get("volumeMounts")
+    if not mounts:
+        return container
+    bare = dict(container)
+    _put(bare, "volumeMounts", [one for one in mounts if one.get("name") not in names])
+    return bare
+
+
+def _pod(wanted: Section, observed: Section) -> Section:
+    spec, there = wanted.get("spec"), observed.get("spec") or {}
+    if not spec:
+        return wanted
+    spec = dict(spec)
+    if "nodeName" in there:
+        spec.setdefault("nodeName", there["nodeName"])
+    if injected := _injected(there):
+        names = {one["name"] for one in injected}
+        spec["volumes"] = [*(spec.get("volumes") or ()), *injected]
+        for field in CONTAINERS:
+            if spec.get(field):
+                mounts = {one.get("name"): _mounts(one, names) for one in there.get(field) or ()}
+                spec[field] = [_mounted(one, mounts.get(one.get("name"), [])) for one in spec[field]]
+    return {**wanted, "spec": spec}
+
+
+def _mounts(container: Section, names: set[str]) -> list[Section]:
+    return [one for one in container.get("volumeMounts") or () if one.get("name") in names]
+
+
+def _mounted(container: Section, mounts: list[Section]) -> Section:
+    return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]} if mounts else container
+
+
+_REMOVE: Final[Mapping[tuple[str, str], Callable[[Section], Obj]]] = {
+    ("", "Namespace"): _bare_namespace,
+    ("", "Pod"): _bare_pod,
+    ("", "Service"): _bare_service,
+    ("", "ServiceAccount"): _bare_account,
+    ("batch", "Job"): _bare_job,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _bare_role,
+}
+
+
+#: a server gives a Service that is written without its addresses and ports those that it had
+_KEEP: Final[Mapping[tuple[str, str], Callable[[Section, Section], Section]]] = {
+    ("", "Namespace"): _with_section("spec"),
+    ("", "Pod"): _pod,
+    ("", "ServiceAccount"): _with_section("secrets"),
+    ("batch", "Job"): _job,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _aggregated_role,
+}
+
+
+OVERWRITE: Final = "edge.kcp.io/downsync-overwrite"  #: the annotation of what is left alone once it is there
+NEVER: Final = "false"
+LATER_OVERWRITE: Final = "edge.kubestellar.io/downsync-overwrite"  #: how a source may say the same
+COUNT: Final = "kubestellar.io/executing-count"  #: the label that says how many clusters have a copy
+RETURNED: Final = "edge.kcp.io/status-returned-from"  #: the annotation that says whose status an object has
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "status"})  #: every other section is content
+DIGITS: Final = 16  #: of a hash
+GLANCES: Final = 8  #: levels on which whole values are compared; below, that would be to look at the same too often
+SYSTEM: Final = "kcp.io"
+EDGE: Final = "edge.kcp.io"
+#: kinds of which a server stores what it is given and nothing else; a Secret's content is not even hashed
+LITERAL: Final = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+# --- what goes there ------------------------------------------------------------------------------
+
+
+def stripped(obj: Mapping[str, Any]) -> Obj:
+    """What of a source object goes into mailboxes: nothing that its server, kcp or kubectl wrote into it.
+
+    To know what of a Service was asked for, it needs the `managedFields`.
+    """
+    bare = without_assigned(obj)
+    bare.pop("status", None)
+    metadata = bare["metadata"]
+    kept: Obj = {"name": metadata["name"]}
+    if namespace := metadata.get("namespace"):
+        kept["namespace"] = namespace
+    for section in ("labels", "annotations"):
+        if entries := {key: value for key, value in (metadata.get(section) or {}).items() if _travels(key)}:
+            kept[section] = entries
+    bare["metadata"] = kept
+    return bare
+
+
+def _travels(key: str) -> bool:
+    """Whether a label or an annotation is of the user, not of the system or ours."""
+    prefix, slash, _ = key.partition("/")
+    if slash and prefix != EDGE and (prefix == SYSTEM or prefix.endswith(f".{SYSTEM}")):
+        return False
+    return key not in (PROJECTED, PROJECTION, COUNT, RETURNED, LAST_APPLIED)
+
+
+def projected(obj: Mapping[str, Any], *, create_only: bool = False, sources: Iterable[str] = ()) -> Obj:
+    """A stripped object, merged and customized, as it is to be in a mailbox.  `sources`: the clusters it is from.
+
+    `create_only`: left alone once it is there, which a source can also wish by itself.
+    """
+    content = _content(obj)
+    metadata = obj["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    projection = Projection(
+        annotations=tuple(sorted(annotations)),
+        hash="" if _is_literal(obj) else _hash(content),
+        labels=tuple(sorted(labels)),
+        sources=tuple(sorted(sources)),
+    )
+    ours = {PROJECTION: _encode(projection).decode()}
+    if create_only or annotations.get(LATER_OVERWRITE) == NEVER:
+        ours[OVERWRITE] = NEVER
+    marked = {
+        **metadata,
+        "labels": dict(sorted({**labels, PROJECTED: YES}.items())),
+        "annotations": dict(sorted({**annotations, **ours}.items())),
+    }
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": marked, **content}
+
+
+def _content(obj: Mapping[str, Any]) -> Obj:
+    content = {name: section for name, section in obj.items() if name not in HEAD}
+    if "stringData" in content and obj["kind"] == "Secret" and obj["apiVersion"] == "v1":
+        texts = content.pop("stringData") or {}
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        content["data"] = {**(content.get("data") or {}), **encoded}
+    return content
+
+
+def _is_literal(obj: Mapping[str, Any]) -> bool:
+    return (obj["apiVersion"], obj["kind"]) in LITERAL
+
+
+def _hash(content: Obj) -> str:
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:DIGITS]
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def is_ours(observed: Mapping[str, Any]) -> bool:
+    """Whether we put it there: nothing else may be changed or deleted."""
+    return bool((observed["metadata"].get("labels") or {}).get(PROJECTED) == YES)
+
+
+# --- from the one to the other --------------------------------------------------------------------
+
+
+def updated(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> Obj | None:
+    """What is to be put in the place of a copy, which has to be ours; None if it is as `projected` wants it.
+
+    Labels and annotations of others stay, as do finalizers, the status and what the server assigned.  What the server
+    added to our content by default is no difference.  Of a copy that is left alone once it is there, only that mark is
+    written.
+    """
+    annotations: Obj = wanted["metadata"]["annotations"]
+    if annotations.get(OVERWRITE) == NEVER:
+        return _left_alone(observed)
+    aim = with_assigned(wanted, observed)
+    if _is_marked(observed["metadata"], wanted["metadata"]) and _holds(observed, aim):
+        return None
+    before = projection_of(observed)
+    metadata = _metadata(observed)
+    metadata["labels"] = _merged(metadata.get("labels"), {*before.labels}, wanted["metadata"]["labels"])
+    metadata["annotations"] = _merged(metadata.get("annotations"), {*before.annotations, OVERWRITE}, annotations)
+    result = {**aim, "metadata": metadata}
+    if "status" in observed:
+        result["status"] = observed["status"]
+    return result
+
+
+def _left_alone(observed: Mapping[str, Any]) -> Obj | None:
+    annotations = observed["metadata"].get("annotations") or {}
+    if annotations.get(OVERWRITE) == NEVER:
+        return None
+    metadata = _metadata(observed)
+    metadata["annotations"] = {**annotations, OVERWRITE: NEVER}
+    return {**observed, "metadata": metadata}
+
+
+def released(observed: Mapping[str, Any]) -> Obj:
+    """A copy that is made for nobody any more, and goes when it can."""
+    metadata = _metadata(observed)
+    projection = _encode(msgspec.structs.replace(projection_of(observed), sources=())).decode()
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), PROJECTION: projection}
+    return {**observed, "metadata": metadata}
+
+
+def _metadata(observed: Mapping[str, Any]) -> Obj:
+    return {name: value for name, value in observed["metadata"].items() if name != "managedFields"}
+
+
+def _merged(there: Obj | None, before: set[str], wanted: Obj) -> Obj:
+    left = {key: value for key, value in (there or {}).items() if key not in before}
+    return dict(sorted({**left, **wanted}.items()))
+
+
+def _is_marked(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether it has our labels and annotations.  One of them says which are ours, so none is there too many."""
+    labels: Obj = there.get("labels") or {}
+    annotations: Obj = there.get("annotations") or {}
+    if OVERWRITE in annotations and OVERWRITE not in wanted["annotations"]:
+        return False
+    ours: tuple[Obj, Obj] = wanted["labels"], wanted["annotations"]
+    return ours[0].items() <= labels.items() and ours[1].items() <= annotations.items()
+
+
+def _holds(observed: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether it has the content that is wanted, provided that it was once written so."""
+    if _is_literal(wanted):
+        return all(
+            _same(observed.get(name), wanted.get(name))
+            for name in observed.keys() | wanted.keys()
+            if name not in HEAD and (name != "type" or name in wanted)
+        )
+    return all(_covers(observed.get(name), section) for name, section in wanted.items() if name not in HEAD)
+
+
+def _same(there: Any, wanted: Any) -> bool:
+    """What is not said is empty."""
+    return bool(there == wanted) or (wanted in (None, {}, []) and there is None) or (wanted is None and there == {})
+
+
+def _covers(there: Any, wanted: Any) -> bool:
+    """Whether a value is there, with nothing but more fields in its maps."""
+    level, glances = [(there, wanted)], GLANCES
+    while level:
+        below: list[tuple[Any, Any]] = []
+        for there, wanted in level:
+            if glances > 0 and there == wanted:
+                continue
+            if there is None and wanted in (None, {}, []):
+                continue  # a server drops what is empty
+            if type(wanted) is dict and type(there) is dict:
+                below += [(there.get(key), value) for key, value in wanted.items() if value is not None]
+            elif type(wanted) is list and type(there) is list and len(there) == len(wanted):
+                below += zip(there, wanted, strict=True)
+            elif type(wanted) in (dict, list) or there != wanted:
+                return False
+        level, glances = below, glances - 1
+    return True
+
+
+# --- one object from several ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceObject:
+    """An object of one workspace, as `stripped` left it."""
+
+    cluster: str
+    version: int  #: its resourceVersion
+    obj: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Conflict:
+    """Sources do not agree about a field.  Says where and who, never what."""
+
+    path: str
+    winner: str  #: the cluster with the most recently updated object of those that disagree
+    losers: tuple[str, ...]  #: those that say something else, sorted
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.winner} wins over {', '.join(self.losers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    obj: Obj | None = field(repr=False)  #: None if there is none, or all of them are being deleted
+    conflicts: tuple[Conflict, ...] = ()  #: sorted
+
+
+Said = list[tuple[str, Any]]  #: clusters and what they say of one field, the most recently updated first
+METADATA_MAPS: Final = ("annotations", "labels")
+LIKE_SPEC: Final = ("spec", "status")
+
+
+def merged(sources: Sequence[SourceObject]) -> Merged:
+    """One object of all, whatever their order.
+
+    Labels, annotations and sections that are maps in every source are merged key by key; anything else is equal, or
+    the most recently updated object wins.  All have the same apiVersion, kind, namespace and name.
+    """
+    present = [one for one in sources if not one.obj["metadata"].get("deletionTimestamp")]
+    if not present:
+        return Merged(None)
+    latest = sorted(present, key=lambda one: (-one.version, one.cluster))
+    if len(latest) == 1:
+        return Merged({**latest[0].obj, "metadata": _unmanaged(latest[0].obj["metadata"])})
+    merge = _Merge([one.cluster for one in latest])
+    return Merged(merge.objects([one.obj for one in latest]), tuple(sorted(merge.conflicts)))
+
+
+def _unmanaged(metadata: Mapping[str, Any]) -> Obj:
+    return {name: value for name, value in metadata.items() if name != "managedFields"}
+
+
+class _Merge:
+    def __init__(self, clusters: list[str]) -> None:
+        self._clusters = clusters
+        self.conflicts: list[Conflict] = []
+
+    def objects(self, objs: list[Mapping[str, Any]]) -> Obj:
+        """The most recently updated one comes first."""
+        result: Obj = {"apiVersion": objs[0]["apiVersion"], "kind": objs[0]["kind"]}
+        result["metadata"] = self._metadata([obj["metadata"] for obj in objs])
+        for name in sorted({name for obj in objs for name in obj} - result.keys()):
+            section = self._section(name, [obj.get(name) for obj in objs])
+            if section is not None:
+                result[name] = section
+        return result
+
+    def _metadata(self, all_metadata: list[Mapping[str, Any]]) -> Obj:
+        result = _unmanaged(all_metadata[0])
+        for name in METADATA_MAPS:
+            _set(result, name, self._maps(f"metadata.{name}", [one.get(name) for one in all_metadata]))
+        references = [
+            {_reference_key(reference): reference for reference in one.get("ownerReferences") or ()}
+            for one in all_metadata
+        ]
+        _set(result, "ownerReferences", list(self._maps("metadata.ownerReferences", references).values()))
+        finalizers = {name for one in all_metadata for name in one.get("finalizers") or ()}
+        _set(result, "finalizers", sorted(finalizers))
+        return result
+
+    def _section(self, name: str, sections: list[Any]) -> Any:
+        if name not in LIKE_SPEC and all(type(one) is dict or one is None for one in sections):
+            return self._maps(name, sections) if any(one is not None for one in sections) else None
+        return self._value(name, list(zip(self._clusters, sections, strict=True)))
+
+    def _maps(self, path: str, maps: Sequence[Mapping[str, Any] | None]) -> Obj:
+        said: dict[str, Said] = {}
+        for cluster, entries in zip(self._clusters, maps, strict=True):
+            for key, value in (entries or {}).items():
+                if value is not None:
+                    said.setdefault(key, []).append((cluster, value))
+        return {key: self._value(_below(path, key), said[key]) for key in sorted(said)}
+
+    def _value(self, path: str, said: Said) -> Any:
+        (winner, value), *others = said
+        losers = [(cluster, other) for cluster, other in others if not same(value, other)]
+        if losers:
+            where = path + first_difference(value, losers[0][1])
+            self.conflicts.append(Conflict(where, winner, tuple(sorted(cluster for cluster, _ in losers))))
+        return value
+
+
+def _set(section: Obj, name: str, value: Any) -> None:
+    if value:
+        section[name] = value
+    else:
+        section.pop(name, None)
+
+
+def _reference_key(reference: Mapping[str, Any]) -> str:
+    return " ".join(str(reference.get(part, "")) for part in ("apiVersion", "kind", "name"))
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if key.isidentifier() else f"{path}[{key!r}]"
+
+
+# --- equality -------------------------------------------------------------------------------------
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether they are equal as JSON, where to be absent and to be null is the same."""
+    return next(_differences(one, other), None) is None
+
+
+def first_difference(one: Any, other: Any) -> str:
+    """Where in them they differ first, by the alphabet: `.replicas`; empty if it is at the very top, or nowhere."""
+    return next(_differences(one, other), "")
+
+
+def _differences(one: Any, other: Any) -> Iterator[str]:
+    left = [("", one, other)]
+    while left:
+        path, one, other = left.pop()
+        if type(one) is dict and type(other) is dict:
+            keys = sorted(one.keys() | other.keys(), reverse=True)
+            left += [(_below(path, key), one.get(key), other.get(key)) for key in keys]
+        elif type(one) is list and type(other) is list and len(one) == len(other):
+            left += [(f"{path}[{at}]", one[at], other[at]) for at in reversed(range(len(one)))]
+        elif one != other or (type(one) is bool) != (type(other) is bool):
+            yield path
+
+
+# --- one version of several -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The versions of an API group that a workspace serves."""
+
+    cluster: str
+    versions: tuple[str, ...]
+    preferred: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    version: str  #: empty if nobody serves any
+    dropped: tuple[str, ...] = ()  #: clusters whose objects cannot be read in that version, sorted
+    conflict: str = ""  #: why they are dropped
+
+
+def agreed(offers: Sequence[Offer], earlier: str | None = None) -> Agreement:
+    """The version in which objects of all these workspaces are read, whatever the order of the offers.
+
+    If no version is served by all, the workspace whose best version is the worst is left out, and so on; of several
+    such the one whose name comes last.  `earlier` is the last agreement: it holds while it can.
+    """
+    ranked = sorted(offers, key=lambda one: (_best(one), one.cluster))
+    common = _common(ranked)
+    while ranked and not common:
+        ranked.pop()
+        common = _common(ranked)
+    if not ranked:
+        return Agreement("", *_dropped(offers, ranked))
+    candidates = common & {one.preferred for one in ranked} or common
+    version = earlier if earlier in candidates else min(candidates, key=version_order)
+    return Agreement(version or "", *_dropped(offers, ranked))
+
+
+def _best(offer: Offer) -> tuple[bool, tuple[int, int, int, str]]:
+    versions = sorted(map(version_order, offer.versions))
+    return (False, versions[0]) if versions else (True, (0, 0, 0, ""))
+
+
+def _common(offers: Iterable[Offer]) -> frozenset[str]:
+    served = [frozenset(one.versions) for one in offers]
+    return frozenset.intersection(*served) if served else frozenset()
+
+
+def _dropped(offers: Sequence[Offer], kept: Sequence[Offer]) -> tuple[tuple[str, ...], str]:
+    dropped = sorted({one.cluster for one in offers} - {one.cluster for one in kept})
+    if not dropped:
+        return (), ""
+    served = ", ".join(sorted(f"{one.cluster} ({', '.join(one.versions) or 'none'})" for one in offers))
+    return tuple(dropped), f"no version is served by all of {served}; left out: {', '.join(dropped)}"
+
+
+CustomizerOf = Callable[[str], Customizer | None]  #: by `namespace/name`
+
+
+class Desired(NamedTuple):
+    obj: Obj | None  #: None: nothing should be there, or nobody knows what
+    problem: str = ""  #: why nobody knows
+    conflicts: tuple[Conflict, ...] = ()
+    remarks: tuple[str, ...] = ()  #: what people should know, though it holds nothing back
+    ambiguity: str = ""  #: why it could as well be something else
+
+
+NOTHING: Final = Desired(None)
+
+
+def contributing_clusters(part: Part, wanted: Iterable[CopyReason], kept: Iterable[PlacementKey]) -> list[str]:
+    """The clusters whose objects make up the one in the mailbox, sorted.  A namespace that is only needed says nothing
+    but its name."""
+    chosen = {one.placement.cluster for one in wanted if one.selected is not None or part.kind != NAMESPACES}
+    return sorted(chosen | {key.cluster for key in kept if part.kind != NAMESPACES})
+
+
+def desired(
+    part: Part,
+    wanted: Sequence[CopyReason],
+    sources: Sequence[SourceObject],
+    customizer_of: Callable[[str], CustomizerOf],
+    locations: Callable[[Route], SeenLocation | None],
+    kept: Iterable[PlacementKey] = (),
+) -> Desired:
+    """`sources`: stripped, of those clusters that take part and have it; `customizer_of`: those of a cluster; `kept`:
+    placements for which it was made, and of which nobody knows whether they want it still."""
+    if not wanted:
+        return NOTHING
+    marks = sorted({str(one.placement) for one in wanted} | {str(key) for key in kept})
+    chosen = [one for one in wanted if one.selected is not None]
+    if part.kind == NAMESPACES and not chosen:
+        return Desired(projected(bare_namespace(part.name), sources=marks))
+    result = merged(sources)
+    if result.obj is None:
+        return NOTHING
+    create_only = any(one.selected is not None and one.selected.create_only for one in wanted)
+    latest = max(sources, key=lambda one: (one.version, one.cluster))
+    obj, customizer = result.obj, _customizer(result.obj, customizer_of(latest.cluster))
+    place, *others = _places(chosen or wanted)
+    after = customized(obj, customizer, _parameters(place, locations))
+    ambiguity = ""
+    if others and (reference_of(obj) is not None or expands(obj)):
+        there = ((one.location, customized(obj, customizer, _parameters(one, locations))) for one in others)
+        ambiguity = _ambiguity(place.location, after, there)
+    if after.problem:
+        return Desired(None, after.problem, result.conflicts, ambiguity=ambiguity)
+    remarks = tuple(f"nothing is known under %({name})" for name in after.unknown)
+    remarks += tuple(f"{path} leads nowhere" for path in after.unused)
+    marked = projected(after.obj, create_only=create_only, sources=marks)
+    return Desired(marked, "", result.conflicts, remarks, ambiguity)
+
+
+def _places(wanted: Sequence[CopyReason]) -> list[Route]:
+    """One for each Location that leads to the mailbox, which has one SyncTarget; the first counts."""
+    names = {name for one in wanted for name in one.place.locations}
+    return [wanted[0].place._replace(location=name, others=()) for name in sorted(names)]
+
+
+def _ambiguity(location: str, made: Customized, others: Iterable[tuple[str, Customized]]) -> str:
+    """Why something else could go there; empty if all Locations make the same of it."""
+    for other, found in others:
+        if (made.obj, bool(made.problem)) != (found.obj, bool(found.problem)):
+            different = "make different objects of it"
+            return f"the Locations {location} and {other} both lead there and {different}; {location} counts"
+    return ""
+
+
+def bare_namespace(name: str) -> Obj:
+    """A namespace that is only there because something goes into it."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _customizer(obj: Mapping[str, object], customizer_of: CustomizerOf) -> Customizer | None:
+    reference = reference_of(obj)
+    return None if reference is None else customizer_of(str(reference))
+
+
+def _parameters(place: Route, locations: Callable[[Route], SeenLocation | None]) -> dict[str, str]:
+    found = locations(place)
+    labels, annotations = ({}, {}) if found is None else (found.labels, found.annotations)
+    return parameters_of(labels, annotations, location=place.location, cluster=place.target, workspace=place.cluster)

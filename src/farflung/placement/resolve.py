@@ -1,0 +1,692 @@
+"""Resolve EdgePlacements to destinations: an index of Locations, SyncTargets and EdgePlacements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from heapq import heapify, heappop, heappush
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+import orjson
+from pyroaring import BitMap
+
+from farflung.machinery.errors import go_quote
+from farflung.machinery.label_index import LabelIndex, SelectorIndex
+from farflung.machinery.selectors import Labels, LabelSelector, Requirement
+from farflung.placement.names import ObjectKey
+from farflung.placement.select import Answer, Where, most_cost
+from farflung.placement.types import UNSCHEDULABLE, Destination, Effect, Location, Placement, Taint, Target, Toleration
+
+
+class Resolution(msgspec.Struct, frozen=True):
+    """Where a placement leads."""
+
+    destinations: tuple[Destination, ...] = ()  #: sorted
+    matching: int = 0  #: Locations that the selectors match, whether chosen or not
+    chosen: int = 0  #: Locations that are in `destinations`
+    problem: str = ""  #: why nobody knows; then the rest says nothing
+
+
+class Refusal(NamedTuple):
+    target: str
+    reason: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What became of one Location for one placement."""
+
+    location: ObjectKey
+    destinations: tuple[Destination, ...] = ()  #: what it contributes
+    reason: str = ""  #: why nothing
+    refused: tuple[Refusal, ...] = ()  #: targets of the Location that are not used, and why
+
+
+MOST_SELECTORS: Final = 3  #: that are named in a reason
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
+    for taint in taints:
+        if not any(toleration.tolerates(taint) for toleration in tolerations):
+            yield taint
+
+
+def refusal(location: Location, target: Target, tolerations: Sequence[Toleration], *, settled: bool) -> str:
+    """Why taints keep a placement from a target at a location; empty if they do not.  `settled`: it is there already,
+    and only NoExecute drives it out."""
+    for whose, taints in (("the Location", location.taints), ("the SyncTarget", target.taints)):
+        for taint in untolerated(taints, tolerations):
+            if taint.effect is Effect.NO_EXECUTE or (taint.effect is Effect.NO_SCHEDULE and not settled):
+                if taint is UNSCHEDULABLE:
+                    return "the SyncTarget takes no new work (spec.unschedulable)"
+                return f"{whose} has the taint {taint}, which is not tolerated"
+    return ""
+
+
+def is_reluctant(location: Location, target: Target, tolerations: Sequence[Toleration]) -> bool:
+    """Whether the target is only taken if there is nothing better."""
+    taints = (*location.taints, *target.taints)
+    return any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in untolerated(taints, tolerations))
+
+
+def mismatch(placement: Placement, labels: Labels) -> str:
+    """Why none of the placement's selectors matches."""
+    if not placement.selectors:
+        return "spec.locationSelectors is empty"
+    reasons = [
+        f"spec.locationSelectors[{at}]: {unmet(selector, labels)}"
+        for at, selector in enumerate(placement.selectors[:MOST_SELECTORS])
+    ]
+    if (more := len(placement.selectors) - MOST_SELECTORS) > 0:
+        reasons.append(f"and so for {more} more")
+    return "; ".join(reasons)
+
+
+def unmet(selector: LabelSelector, labels: Labels) -> str:
+    """Why a selector does not match the labels of a Location; empty if it does."""
+    for one in selector.requirements:
+        if not LabelSelector((one,)).matches(labels):
+            return _words(one, labels.get(one.key))
+    return ""
+
+
+def _words(requirement: Requirement, value: str | None) -> str:
+    if value is None:
+        return f"the Location has no label {requirement.key}"
+    has = f"the label {requirement.key} of the Location is {go_quote(value)}"
+    match requirement.operator:
+        case "in":
+            named = ", ".join(map(go_quote, requirement.values))
+            return f"{has}, not {named}" if len(requirement.values) == 1 else f"{has}, none of {named}"
+        case "notin":
+            return f"{has}, which it must not be"
+        case "!":
+            return f"{has}, and should not be there"
+        case "gt":
+            return f"{has}, not more than {requirement.values[0]}"
+        case _:
+            return f"{has}, not less than {requirement.values[0]}"
+
+
+Group: TypeAlias = tuple[str | None, ...]  #: values of labels; None for a label that is not there
+
+
+class Candidate(NamedTuple):
+    key: ObjectKey
+    group: Group = ()
+    settled: bool = False  #: it was taken before
+    reluctant: bool = False  #: it is only to be taken if there is nothing better
+
+
+def choose(candidates: Iterable[Candidate], number: int) -> set[ObjectKey]:
+    """As many as are wanted, or all.  They are spread over the groups as evenly as can be; then those that were taken
+    before come first, then others by name.  Reluctant ones come after all that are not, unless taken before.
+
+    The order of the candidates does not matter; who wants more gets the same and more; and taking again what was taken
+    before changes nothing.
+    """
+    return set(islice(_order(candidates), number))
+
+
+def _order(candidates: Iterable[Candidate]) -> Iterator[ObjectKey]:
+    willing: list[Candidate] = []
+    reluctant: list[Candidate] = []
+    for candidate in candidates:
+        (reluctant if candidate.reluctant and not candidate.settled else willing).append(candidate)
+    taken: Counter[Group] = Counter()
+    for some in (willing, reluctant):
+        yield from _in_turn(some, taken)
+
+
+def _in_turn(candidates: Iterable[Candidate], taken: Counter[Group]) -> Iterator[ObjectKey]:
+    """The group that has fewest comes next."""
+    waiting: dict[Group, list[tuple[bool, ObjectKey]]] = {}  #: the next one last
+    for one in candidates:
+        waiting.setdefault(one.group, []).append((not one.settled, one.key))
+    turns: list[tuple[int, tuple[bool, ObjectKey], Group]] = []
+    for group, ones in waiting.items():
+        ones.sort(reverse=True)
+        turns.append((taken[group], ones.pop(), group))
+    heapify(turns)
+    while turns:
+        _, (_, key), group = heappop(turns)
+        taken[group] += 1
+        if waiting[group]:
+            heappush(turns, (taken[group], waiting[group].pop(), group))
+        yield key
+
+
+T = TypeVar("T", Location, Target, Placement)
+
+
+class Numbered(Generic[T]):
+    """Values by key and by number.  Numbers are small, and used again."""
+
+    __slots__ = ("_free", "_number", "_values")
+
+    def __init__(self) -> None:
+        self._values: list[T | None] = []
+        self._number: dict[ObjectKey, int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __getitem__(self, number: int) -> T:
+        value = self._values[number]
+        assert value is not None
+        return value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._number.values())
+
+    def number(self, key: ObjectKey) -> int | None:
+        return self._number.get(key)
+
+    def put(self, value: T) -> int:
+        number = self._number.get(value.key)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._values)
+            self._number[value.key] = number
+            if number == len(self._values):
+                self._values.append(None)
+        self._values[number] = value
+        return number
+
+    def pop(self, key: ObjectKey) -> tuple[int, T] | None:
+        number = self._number.pop(key, None)
+        if number is None:
+            return None
+        value = self[number]
+        self._values[number] = None
+        self._free.append(number)
+        return number, value
+
+
+TOO_DEAR: Final = "spec.where: costs too much with all Locations and SyncTargets together"
+
+
+class Pairs:
+    """A Location and the targets that it selects, sorted by name."""
+
+    __slots__ = ("destinations", "location", "order", "tainted", "targets")
+
+    def __init__(self, location: Location, targets: tuple[Target, ...]) -> None:
+        self.location = location
+        self.targets = targets
+        cluster, name = location.key
+        self.destinations = tuple([Destination(cluster, name, target.key.name, target.uid) for target in targets])
+        self.order = f"{cluster}\0{name}"  #: sorts as the key does, and faster
+        self.tainted = bool(location.taints) or any(target.taints for target in targets)
+
+
+class _Asked(NamedTuple):
+    location: bytes
+    target: bytes
+    answer: Answer
+
+
+KnownAnswers: TypeAlias = Mapping[
+    tuple[ObjectKey, str], _Asked
+]  #: (location, target) → what an expression said of their documents
+
+
+class _Found(NamedTuple):
+    """What can be used of one Location."""
+
+    pairs: Pairs
+    destinations: tuple[Destination, ...]
+    refused: tuple[Refusal, ...]
+    reluctant: bool
+
+
+class _TooDearError(Exception):
+    pass
+
+
+class PlacementResolver:
+    """One placement at one moment.  `known` is what its expression said before; it is exchanged for what was needed."""
+
+    def __init__(self, placement: Placement, previous: Set[Destination], known: KnownAnswers) -> None:
+        self._placement = placement
+        self._previous = previous
+        self._before = known
+        self._cost = 0
+        self._most_cost = 0
+        self.known: dict[tuple[ObjectKey, str], _Asked] = {}
+
+    def resolve(self, matched: Sequence[Pairs]) -> Resolution:
+        """`matched` is sorted."""
+        if self._placement.number is None and self._placement.where is None:
+            return self._all(matched)
+        try:
+            found = [one for one in self._all_usable(matched) if one.destinations]
+        except _TooDearError:
+            return Resolution(problem=TOO_DEAR)
+        chosen = self._chosen(found)
+        destinations = [
+            destination for one in found if one.pairs.location.key in chosen for destination in one.destinations
+        ]
+        return Resolution(tuple(destinations), len(matched), len(chosen))
+
+    def _all(self, matched: Sequence[Pairs]) -> Resolution:
+        """If only taints matter."""
+        destinations: list[Destination] = []
+        chosen = 0
+        for pairs in matched:
+            usable = self._usable(pairs).destinations if pairs.tainted else pairs.destinations
+            if usable:
+                chosen += 1
+                destinations += usable
+        return Resolution(tuple(destinations), len(matched), chosen)
+
+    def explain(self, matched: Sequence[Pairs]) -> Iterator[Explanation]:
+        try:
+            found = self._all_usable(matched)
+        except _TooDearError:
+            yield from (Explanation(pairs.location.key, reason=TOO_DEAR) for pairs in matched)
+            return
+        chosen = self._chosen([one for one in found if one.destinations])
+        for one in found:
+            key = one.pairs.location.key
+            if key in chosen:
+                yield Explanation(key, one.destinations, refused=one.refused)
+            else:
+                yield Explanation(key, reason=self._reason(one), refused=one.refused)
+
+    def _reason(self, found: _Found) -> str:
+        location = found.pairs.location
+        if found.destinations:
+            number = self._placement.number
+            return f"spec.numberOfLocations is {number}, and other Locations come first"
+        if location.instances is None:
+            return location.problem
+        if not found.pairs.targets:
+            return "its instanceSelector selects no SyncTarget"
+        if len(found.refused) == 1:
+            return found.refused[0].reason
+        return f"none of its {len(found.refused)} SyncTargets can be used"
+
+    def _chosen(self, found: Sequence[_Found]) -> set[ObjectKey]:
+        if self._placement.number is None:
+            return {one.pairs.location.key for one in found}
+        return choose(map(self._candidate, found), self._placement.number)
+
+    def _candidate(self, found: _Found) -> Candidate:
+        location = found.pairs.location
+        group = tuple(map(location.labels.get, self._placement.spread_by))
+        return Candidate(location.key, group, not self._previous.isdisjoint(found.destinations), found.reluctant)
+
+    def _all_usable(self, matched: Sequence[Pairs]) -> list[_Found]:
+        self._most_cost = most_cost(sum(len(pairs.targets) for pairs in matched))
+        return [self._usable(pairs) for pairs in matched]
+
+    def _usable(self, pairs: Pairs) -> _Found:
+        where = self._placement.where
+        if where is None and not pairs.tainted:
+            return _Found(pairs, pairs.destinations, (), False)
+        documents = _Documents(pairs.location)
+        good: list[Destination] = []
+        refused: list[Refusal] = []
+        reluctant = True
+        for destination, target in zip(pairs.destinations, pairs.targets, strict=True):
+            reason = self._hindrance(pairs, destination, target)
+            if not reason and where is not None:
+                reason = self._ask(where, documents, target)
+            if reason:
+                refused.append(Refusal(target.key.name, reason))
+                continue
+            good.append(destination)
+            if not pairs.tainted or not is_reluctant(pairs.location, target, self._placement.tolerations):
+                reluctant = False
+        return _Found(pairs, tuple(good), tuple(refused), reluctant)
+
+    def _hindrance(self, pairs: Pairs, destination: Destination, target: Target) -> str:
+        if not pairs.tainted:
+            return ""
+        settled = destination in self._previous
+        return refusal(pairs.location, target, self._placement.tolerations, settled=settled)
+
+    def _ask(self, where: Where, documents: _Documents, target: Target) -> str:
+        """Why the expression is against a pair.  What it costs is counted whether it is asked or known, so that the
+        same answer comes of the same values, whatever was before."""
+        location = documents.location
+        key = (location.key, target.key.name)
+        asked = self._before.get(key)
+        if asked is None or asked.location is not location.document or asked.target is not target.document:
+            answer = where.ask(documents.value, orjson.loads(target.document))
+            asked = _Asked(location.document, target.document, answer)
+        self.known[key] = asked
+        self._cost += asked.answer.cost
+        if self._cost > self._most_cost:
+            raise _TooDearError
+        return asked.answer.refusal
+
+
+class _Documents:
+    """The document of a location, read when it is first needed."""
+
+    __slots__ = ("_value", "location")
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._value: Any = None
+
+    @property
+    def value(self) -> Any:
+        if self._value is None:
+            self._value = orjson.loads(self.location.document)
+        return self._value
+
+
+NOBODY: Final[frozenset[ObjectKey]] = frozenset()
+FEW: Final = 32  #: Locations whose placements are looked for one by one
+
+
+class _Inventory:
+    """What one workspace has."""
+
+    __slots__ = ("selectors", "targets")
+
+    def __init__(self) -> None:
+        self.targets = LabelIndex()
+        self.selectors = SelectorIndex()  #: which targets the locations select
+
+
+class Resolver:
+    def __init__(self) -> None:
+        self._locations: Numbered[Location] = Numbered()
+        self._targets: Numbered[Target] = Numbered()
+        self._placements: Numbered[Placement] = Numbered()
+        self._labels = LabelIndex()  #: of locations
+        self._selectors = SelectorIndex()  #: of placements
+        self._owners: list[int] = []  #: selector → placement
+        self._unowned: list[int] = []  #: selectors that can be used again
+        self._selectors_of: dict[int, tuple[int, ...]] = {}  #: placement → selectors
+        self._matched: dict[int, BitMap] = {}  #: placement → locations
+        self._inventories: dict[str, _Inventory] = {}
+        self._spreading = BitMap()  #: placements that look at other labels of locations than they select by
+        self._asking = BitMap()  #: placements with an expression
+        self._pairs: list[Pairs | None] = []  #: location → its pairs, if known
+        self._tainted = BitMap()  #: locations whose known pairs need to be looked at one by one
+        self._vacant = BitMap()  #: locations that are known to have none
+        self._known: dict[int, KnownAnswers] = {}  #: placement → what its expression said
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def placement(self, key: ObjectKey) -> Placement | None:
+        number = self._placements.number(key)
+        return None if number is None else self._placements[number]
+
+    def location(self, key: ObjectKey) -> Location | None:
+        number = self._locations.number(key)
+        return None if number is None else self._locations[number]
+
+    def target(self, key: ObjectKey) -> Target | None:
+        number = self._targets.number(key)
+        return None if number is None else self._targets[number]
+
+    def placements(self) -> Iterator[Placement]:
+        return map(self._placements.__getitem__, self._placements)
+
+    # --- placements -------------------------------------------------------------------------------
+
+    def put_placement(self, placement: Placement) -> frozenset[ObjectKey]:
+        before = self.placement(placement.key)
+        if before == placement:
+            return NOBODY
+        number = self._placements.put(placement)
+        if before is None or before.selectors != placement.selectors:
+            self._file(number, placement)
+        if before is None or before.where != placement.where:
+            self._known.pop(number, None)
+        _mark(self._spreading, number, placement.number is not None and bool(placement.spread_by))
+        _mark(self._asking, number, placement.where is not None)
+        return frozenset((placement.key,))
+
+    def remove_placement(self, key: ObjectKey) -> frozenset[ObjectKey]:
+        found = self._placements.pop(key)
+        if found is None:
+            return NOBODY
+        number = found[0]
+        self._unfile(number)
+        self._matched.pop(number)
+        self._known.pop(number, None)
+        self._spreading.discard(number)
+        self._asking.discard(number)
+        return frozenset((key,))
+
+    def _file(self, number: int, placement: Placement) -> None:
+        self._unfile(number)
+        found: list[BitMap] = []
+        ids: list[int] = []
+        for selector in dict.fromkeys(placement.selectors):
+            if self._unowned:
+                id = self._unowned.pop()
+                self._owners[id] = number
+            else:
+                id = len(self._owners)
+                self._owners.append(number)
+            self._selectors.put(id, selector)
+            ids.append(id)
+            found.append(self._labels.select(selector))
+        self._selectors_of[number] = tuple(ids)
+        self._matched[number] = matched = BitMap.union(*found) if found else BitMap()
+        matched.run_optimize()
+
+    def _unfile(self, number: int) -> None:
+        for id in self._selectors_of.pop(number, ()):
+            self._selectors.remove(id)
+            self._unowned.append(id)
+
+    # --- locations --------------------------------------------------------------------------------
+
+    def put_location(self, location: Location) -> frozenset[ObjectKey]:
+        before = self.location(location.key)
+        if before == location:
+            return NOBODY
+        number = self._locations.put(location)
+        self._select_targets(number, location)
+        if number == len(self._pairs):
+            self._pairs.append(None)
+        if before is None:
+            came = self._selecting(location.labels)
+            self._labels.put(number, location.labels)
+            for placement in came:
+                self._matched[placement].add(number)
+            return self._keys(came)
+        self._pairs[number] = None
+        everybody = before.instances != location.instances or before.taints != location.taints
+        return self._keys(self._relabel(number, before, location, everybody=everybody))
+
+    def _relabel(self, number: int, before: Location, location: Location, *, everybody: bool) -> BitMap:
+        """The placements that have to look again.  `everybody`: all that match, not only those that see labels and
+        documents."""
+        if before.labels == location.labels:
+            concerned = self._selecting(location.labels)
+            return concerned if everybody else concerned & self._asking
+        self._labels.put(number, location.labels)
+        old, new = self._selecting(before.labels), self._selecting(location.labels)
+        for placement in old - new:
+            self._matched[placement].discard(number)
+        for placement in new - old:
+            self._matched[placement].add(number)
+        if everybody:
+            return old | new
+        return (old ^ new) | ((old & new) & (self._spreading | self._asking))
+
+    def remove_location(self, key: ObjectKey) -> frozenset[ObjectKey]:
+        found = self._locations.pop(key)
+        if found is None:
+            return NOBODY
+        number, location = found
+        self._labels.remove(number)
+        self._pairs[number] = None
+        self._select_no_targets(number, key.cluster)
+        concerned = self._selecting(location.labels)
+        for placement in concerned:
+            self._matched[placement].discard(number)
+        return self._keys(concerned)
+
+    def _select_targets(self, number: int, location: Location) -> None:
+        if location.instances is None:
+            self._select_no_targets(number, location.key.cluster)
+        else:
+            self._inventory(location.key.cluster).selectors.put(number, location.instances)
+
+    def _select_no_targets(self, number: int, cluster: str) -> None:
+        """A workspace whose Locations select nothing, and that has no SyncTargets, has no inventory."""
+        if cluster in self._inventories:
+            self._inventories[cluster].selectors.remove(number)
+            self._forget_empty(cluster)
+
+    # --- targets ----------------------------------------------------------------------------------
+
+    def put_target(self, target: Target) -> frozenset[ObjectKey]:
+        before = self.target(target.key)
+        if before == target:
+            return NOBODY
+        inventory = self._inventory(target.key.cluster)
+        number = self._targets.put(target)
+        inventory.targets.put(number, target.labels)
+        new = inventory.selectors.matching(target.labels)
+        if before is None:
+            return self._keys(self._repair(new))
+        if before.uid != target.uid or before.taints != target.taints:
+            return self._keys(self._repair(new | inventory.selectors.matching(before.labels)))
+        old = new if before.labels == target.labels else inventory.selectors.matching(before.labels)
+        concerned = self._repair(old ^ new)
+        staying = self._renew(old & new)
+        if self._asking:
+            concerned |= self._placements_at(staying) & self._asking
+        return self._keys(concerned)
+
+    def remove_target(self, key: ObjectKey) -> frozenset[ObjectKey]:
+        found = self._targets.pop(key)
+        if found is None:
+            return NOBODY
+        number, target = found
+        inventory = self._inventories[key.cluster]
+        inventory.targets.remove(number)
+        concerned = self._repair(inventory.selectors.matching(target.labels))
+        self._forget_empty(key.cluster)
+        return self._keys(concerned)
+
+    def _repair(self, locations: BitMap) -> BitMap:
+        """These locations have other targets now: which placements care."""
+        return self._placements_at(self._renew(locations))
+
+    def _renew(self, locations: BitMap) -> BitMap:
+        """Forget the pairs of these locations."""
+        for number in locations:
+            self._pairs[number] = None
+        return locations
+
+    def _placements_at(self, locations: BitMap) -> BitMap:
+        if not self._matched or not locations:
+            return BitMap()
+        if len(locations) > FEW:
+            return BitMap([number for number, matched in self._matched.items() if matched.intersect(locations)])
+        found = [self._selectors.matching(self._locations[number].labels) for number in locations]
+        return self._owning(BitMap.union(*found))
+
+    # --- who is concerned -------------------------------------------------------------------------
+
+    def _selecting(self, labels: Labels) -> BitMap:
+        """Placements that select a location with such labels."""
+        return self._owning(self._selectors.matching(labels))
+
+    def _owning(self, selectors: BitMap) -> BitMap:
+        owners = self._owners
+        return BitMap([owners[selector] for selector in selectors])
+
+    def _keys(self, placements: BitMap) -> frozenset[ObjectKey]:
+        return frozenset([self._placements[number].key for number in placements])
+
+    def _inventory(self, cluster: str) -> _Inventory:
+        found = self._inventories.get(cluster)
+        if found is None:
+            found = self._inventories[cluster] = _Inventory()
+        return found
+
+    def _forget_empty(self, cluster: str) -> None:
+        inventory = self._inventories[cluster]
+        if not inventory.targets and not inventory.selectors:
+            del self._inventories[cluster]
+
+    # --- where a placement leads ------------------------------------------------------------------
+
+    def resolve(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Resolution:
+        """`previous`: where it led before, which may matter to what can be chosen.  KeyError if there is no such
+        placement."""
+        number = self._placements.number(key)
+        if number is None:
+            raise KeyError(key)
+        placement = self._placements[number]
+        if placement.problem:
+            return Resolution(problem=placement.problem)
+        matched = self._matched[number]
+        pairs = self._sorted_pairs(matched)
+        if placement.number is None and placement.where is None and not matched.intersect(self._tainted):
+            destinations = tuple(chain.from_iterable([one.destinations for one in pairs]))
+            matching = len(matched)
+            return Resolution(destinations, matching, matching - matched.intersection_cardinality(self._vacant))
+        resolver = self._resolver(number, placement, previous)
+        resolution = resolver.resolve(pairs)
+        if placement.where is not None:
+            self._known[number] = resolver.known
+        return resolution
+
+    def explain(self, key: ObjectKey, previous: Set[Destination] = frozenset()) -> Iterator[Explanation]:
+        """What became of each Location, sorted; nothing if the placement has a problem.  KeyError if there is no such
+        placement."""
+        number = self._placements.number(key)
+        if number is None:
+            raise KeyError(key)
+        placement = self._placements[number]
+        if placement.problem:
+            return iter(())
+        return self._explained(number, placement, previous)
+
+    def _explained(self, number: int, placement: Placement, previous: Set[Destination]) -> Iterator[Explanation]:
+        matched = self._matched[number]
+        resolver = self._resolver(number, placement, previous)
+        explained = {one.location: one for one in resolver.explain(self._sorted_pairs(matched))}
+        for key in sorted(self._locations[location].key for location in self._locations):
+            found = explained.get(key)
+            if found is None:
+                location = self.location(key)
+                assert location is not None
+                found = Explanation(key, reason=mismatch(placement, location.labels))
+            yield found
+
+    def _resolver(self, number: int, placement: Placement, previous: Set[Destination]) -> PlacementResolver:
+        return PlacementResolver(placement, previous, self._known.get(number, {}))
+
+    def _sorted_pairs(self, locations: Iterable[int]) -> list[Pairs]:
+        known = self._pairs
+        found = [known[number] or self._pair(number) for number in locations]
+        found.sort(key=attrgetter("order"))
+        return found
+
+    def _pair(self, number: int) -> Pairs:
+        location = self._locations[number]
+        targets: list[Target] = []
+        if location.instances is not None:
+            inventory = self._inventories[location.key.cluster]
+            targets = [self._targets[target] for target in inventory.targets.select(location.instances)]
+            if len(targets) > 1:
+                targets.sort(key=attrgetter("key.name"))
+        pairs = self._pairs[number] = Pairs(location, tuple(targets))
+        _mark(self._tainted, number, pairs.tainted)
+        _mark(self._vacant, number, not targets)
+        return pairs
+
+
+def _mark(numbers: BitMap, number: int, marked: bool) -> None:
+    if marked:
+        numbers.add(number)
+    else:
+        numbers.discard(number)

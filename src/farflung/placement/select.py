@@ -1,0 +1,475 @@
+"""Selectors of an EdgePlacement: labels, objects, and the expression in `spec.where`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from farflung.machinery import names
+from farflung.machinery.cel.budget import MOST_WORK, STEP, OverBudget
+from farflung.machinery.cel.types import BOOL, DYN
+from farflung.machinery.cel.values import EvaluationError
+from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSelector, Requirement
+
+if TYPE_CHECKING:  # the compiler is loaded with the first expression
+    from farflung.machinery.cel.environment import Environment
+    from farflung.machinery.cel.evaluate import Program
+from farflung.placement.names import Kind, Part
+
+
+class Expression(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class Selector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class InvalidFieldError(ValueError):
+    """Its text begins with the path of what is wrong."""
+
+
+def describe_mismatch(path: str, error: msgspec.ValidationError) -> str:
+    """`spec.locationSelectors[0]: Expected …`, of what was decoded at `path`."""
+    what, _, at = str(error).partition(" - at `$")
+    return f"{path}{at.rstrip('`')}: {what}"
+
+
+def parse_label_selector(selector: Selector, path: str) -> LabelSelector:
+    """ProblemError if it cannot be."""
+    requirements: list[Requirement] = []
+    for key, value in (selector.match_labels or {}).items():
+        check_key(key, f"{path}.matchLabels")
+        _check_value(value, f"{path}.matchLabels[{key}]")
+        requirements.append(Requirement(key, "in", (value,)))
+    for at, expression in enumerate(selector.match_expressions or ()):
+        requirements.append(_requirement(expression, f"{path}.matchExpressions[{at}]"))
+    return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
+
+
+def check_key(key: str, path: str) -> None:
+    """ProblemError if no label can have that name."""
+    if wrong := names.qualified_name(key):
+        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(key)}: {'; '.join(wrong)}")
+
+
+def _requirement(expression: Expression, path: str) -> Requirement:
+    operator = IN_OBJECTS.get(expression.operator)
+    values = expression.values or ()
+    if operator is None:
+        why = "not a valid selector operator"
+        raise InvalidFieldError(f"{path}.operator: Invalid value: {go_quote(expression.operator)}: {why}")
+    if operator in ("in", "notin") and not values:
+        raise InvalidFieldError(f"{path}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("exists", "!") and values:
+        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        raise InvalidFieldError(f"{path}.values: Forbidden: {why}")
+    check_key(expression.key, f"{path}.key")
+    for at, value in enumerate(values):
+        _check_value(value, f"{path}.values[{at}]")
+    return Requirement(expression.key, operator, tuple(values))
+
+
+def _check_value(value: str, path: str) -> None:
+    if wrong := names.label_value(value):
+        raise InvalidFieldError(f"{path}: Invalid value: {go_quote(value)}: {'; '.join(wrong)}")
+
+
+MOST_ALTERNATIVES: Final = 1_000  #: clauses and selectors of a placement, all together
+_ALL: Final = ["*"]
+_NO_LABELS: Final[Labels] = {}
+_OVERWRITE: Final = ("edge.kcp.io/downsync-overwrite", "edge.kubestellar.io/downsync-overwrite")
+Names = frozenset[str] | None  #: None: any name
+
+
+class UpsyncSet(NamedTuple):
+    """Objects that come back.  They are sorted as they are."""
+
+    group: str
+    resources: tuple[str, ...]
+    namespaces: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+class Selected(NamedTuple):
+    """How an object is selected."""
+
+    create_only: bool = False  #: its copies are left alone once they are there
+    singleton: bool = False  #: its status is written back if it goes to one place only
+    collectors: tuple[str, ...] = ()  #: StatusCollectors that are applied to it, sorted
+    whole_namespace: bool = False  #: because everything in its namespace is
+
+    def joined(self, other: Selected) -> Selected:
+        """Selected in both ways."""
+        if self == other:
+            return self
+        return Selected(
+            self.create_only or other.create_only,
+            self.singleton or other.singleton,
+            tuple(sorted({*self.collectors, *other.collectors})),
+            self.whole_namespace or other.whole_namespace,
+        )
+
+
+class Clause(NamedTuple):
+    """What an object must be; no selectors: any labels.  An object without namespace is taken for one in a namespace
+    without labels and name."""
+
+    selected: Selected
+    group: str | None = None  #: None: any
+    resources: Names = None
+    namespaces: Names = None
+    namespace_selectors: tuple[LabelSelector, ...] = ()
+    names: Names = None
+    selectors: tuple[LabelSelector, ...] = ()
+    namespaced: bool | None = None  #: None: whether or not the object is in a namespace
+
+    def fits_kind(self, kind: Kind, *, namespaced: bool) -> bool:
+        if self.namespaced is not None and self.namespaced is not namespaced:
+            return False
+        if self.group is not None and self.group != kind.group:
+            return False
+        if self.resources is not None and kind.resource not in self.resources:
+            return False
+        return namespaced or (self.namespaces is None and _one_matches(self.namespace_selectors, _NO_LABELS))
+
+    def fits(self, part: Part, labels: Labels, namespace_labels: Labels) -> bool:
+        """An object of a kind that fits."""
+        if self.names is not None and part.name not in self.names:
+            return False
+        if part.namespace:
+            if self.namespaces is not None and part.namespace not in self.namespaces:
+                return False
+            if self.namespace_selectors and not _one_matches(self.namespace_selectors, namespace_labels):
+                return False
+        return not self.selectors or _one_matches(self.selectors, labels)
+
+    def discriminates(self) -> bool:
+        """Whether there can be an object that does not fit."""
+        return any(one is not None for one in (self.group, self.resources, self.namespaces, self.names)) or bool(
+            self.namespace_selectors or self.selectors
+        )
+
+
+class _OfKind(NamedTuple):
+    """What a placement says of one kind."""
+
+    going: tuple[Clause, ...]
+    returning: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSelector:
+    """Two are equal if they say the same."""
+
+    alternatives: tuple[Clause, ...] = ()
+    namespaces: LabelSelector | None = None  #: those that go there as a whole; None: none
+    upsync: tuple[UpsyncSet, ...] = ()
+    returning: tuple[Clause, ...] = ()  #: the same, as alternatives
+    problem: str = ""  #: why it cannot be understood, beginning with the path; then the rest says nothing
+    _of_kinds: dict[tuple[Kind, bool], _OfKind | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def selects(self, part: Part, labels: Labels, namespace_labels: Labels | None) -> Selected | None:
+        """How an object is selected; None: it is not, or nobody knows because its namespace is not known yet.
+
+        `namespace_labels` means nothing to an object that is in no namespace.  What comes back does not go there.
+        Categories of kinds and system objects are up to the caller."""
+        namespaced = part.namespace != ""
+        try:
+            said = self._of_kinds[part.kind, namespaced]
+        except KeyError:
+            said = self._say(part.kind, namespaced=namespaced)
+        if said is None or (namespaced and namespace_labels is None):
+            return None
+        around = _NO_LABELS if namespace_labels is None else namespace_labels
+        found: Selected | None = None
+        for one in said.going:
+            if one.fits(part, labels, around):
+                found = one.selected if found is None else found.joined(one.selected)
+        if found is not None and any(one.fits(part, labels, around) for one in said.returning):
+            return None
+        return found
+
+    def selects_namespace(self, labels: Labels) -> bool:
+        """Whether all that is in a namespace with these labels is selected."""
+        return self.namespaces is not None and self.namespaces.matches(labels)
+
+    def may_select(self, kind: Kind, *, namespaced: bool) -> bool:
+        """Whether there can be an object of the kind that is selected."""
+        return self._say(kind, namespaced=namespaced) is not None
+
+    def may_select_singly(self, kind: Kind, *, namespaced: bool) -> bool:
+        """Whether there can be one that is selected for other reasons than that its whole namespace is."""
+        said = self._say(kind, namespaced=namespaced)
+        return said is not None and any(not one.selected.whole_namespace for one in said.going)
+
+    def kinds(self) -> frozenset[Kind] | None:
+        """The only kinds of which something can be selected; None: that depends on which kinds there are."""
+        kinds: set[Kind] = set()
+        for one in self.alternatives:
+            if one.group is None or one.resources is None:
+                return None
+            kinds.update(Kind(one.group, resource) for resource in one.resources)
+        return frozenset(kinds)
+
+    def minds_namespaces(self) -> bool:
+        """Whether the labels of a namespace can make a difference to what is in it."""
+        return any(one.namespace_selectors for one in self.alternatives)
+
+    def _say(self, kind: Kind, *, namespaced: bool) -> _OfKind | None:
+        """None: nothing, as long as it is about what is selected."""
+        if (kind, namespaced) not in self._of_kinds:
+            going = _of_kind(self.alternatives, kind, namespaced=namespaced)
+            said = _OfKind(going, _of_kind(self.returning, kind, namespaced=namespaced)) if going else None
+            self._of_kinds[kind, namespaced] = said
+        return self._of_kinds[kind, namespaced]
+
+
+def _of_kind(some: tuple[Clause, ...], kind: Kind, *, namespaced: bool) -> tuple[Clause, ...]:
+    return tuple(one for one in some if one.fits_kind(kind, namespaced=namespaced))
+
+
+def _one_matches(selectors: tuple[LabelSelector, ...], labels: Labels) -> bool:
+    """No selector: anything matches."""
+    if not selectors:
+        return True
+    for one in selectors:  # noqa: SIM110 - this is asked for every object and placement
+        if one.matches(labels):
+            return True
+    return False
+
+
+def is_create_only(annotations: Mapping[str, str]) -> bool:
+    """Whether an object itself says that its copies are left alone once they are there."""
+    return any(annotations.get(key) == "false" for key in _OVERWRITE)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class _NonNamespaced(msgspec.Struct, rename="camel"):
+    api_group: str | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+    label_selectors: list[Selector] | None = None
+
+
+class _Downsync(msgspec.Struct, rename="camel"):
+    api_group: str | None = None
+    resources: list[str] | None = None
+    namespaces: list[str] | None = None
+    namespace_selectors: list[Selector] | None = None
+    object_names: list[str] | None = None
+    label_selectors: list[Selector] | None = None
+    create_only: bool | None = None
+    status_collectors: list[str] | None = None
+
+
+class _Upsync(msgspec.Struct, rename="camel"):
+    api_group: str | None = None
+    resources: list[str] | None = None
+    namespaces: list[str] | None = None
+    names: list[str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    namespace_selector: Selector | None = None
+    non_namespaced_objects: list[_NonNamespaced] | None = None
+    downsync: list[_Downsync] | None = None
+    want_singleton_reported_state: bool | None = None
+    upsync: list[_Upsync] | None = None
+
+
+class _Object(msgspec.Struct):
+    spec: _Spec | None = None
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+
+def parse_workload_selector(obj: Obj | bytes) -> WorkloadSelector:
+    """What an EdgePlacement says of objects."""
+    try:
+        spec = _OBJECT.decode(obj if isinstance(obj, bytes) else msgspec.json.encode(obj)).spec or _Spec()
+        _check_amount(spec)
+        return _what(spec)
+    except InvalidFieldError as problem:
+        return WorkloadSelector(problem=str(problem))
+    except msgspec.ValidationError as error:
+        return WorkloadSelector(problem=describe_mismatch("", error).removeprefix("."))
+
+
+def _what(spec: _Spec) -> WorkloadSelector:
+    singleton = spec.want_singleton_reported_state or False
+    alternatives: list[Clause] = []
+    namespaces = _namespaces(spec)
+    if namespaces is not None:
+        selected = Selected(singleton=singleton, whole_namespace=True)
+        alternatives.append(Clause(selected, namespace_selectors=_unless_all([namespaces]), namespaced=True))
+    for at, one in enumerate(spec.non_namespaced_objects or ()):
+        alternatives += _non_namespaced(one, f"spec.nonNamespacedObjects[{at}]", Selected(singleton=singleton))
+    for at, clause in enumerate(spec.downsync or ()):
+        alternatives.append(_downsync(clause, f"spec.downsync[{at}]", singleton=singleton))
+    upsync = tuple(_upsync(one) for one in spec.upsync or ())
+    returning = tuple(alternative for one in dict.fromkeys(upsync) for alternative in _returning(one))
+    return WorkloadSelector(tuple(alternatives), namespaces, upsync, returning)
+
+
+def _namespaces(spec: _Spec) -> LabelSelector | None:
+    """To leave it out means all of them, but for a placement that says what it wants in the other way."""
+    if spec.namespace_selector is not None:
+        return parse_label_selector(spec.namespace_selector, "spec.namespaceSelector")
+    return EVERYTHING if spec.downsync is None else None
+
+
+def _non_namespaced(one: _NonNamespaced, path: str, selected: Selected) -> list[Clause]:
+    """Objects that are named, and objects whose labels fit."""
+    selectors = _selectors(one.label_selectors, f"{path}.labelSelectors")
+    any_object = Clause(selected, group=one.api_group or "", resources=_listed(one.resources or ()), namespaced=False)
+    alternatives = []
+    if one.resource_names:
+        alternatives.append(any_object._replace(names=_listed(one.resource_names)))
+    if selectors:
+        alternatives.append(any_object._replace(selectors=_unless_all(selectors)))
+    return alternatives
+
+
+def _downsync(clause: _Downsync, path: str, *, singleton: bool) -> Clause:
+    """What is not said fits every object."""
+    alternative = Clause(
+        Selected(clause.create_only or False, singleton, tuple(sorted({*(clause.status_collectors or ())}))),
+        group=None if clause.api_group == "*" else clause.api_group,
+        resources=_listed(clause.resources or _ALL),
+        namespaces=_listed(clause.namespaces or _ALL),
+        namespace_selectors=_unless_all(_selectors(clause.namespace_selectors, f"{path}.namespaceSelectors")),
+        names=_listed(clause.object_names or _ALL),
+        selectors=_unless_all(_selectors(clause.label_selectors, f"{path}.labelSelectors")),
+    )
+    if not alternative.discriminates():
+        raise InvalidFieldError(f"{path}: Required value: must say something that not every object fits")
+    return alternative
+
+
+def _upsync(one: _Upsync) -> UpsyncSet:
+    return UpsyncSet(
+        one.api_group or "", tuple(one.resources or ()), tuple(one.namespaces or ()), tuple(one.names or ())
+    )
+
+
+def _returning(one: UpsyncSet) -> tuple[Clause, Clause]:
+    """Objects in namespaces, and others, to which the list of namespaces means nothing."""
+    outside = Clause(
+        Selected(), group=one.group, resources=_listed(one.resources), names=_listed(one.names), namespaced=False
+    )
+    return outside._replace(namespaces=_listed(one.namespaces), namespaced=True), outside
+
+
+def _selectors(selectors: list[Selector] | None, path: str) -> list[LabelSelector]:
+    return [parse_label_selector(one, f"{path}[{at}]") for at, one in enumerate(selectors or ())]
+
+
+def _unless_all(selectors: list[LabelSelector]) -> tuple[LabelSelector, ...]:
+    """One that everything matches makes the others needless, and itself."""
+    return tuple(dict.fromkeys(selectors)) if all(selectors) else ()
+
+
+def _listed(names: Iterable[str]) -> Names:
+    """`*` alone stands for all."""
+    names = list(names)
+    return None if names == _ALL else frozenset(names)
+
+
+def _check_amount(spec: _Spec) -> None:
+    """Every object is held against all of them."""
+    lists: list[list[Selector] | None] = [one.label_selectors for one in spec.non_namespaced_objects or ()]
+    for clause in spec.downsync or ():
+        lists += (clause.namespace_selectors, clause.label_selectors)
+    clauses = sum(len(some or ()) for some in (spec.non_namespaced_objects, spec.downsync, spec.upsync))
+    amount = clauses + sum(len(some or ()) for some in lists)
+    if amount > MOST_ALTERNATIVES:
+        raise InvalidFieldError(f"spec: Too many: {amount} clauses and selectors: must be at most {MOST_ALTERNATIVES}")
+
+
+LONGEST: Final = 10_240  #: characters of an expression
+MOST_COST: Final = 100_000  #: of asking about one pair
+COST_OF_ALL: Final = (1_000_000, 10_000_000)  #: of asking about all pairs of a placement: of few, and at most
+COST_OF_EACH: Final = 100  #: that is allowed for each of very many pairs
+PAIR_WORK: Final = 1 << 20  #: bytes that one answer may make on its way
+_GIVEN: Final = {"location": DYN, "target": DYN}
+
+
+class InvalidWhereError(ValueError):
+    pass
+
+
+def most_cost(pairs: int) -> int:
+    """Of asking about so many.  Who asks does nothing else meanwhile, so few pairs may not cost as much as many."""
+    least, most = COST_OF_ALL
+    return min(most, max(least, COST_OF_EACH * pairs))
+
+
+class Answer(NamedTuple):
+    refusal: str  #: empty: it holds
+    cost: int
+
+
+class Where:
+    """Two are equal if their texts are."""
+
+    __slots__ = ("_program", "text")
+
+    def __init__(self, text: str, program: Program) -> None:
+        self.text = text
+        self._program = program
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Where and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Where({self.text!r})"
+
+    def ask(self, location: Any, target: Any) -> Answer:
+        """The same answer for the same documents.  It ends soon, whatever the expression does."""
+        run = self._program.start({"location": location, "target": target}, MOST_COST)
+        run.worked = MOST_WORK - PAIR_WORK
+        try:
+            holds = self._program.evaluate(run)
+            refusal = "" if holds is True else f"spec.where is false: {self.text}"
+        except (EvaluationError, OverBudget) as error:
+            refusal = f"spec.where fails: {error}"
+        return Answer(refusal, run.spent + (run.worked - (MOST_WORK - PAIR_WORK)) // STEP)
+
+
+@cache
+def _environment() -> Environment:
+    from farflung.machinery.cel.environment import Environment
+    from farflung.machinery.cel.library import KUBERNETES
+
+    return Environment(_GIVEN, KUBERNETES)
+
+
+def compile_where(text: str) -> Where:
+    from farflung.machinery.cel.adapt import Adapters
+    from farflung.machinery.cel.errors import CompileError
+    from farflung.machinery.cel.evaluate import Program
+
+    if len(text) > LONGEST:
+        raise InvalidWhereError(f"may not be more than {LONGEST} characters long")
+    try:
+        checked = _environment().compile(text, BOOL)
+    except CompileError as error:
+        raise InvalidWhereError(f"compilation failed: {error}") from None
+    return Where(text, Program(checked.tree, _GIVEN, Adapters()))

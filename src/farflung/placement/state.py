@@ -1,0 +1,448 @@
+"""Everything that placement observes, and the keys that each event affects."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
+
+from farflung.placement import guard
+from farflung.placement.customize import Customizer
+from farflung.placement.guard import Withdrawals
+from farflung.placement.index import (
+    ConfigKey,
+    Copy,
+    CopyIndex,
+    ObjectIndex,
+    Output,
+    PlacementIndex,
+    ServedKinds,
+    by_mailbox,
+    pending_since,
+)
+from farflung.placement.names import (
+    BINDINGS,
+    DEFINITIONS,
+    NAMESPACES,
+    Kind,
+    Part,
+    PlacementKey,
+    Source,
+    is_mailbox_name,
+)
+from farflung.placement.types import ObservedObject, PlacementSlice, Route, SeenLocation, SeenPlacement, Workspace
+
+LASTING: Final = 10.0  #: seconds after which something that should bring a kind, and does not, is worth a word
+
+
+class Neighbors:
+    def __init__(self, world: ObjectIndex, engine: PlacementIndex, offers: ServedKinds) -> None:
+        """All of these are as they are at the moment when something is asked."""
+        self._world = world
+        self._engine = engine
+        self._offers = offers
+
+    def of(self, cluster: str, part: Part) -> Iterator[Part]:
+        """What may not be needed any more when a part goes or is gone."""
+        if part.namespace:
+            yield Part(NAMESPACES, "", part.namespace)
+        yield from self._offers.bringing(cluster, part.kind)
+
+    def is_closing(self, cluster: str, part: Part) -> bool:
+        """Whether nothing can be made there because what has to be around it is going."""
+        if part.namespace:
+            namespace = self._world.get(cluster, Part(NAMESPACES, "", part.namespace))
+            if namespace is not None and not namespace.alive:
+                return True
+        bringing = [self._world.get(cluster, one) for one in self._offers.bringing(cluster, part.kind)]
+        return bool(bringing) and not any(seen is not None and seen.alive for seen in bringing)
+
+    def waiting(self, mailbox: str, cluster: str, part: Part) -> Iterator[Part]:
+        """What is missing in a mailbox, and may have waited for the end of a namespace, a binding or a definition."""
+        if part.kind == NAMESPACES:
+            wanted = (
+                one
+                for key in self._engine.placements_at(mailbox)
+                for one in self._world.inside(key.cluster, part.name)
+                if self._engine.is_wanted_by(key, mailbox, one)
+            )
+        else:
+            wanted = (one for one in self._engine.parts_at(mailbox))
+        yield from (one for one in wanted if self._world.get(cluster, one) is None)
+
+    def patience(self, mailbox: str, cluster: str, kind: Kind, sources: Iterable[str], now: datetime) -> float:
+        """Seconds for which nothing need be said of a kind that a mailbox does not serve, as something that brings it
+        is on its way from one of `sources`; infinite: until something is heard."""
+        bringing = (one for source in sources for one in self._offers.bringing(source, kind))
+        wanted = (one for one in bringing if self._engine.is_wanted(mailbox, one))
+        return max((_left(one, self._world.get(cluster, one), now) for one in wanted), default=0.0)
+
+
+def _left(bringer: Part, there: ObservedObject | None, now: datetime) -> float:
+    if there is None or not there.alive:
+        return math.inf
+    since = pending_since(bringer, there)
+    return 0.0 if since is None else max(0.0, LASTING - max(0.0, (now - since).total_seconds()))
+
+
+class DiscoveryKey(NamedTuple):
+    """What a workspace serves, to be asked for."""
+
+    cluster: str
+
+
+class StatusKey(NamedTuple):
+    """What is said of a placement, to be written."""
+
+    placement: PlacementKey
+
+
+BRINGING: Final = frozenset({NAMESPACES, DEFINITIONS, BINDINGS})  #: with such an object others go, too
+WorkKey: TypeAlias = Copy | ConfigKey | DiscoveryKey | StatusKey
+Led: TypeAlias = tuple[PlacementKey, str]  #: a placement, and a mailbox it leads to
+
+
+class PlacementState:
+    """Each `on_…` says what to look at again."""
+
+    def __init__(
+        self, builtin: Mapping[Kind, str], limits: guard.Limits, is_heard: Callable[[Source], bool] = lambda _: True
+    ) -> None:
+        """`is_heard`: whether all objects that come from a source are known."""
+        self.world = ObjectIndex()
+        self.engine = PlacementIndex(self.world)
+        self.offers = ServedKinds(builtin)
+        self.around = Neighbors(self.world, self.engine, self.offers)
+        self.copies = CopyIndex()
+        self.mailboxes: dict[str, str] = {}  #: cluster of each mailbox that can be used
+        self.customizers: dict[tuple[str, str], Customizer] = {}  #: by cluster and `namespace/name`
+        self.locations: dict[tuple[str, str], SeenLocation] = {}
+        self.placements: dict[PlacementKey, SeenPlacement] = {}
+        self.sources: Counter[Source] = Counter()  #: beside what every workspace has: how many workspaces need it
+        self.withdrawals = Withdrawals(
+            self.world, self.engine, self.offers, self.copies, self.placements, limits, is_heard, self.is_undecided
+        )
+        self._is_heard = is_heard
+        self._minded: set[str] = set()  #: workspaces that matter: those of placements, and mailboxes
+        self._names: dict[str, str] = {}  #: the mailbox of a cluster
+        self._slices: dict[PlacementKey, dict[str, PlacementSlice]] = {}
+        self._led: dict[tuple[str, str], set[Led]] = {}  #: by Location
+        self._special: dict[str, set[Part]] = {}  #: what is different in each place, by cluster
+        self._begun = False
+
+    def begin(self) -> set[WorkKey]:
+        """All that there is was heard of.  Only now it makes sense to ask what goes."""
+        self._begun = True
+        works: set[WorkKey] = set()
+        for mailbox, cluster in self.mailboxes.items():
+            for part, seen in self.world.parts(cluster).items():
+                if _made_for(seen) and not self.engine.is_wanted(mailbox, part):
+                    works |= self._recheck(mailbox, part)
+        return works
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def on_object(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
+        before = self.world.remove(cluster, part) if after is None else self.world.put(cluster, part, after)
+        outputs = self.engine.object_changed(cluster, part, before, after)
+        works = self._noticed(outputs)
+        if self._begun and cluster in self.engine.sources() and _is_there(before) != _is_there(after):
+            works |= self._deleted_or_back(cluster, part)
+        if part.kind in (BINDINGS, DEFINITIONS):
+            works |= self._on_bringer(cluster, part, after)
+        self._note_special(cluster, part, after)
+        name = self._names.get(cluster)
+        if name is not None:
+            works |= self._on_copy(name, part, before, after)
+        return works
+
+    def _on_copy(
+        self, mailbox: str, part: Part, before: ObservedObject | None, after: ObservedObject | None
+    ) -> set[WorkKey]:
+        """Something is different in a mailbox."""
+        were, are = _made_for(before), _made_for(after)
+        self.copies.put(mailbox, part, were, are)
+        works: set[WorkKey] = {Copy(mailbox, part)}
+        cluster = self.mailboxes[mailbox]
+        if not _is_there(after):
+            works |= {Copy(mailbox, around) for around in self.around.of(cluster, part)}
+        if part.kind in BRINGING and before is not None and (after is None or after.alive > before.alive):
+            works |= {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, part)}
+        return works | self._recheck(mailbox, part) | self._review(were - are)
+
+    def _on_bringer(self, cluster: str, part: Part, after: ObservedObject | None) -> set[WorkKey]:
+        """A binding or a definition."""
+        before = set(self.offers.of(cluster))
+        if not self.offers.changed(cluster, part, after):
+            return set()
+        if cluster in self._minded:
+            for source in before ^ set(self.offers.of(cluster)):
+                self._count(source, -1 if source in before else 1)
+        works: set[WorkKey] = {DiscoveryKey(cluster)} if cluster in self.engine.sources() else set()
+        name = self._names.get(cluster)
+        if name is not None:
+            works |= {ConfigKey(name), *(Copy(name, part) for part in self.engine.parts_at(name))}
+        return works
+
+    def _note_special(self, cluster: str, part: Part, seen: ObservedObject | None) -> None:
+        if seen is not None and (seen.customizer or seen.expands):
+            self._special.setdefault(cluster, set()).add(part)
+        elif part in self._special.get(cluster, ()):
+            self._special[cluster].discard(part)
+
+    # --- placements and where they lead -----------------------------------------------------------
+
+    def on_placement(self, key: PlacementKey, seen: SeenPlacement | None) -> set[WorkKey]:
+        if seen is not None and not seen.alive:
+            seen = None
+        before = self.placements.pop(key, None)
+        works: set[WorkKey] = {StatusKey(key)}
+        if seen is None:
+            works |= self._noticed(self.engine.remove_placement(key))
+        else:
+            self.placements[key] = seen
+            if key.cluster not in self.engine.sources():
+                works.add(DiscoveryKey(key.cluster))
+            if not seen.what.problem:
+                works |= self._noticed(self.engine.put_placement(key, seen.what))
+        self._mind(key.cluster)
+        if _decisive(before) != _decisive(seen):
+            works |= self._lead(key) | self._unwanted(key)
+        return works
+
+    def on_slice(
+        self, cluster: str, name: str, before: PlacementSlice | None, after: PlacementSlice | None
+    ) -> set[WorkKey]:
+        keys = {PlacementKey(cluster, one.placement) for one in (before, after) if one is not None}
+        for key in keys & self._slices.keys():
+            self._slices[key].pop(name, None)
+            if not self._slices[key]:
+                del self._slices[key]
+        if after is not None:
+            self._slices.setdefault(PlacementKey(cluster, after.placement), {})[name] = after
+        works: set[WorkKey] = set()
+        for key in keys:
+            works |= self._lead(key) | self._unwanted(key)
+        return works
+
+    def _own_slices(self, key: PlacementKey) -> list[PlacementSlice]:
+        seen = self.placements.get(key)
+        return [one for one in self._slices.get(key, {}).values() if seen is not None and one.owner == seen.uid]
+
+    def _lead(self, key: PlacementKey) -> set[WorkKey]:
+        """Where the slices of a placement lead.  One that is there but has no slices has not been decided yet, and what
+        was decided before counts."""
+        own = self._own_slices(key)
+        if key in self.placements and not own:
+            return set()
+        places = by_mailbox(pair for one in own for pair in one.places)
+        for at, led in _ways(key, self.engine.places(key)):
+            self._led[at].discard(led)
+            if not self._led[at]:
+                del self._led[at]
+        for at, led in _ways(key, places):
+            self._led.setdefault(at, set()).add(led)
+        return self._noticed(self.engine.put_places(key, places))
+
+    def is_undecided(self, key: PlacementKey) -> bool:
+        """Whether nobody knows what a placement wants, or where: then nothing that was made for it goes."""
+        if key not in self.placements:
+            return False
+        if self.engine.what(key) is None or not (self.engine.places(key) or self._own_slices(key)):
+            return True
+        return not all(self._is_heard(source) for source in self.offers.of(key.cluster))
+
+    # --- mailboxes and places ---------------------------------------------------------------------
+
+    def on_workspace(self, name: str, workspace: Workspace | None) -> set[WorkKey]:
+        if not is_mailbox_name(name):
+            return set()
+        usable = workspace is not None and workspace.alive and workspace.ready and bool(workspace.target_name)
+        cluster = workspace.cluster if workspace is not None and usable else ""
+        before = self.mailboxes.get(name, "")
+        if cluster == before:
+            return set()
+        works: set[WorkKey] = set()
+        if before:
+            del self.mailboxes[name], self._names[before]
+            self._mind(before)
+            works |= self._review(self.copies.forget_mailbox(name))
+        works |= {Copy(name, part) for part in self.engine.parts_at(name)}
+        if cluster:
+            self.mailboxes[name], self._names[cluster] = cluster, name
+            self._mind(cluster)
+            works.add(ConfigKey(name))
+            for part, seen in self.world.parts(cluster).items():
+                works |= self._on_copy(name, part, None, seen)
+        return works
+
+    def mailbox_of(self, cluster: str) -> str | None:
+        return self._names.get(cluster)
+
+    def on_location(self, cluster: str, name: str, seen: SeenLocation | None) -> set[WorkKey]:
+        before = self.locations.pop((cluster, name), None)
+        if seen is not None:
+            self.locations[cluster, name] = seen
+        if before == seen:
+            return set()
+        return {
+            Copy(mailbox, part)
+            for key, mailbox in self.led(cluster, name)
+            for part in self._special.get(key.cluster, ())
+            if self.engine.is_wanted_by(key, mailbox, part)
+        }
+
+    def led(self, cluster: str, location: str) -> Iterable[Led]:
+        """Which placements lead where by a Location."""
+        return self._led.get((cluster, location), ())
+
+    def on_customizer(self, cluster: str, name: str, customizer: Customizer | None) -> set[WorkKey]:
+        """`name`: with its namespace."""
+        self.customizers.pop((cluster, name), None)
+        if customizer is not None:
+            self.customizers[cluster, name] = customizer
+        concerned = [
+            part
+            for part in self._special.get(cluster, ())
+            if (seen := self.world.get(cluster, part)) is not None and seen.customizer == name
+        ]
+        return {
+            Copy(mailbox, part)
+            for key in self.placements
+            if key.cluster == cluster
+            for part in concerned
+            for mailbox in self.engine.places(key)
+            if self.engine.is_wanted_by(key, mailbox, part)
+        }
+
+    # --- what goes --------------------------------------------------------------------------------
+
+    def is_unsettled(self, mailbox: str) -> bool:
+        """Whether something is in a mailbox that stays although nobody wants it, or nobody knows."""
+        for key in self.placements:
+            if mailbox in self.copies.lost(key) and self.withdrawals.is_held(key):
+                return True
+            concerned = mailbox in self.copies.mailboxes(key) or mailbox in self.engine.places(key)
+            if concerned and self.is_undecided(key):
+                return True
+        return False
+
+    def _noticed(self, outputs: set[Output]) -> set[WorkKey]:
+        """What the engine says, and what follows for what is held."""
+        works: set[WorkKey] = set(outputs)
+        for one in outputs if self._begun else ():
+            if isinstance(one, Copy):
+                works |= self._recheck(*one)
+                if one.part.kind == BINDINGS:
+                    works |= self._hopeless(*one)
+        return works
+
+    def _hopeless(self, mailbox: str, binding: Part) -> set[WorkKey]:
+        """What waits for a binding that was never made, and now is not wanted any more."""
+        cluster = self.mailboxes.get(mailbox)
+        if cluster is None or self.world.get(cluster, binding) or self.engine.is_wanted(mailbox, binding):
+            return set()
+        return {Copy(mailbox, one) for one in self.around.waiting(mailbox, cluster, binding)}
+
+    def _recheck(self, mailbox: str, part: Part) -> set[WorkKey]:
+        """Whether a copy is wanted may have changed."""
+        keys = _made_for(self.world.get(self.mailboxes.get(mailbox, ""), part)) if self._begun else None
+        if not keys:
+            return set()
+        self.withdrawals.look_at(mailbox, part, keys)
+        return self._review(keys)
+
+    def _review(self, keys: Iterable[PlacementKey]) -> set[WorkKey]:
+        """If something is held now, or no longer, all of it is looked at again."""
+        works: set[WorkKey] = set()
+        for key in keys if self._begun else ():
+            if self.withdrawals.is_worth_telling(key):
+                works.add(StatusKey(key))
+            if self.withdrawals.turns(key):
+                works |= {Copy(mailbox, part) for mailbox, parts in self.copies.lost(key).items() for part in parts}
+                works |= {ConfigKey(mailbox) for mailbox in self.copies.mailboxes(key)}
+        return works
+
+    def _deleted_or_back(self, cluster: str, part: Part) -> set[WorkKey]:
+        """Whether somebody deleted it by name makes a difference to copies that nobody wants."""
+        works: set[WorkKey] = set()
+        for key in self.placements:
+            for mailbox in self.copies.having(key, part) if key.cluster == cluster else ():
+                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
+
+    def _unwanted(self, key: PlacementKey) -> set[WorkKey]:
+        """What was made for a placement: some of it may go now, and what syncers are told."""
+        works: set[WorkKey] = {StatusKey(key)}
+        works |= {ConfigKey(mailbox) for mailbox in {*self.copies.mailboxes(key), *self.engine.places(key)}}
+        for mailbox, part in list(self.copies.made(key)):
+            if not self.engine.is_wanted_by(key, mailbox, part):
+                works |= {Copy(mailbox, part)} | self._recheck(mailbox, part)
+        return works
+
+    # --- what to listen to ------------------------------------------------------------------------
+
+    def _mind(self, cluster: str) -> None:
+        """It matters now, or no longer."""
+        matters = cluster in self.engine.sources() or cluster in self._names
+        if matters == (cluster in self._minded):
+            return
+        (self._minded.add if matters else self._minded.discard)(cluster)
+        for source in self.offers.of(cluster):
+            self._count(source, 1 if matters else -1)
+
+    def _count(self, source: Source, more: int) -> None:
+        self.sources[source] += more
+        if not self.sources[source]:
+            del self.sources[source]
+
+    def on_source(self, source: Source) -> set[WorkKey]:
+        """All objects that come from there are known now, or none any more."""
+        clusters = [source.cluster] if source.cluster else [*self._minded]
+        works: set[WorkKey] = set()
+        for cluster in clusters:
+            if self.offers.source(cluster, source.kind) in (source, None):
+                works |= self._all_of(cluster, source.kind)
+        return works
+
+    def is_awaited(self, cluster: str, kind: Kind) -> bool:
+        """Whether objects of a kind are still to be heard of in a workspace."""
+        source = self.offers.source(cluster, kind)
+        if source is None or self._is_heard(source):
+            return False
+        return source in self.sources or source in self.offers.builtin()
+
+    def _all_of(self, cluster: str, kind: Kind) -> set[WorkKey]:
+        works: set[WorkKey] = set()
+        for key in self.placements if cluster in self.engine.sources() else ():
+            if key.cluster == cluster:
+                works |= self._unwanted(key)
+        name = self._names.get(cluster)
+        if name is not None:
+            ours = (part for part, seen in self.world.parts(cluster).items() if seen.ours)
+            works |= {Copy(name, part) for part in ours if not self.engine.is_wanted(name, part)}
+            works |= {Copy(name, part) for part in self.engine.parts_at(name) if part.kind == kind}
+        return works
+
+
+def _ways(key: PlacementKey, places: Mapping[str, Route]) -> Iterator[tuple[tuple[str, str], Led]]:
+    """Each Location that leads somewhere, and where."""
+    for mailbox, place in places.items():
+        for location in place.locations:
+            yield (place.cluster, location), (key, mailbox)
+
+
+def _is_there(seen: ObservedObject | None) -> bool:
+    return seen is not None and seen.alive
+
+
+def _made_for(seen: ObservedObject | None) -> frozenset[PlacementKey]:
+    """The placements for which a copy is there.  One that is being deleted is withdrawn, and nobody's any more."""
+    return seen.placements if seen is not None and seen.alive else frozenset()
+
+
+def _decisive(seen: SeenPlacement | None) -> object:
+    """What of a placement can change what is withdrawn for it."""
+    return None if seen is None else (seen.what, seen.uid, seen.generation, seen.annotations.get(guard.CONFIRM))

@@ -1,0 +1,275 @@
+"""SyncerConfigs: what a mailbox tells its syncer, and what the syncer reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from farflung.machinery import quantity, times
+from farflung.machinery.errors import Obj
+from farflung.placement.index import ObjectIndex, PlacementIndex
+from farflung.placement.names import DEFINITIONS, Category, Kind, Part, PlacementKey, category
+from farflung.placement.select import UpsyncSet
+from farflung.placement.types import Condition
+
+
+class SyncerHeartbeat(msgspec.Struct, frozen=True):
+    """A SyncerConfig, as far as it tells of its syncer."""
+
+    beat: datetime | None = None  #: when the server last took a heartbeat, by its own clock
+    edge: Condition | None = None  #: whether the syncer reaches its cluster, if it says so
+    room: Capacity | None = None  #: what its cluster has; None: nobody has looked
+
+
+MOST: Final = 20  #: resources of a cluster
+LONGEST: Final = 64  #: characters of an amount
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
+Amounts = tuple[tuple[str, str], ...]
+
+
+class Capacity(NamedTuple):
+    """As far as it makes sense.  Nothing at all: the cluster does not say."""
+
+    allocatable: Amounts = ()
+    capacity: Amounts = ()
+
+
+def parse_amounts(said: object) -> Amounts:
+    """Sorted, and written in the one way that the API gives back."""
+    if not isinstance(said, dict):
+        return ()
+    found = ((name, _text(amount)) for name, amount in said.items() if isinstance(name, str) and NAME.fullmatch(name))
+    return tuple(sorted((name, text) for name, text in found if text))[:MOST]
+
+
+def _text(amount: object) -> str:
+    """Empty if it is none that a cluster can have."""
+    if not isinstance(amount, str) or len(amount) > LONGEST:
+        return ""
+    try:
+        value = quantity.parse(amount)
+        return quantity.canonical(amount) if 0 <= value.nanos <= quantity.LARGEST_BINARY * quantity.ONE else ""
+    except quantity.QuantityError:
+        return ""
+
+
+def capacity_patch(shown: Any, room: Capacity) -> Obj:
+    """What a merge patch of a status that shows `shown` has to say, so that it shows the room; empty if it does.
+    `shown`: whatever has these two fields."""
+    found: Obj = {}
+    for field, amounts in room._asdict().items():
+        before, after = getattr(shown, field, None) or {}, dict(amounts)
+        if before != after:
+            gone = dict.fromkeys(before if isinstance(before, dict) else ())
+            found[field] = {**gone, **after} if after else None
+    return found
+
+
+EDGE_REACHABLE: Final = "EdgeReachable"
+CAPACITY_KNOWN: Final = "CapacityKnown"
+_FIELD: Final = b'"f:lastSyncerHeartbeatTime"'
+
+
+# --- what a syncer reports ------------------------------------------------------------------------
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    subresource: str = ""
+    time: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: list[_Owner] | None = None
+
+
+class _Status(msgspec.Struct):
+    conditions: list[Condition] | None = None
+    allocatable: Any = None
+    capacity: Any = None
+
+
+class _Config(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status | None = None
+
+
+_CONFIG: Final = msgspec.json.Decoder(_Config)
+
+
+def parse_heartbeat(document: bytes) -> SyncerHeartbeat:
+    """A SyncerConfig.  msgspec.MsgspecError if it is none."""
+    found = _CONFIG.decode(document)
+    status = found.status or _Status()
+    said = {one.type: one for one in reversed(status.conditions or [])}
+    beats = [beat for owner in found.metadata.managed_fields or () if (beat := _beat(owner)) is not None]
+    return SyncerHeartbeat(max(beats, default=None), said.get(EDGE_REACHABLE), _room(status, said.get(CAPACITY_KNOWN)))
+
+
+def _room(status: _Status, known: Condition | None) -> Capacity | None:
+    """A syncer that may not look says so.  One that knows nothing of capacity says nothing."""
+    room = Capacity(parse_amounts(status.allocatable), parse_amounts(status.capacity))
+    return room if any(room) or (known is not None and known.status == "False") else None
+
+
+def _beat(owner: _Owner) -> datetime | None:
+    if owner.subresource != "status" or _FIELD not in bytes(owner.fields_v1):
+        return None
+    return moment(owner.time)
+
+
+def moment(text: str) -> datetime | None:
+    try:
+        return times.parse(text)
+    except times.TimeError:
+        return None
+
+
+THE_ONE: Final = "the-one"  #: the name of the SyncerConfig that is kept in every mailbox
+
+
+class SyncerSpec(NamedTuple):
+    """What the spec says, in whatever order."""
+
+    namespaces: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
+    parts: frozenset[Part] = frozenset()
+    versions: Mapping[Kind, str] = {}
+    upsync: frozenset[UpsyncSet] = frozenset()
+
+    def spec(self) -> Obj:
+        return spec_of(**self._asdict())
+
+    def joined(self, other: SyncerSpec) -> SyncerSpec:
+        """What either says.  The versions of `other` count."""
+        return SyncerSpec(
+            self.namespaces | other.namespaces,
+            self.kinds | other.kinds,
+            self.parts | other.parts,
+            {**self.versions, **other.versions},
+            self.upsync | other.upsync,
+        )
+
+
+def combine_specs(
+    engine: PlacementIndex,
+    world: ObjectIndex,
+    placements: Iterable[PlacementKey],
+    namespaced: Callable[[str], Mapping[Kind, str]],
+) -> SyncerSpec:
+    """What placements want that are understood.  `namespaced`: the kinds that a cluster serves in namespaces, with
+    their versions, which are known of whole namespaces only; of others the mailbox knows them."""
+    namespaces: set[str] = set()
+    parts: set[Part] = set()
+    kinds: dict[Kind, str] = {}
+    upsync: set[UpsyncSet] = set()
+    for key in placements:
+        what = engine.what(key)
+        assert what is not None
+        upsync.update(what.upsync)
+        whole = engine.whole_namespaces(key)
+        namespaces |= whole
+        if whole:
+            kinds |= namespaced(key.cluster)
+        selected = engine.selected(key)
+        parts.update(part for part, how in selected.items() if not how.whole_namespace)
+        parts.update(_definitions(world, key.cluster, {part.kind for part in selected}))
+    return SyncerSpec(frozenset(namespaces), frozenset(kinds), frozenset(parts), kinds, frozenset(upsync))
+
+
+def _definitions(world: ObjectIndex, cluster: str, kinds: Iterable[Kind]) -> Iterator[Part]:
+    """Those that go along with what is selected."""
+    for kind in kinds:
+        definition = Part(DEFINITIONS, "", f"{kind.resource}.{kind.group}")
+        if world.get(cluster, definition) is not None:
+            yield definition
+
+
+def parse_syncer_spec(spec: Mapping[str, Any]) -> SyncerSpec:
+    """What a spec says that was written by `Told.spec`.  Somebody else may have written to it since."""
+    versions: dict[Kind, str] = {}
+
+    def kind_of(one: Mapping[str, Any]) -> Kind:
+        kind = Kind(one.get("group") or "", one.get("resource") or "")
+        versions[kind] = one.get("apiVersion") or ""
+        return kind
+
+    scope = spec.get("namespaceScope") or {}
+    kinds = frozenset(kind_of(one) for one in scope.get("resources") or ())
+    parts = {
+        Part(kind_of(one), within.get("namespace") or "", name)
+        for one in spec.get("namespacedObjects") or ()
+        for within in one.get("objectsByNamespace") or ()
+        for name in within.get("names") or ()
+    }
+    parts |= {
+        Part(kind_of(one), "", name) for one in spec.get("clusterScope") or () for name in one.get("objects") or ()
+    }
+    lists = ("resources", "namespaces", "names")
+    upsync = frozenset(
+        UpsyncSet(one.get("apiGroup") or "", *(tuple(one.get(name) or ()) for name in lists))
+        for one in spec.get("upsync") or ()
+    )
+    known = {kind: version for kind, version in versions.items() if version}
+    return SyncerSpec(frozenset(scope.get("namespaces") or ()), kinds, frozenset(parts), known, upsync)
+
+
+def spec_of(
+    *,
+    namespaces: Iterable[str] = (),
+    kinds: Iterable[Kind] = (),
+    parts: Iterable[Part] = (),
+    versions: Mapping[Kind, str],
+    upsync: Iterable[UpsyncSet] = (),
+) -> Obj:
+    """The spec of `the-one`: equal for equal sets, and sorted.
+
+    `namespaces`, of which everything goes to the edge that is of one of `kinds`, which are in namespaces; `parts`, that
+    go there one by one.  A part that goes there with its namespace is not said again; nor is one of a kind that goes no
+    further than to the mailbox, or of which no version is known."""
+    all_kinds = {kind for kind in kinds if kind in versions and category(kind) is Category.EDGE}
+    whole = set(namespaces)
+    inside: dict[Kind, dict[str, set[str]]] = {}
+    outside: dict[Kind, set[str]] = {}
+    for kind, namespace, name in parts:
+        if not namespace:
+            outside.setdefault(kind, set()).add(name)
+        elif namespace not in whole or kind not in all_kinds:
+            inside.setdefault(kind, {}).setdefault(namespace, set()).add(name)
+    spec: Obj = {"namespaceScope": {}}
+    if whole:
+        spec["namespaceScope"] = {
+            "namespaces": sorted(whole),
+            "resources": [_resource(kind, versions) for kind in sorted(all_kinds)],
+        }
+    if some := _going(inside, versions):
+        spec["namespacedObjects"] = [
+            {**_resource(kind, versions), "objectsByNamespace": _by_namespace(inside[kind])} for kind in some
+        ]
+    if some := _going(outside, versions):
+        spec["clusterScope"] = [{**_resource(kind, versions), "objects": sorted(outside[kind])} for kind in some]
+    if sets := sorted(set(upsync)):
+        spec["upsync"] = [_upsync(one) for one in sets]
+    return spec
+
+
+def _going(kinds: Iterable[Kind], versions: Mapping[Kind, str]) -> list[Kind]:
+    return sorted(kind for kind in kinds if kind in versions and category(kind) is Category.EDGE)
+
+
+def _resource(kind: Kind, versions: Mapping[Kind, str]) -> Obj:
+    return {"apiVersion": versions[kind], "group": kind.group, "resource": kind.resource}
+
+
+def _by_namespace(names: Mapping[str, set[str]]) -> list[Obj]:
+    return [{"namespace": namespace, "names": sorted(names[namespace])} for namespace in sorted(names)]
+
+
+def _upsync(one: UpsyncSet) -> Obj:
+    """The lists are as people wrote them."""
+    said: Obj = {"apiGroup": one.group, "names": list(one.names), "namespaces": list(one.namespaces)}
+    return {**{key: value for key, value in said.items() if value}, "resources": list(one.resources)}

@@ -1,0 +1,687 @@
+"""Typed values of the kinds that placement reads, one reader per kind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import orjson
+
+from farflung.machinery import names
+from farflung.machinery.errors import Obj, go_quote
+from farflung.machinery.selectors import EVERYTHING, LabelSelector
+from farflung.placement import customize, select
+from farflung.placement.names import (
+    CLUSTER,
+    PLACEMENTS,
+    SYNC_TARGET_NAME,
+    Kind,
+    ObjectKey,
+    PlacementKey,
+    is_system,
+    may_be_system,
+)
+from farflung.placement.select import (
+    InvalidFieldError,
+    Selector,
+    Where,
+    WorkloadSelector,
+    check_key,
+    describe_mismatch,
+    parse_label_selector,
+    parse_workload_selector,
+)
+
+NOTHING: Final[Mapping[str, str]] = {}
+EMPTY_DOCUMENT: Final = b"{}"
+
+
+class Destination(NamedTuple):
+    """One entry of a slice.  They are sorted as they are."""
+
+    cluster: str
+    location: str
+    target: str
+    uid: str  #: of the target
+
+
+class Effect(StrEnum):
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    value: str
+    effect: Effect
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """An empty key and a missing effect stand for any."""
+
+    key: str = ""
+    value: str | None = None  #: None: any
+    effect: Effect | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        return (
+            (not self.key or self.key == taint.key)
+            and (self.value is None or self.value == taint.value)
+            and (self.effect is None or self.effect is taint.effect)
+        )
+
+
+class Location(msgspec.Struct, frozen=True, gc=False):
+    key: ObjectKey
+    labels: Mapping[str, str] = NOTHING
+    instances: LabelSelector | None = EVERYTHING  #: which targets; None if it cannot be understood
+    problem: str = ""  #: why
+    taints: tuple[Taint, ...] = ()
+    document: bytes = EMPTY_DOCUMENT  #: what expressions see, as JSON
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    key: ObjectKey
+    uid: str
+    labels: Mapping[str, str] = NOTHING
+    taints: tuple[Taint, ...] = ()  #: with one for a target that takes no new work
+    document: bytes = EMPTY_DOCUMENT
+
+
+class Placement(msgspec.Struct, frozen=True):
+    key: ObjectKey
+    uid: str = ""
+    generation: int = 0
+    selectors: tuple[LabelSelector, ...] = ()
+    number: int | None = None  #: of Locations; None: all
+    spread_by: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    where: Where | None = None
+    problem: str = ""  #: why it cannot be understood; then the rest says nothing
+
+
+UNSEEN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
+UNSEEN_STATUS: Final = ("lastSyncerHeartbeatTime",)  #: changes all the time and means nothing here
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Toleration(msgspec.Struct):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class _PlacementSpec(msgspec.Struct, rename="camel"):
+    location_selectors: list[Selector] | None = None
+    number_of_locations: int | None = None
+    spread_by: list[str] | None = None
+    tolerations: list[_Toleration] | None = None
+    where: str | None = None
+
+
+class _Taint(msgspec.Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _LocationSpec(msgspec.Struct, rename="camel"):
+    instance_selector: msgspec.Raw = msgspec.Raw(b"null")
+    taints: list[_Taint] | None = None
+
+
+class _TargetSpec(msgspec.Struct):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_PLACEMENT: Final = msgspec.json.Decoder(_PlacementSpec | None)
+_LOCATION: Final = msgspec.json.Decoder(_LocationSpec | None)
+_TARGET: Final = msgspec.json.Decoder(_TargetSpec | None)
+_SELECTOR: Final = msgspec.json.Decoder(Selector | None)
+_STATUS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+def parse_placement(obj: Obj | bytes, cluster: str = "") -> Placement:
+    """An EdgePlacement.  The cluster is read from the object if it is not given.  msgspec.ValidationError if it is
+    nothing that an API gives."""
+    found, key = _read(obj, cluster)
+    identity: dict[str, Any] = {"key": key, "uid": found.metadata.uid, "generation": found.metadata.generation}
+    try:
+        return Placement(**identity, **_placement(_PLACEMENT.decode(found.spec) or _PlacementSpec()))
+    except InvalidFieldError as problem:
+        return Placement(**identity, problem=str(problem))
+    except msgspec.ValidationError as error:
+        return Placement(**identity, problem=describe_mismatch("spec", error))
+
+
+def parse_location(obj: Obj | bytes, cluster: str = "") -> Location:
+    found, key = _read(obj, cluster)
+    labels, document = found.metadata.labels or {}, _document(found)
+    try:
+        spec = _LOCATION.decode(found.spec) or _LocationSpec()
+    except msgspec.ValidationError as error:
+        return Location(key, labels, None, describe_mismatch("spec", error), document=document)
+    taints = tuple(_taints(spec.taints))
+    try:
+        return Location(key, labels, _instances(spec), "", taints, document)
+    except InvalidFieldError as problem:
+        return Location(key, labels, None, str(problem), taints, document)
+
+
+def parse_target(obj: Obj | bytes, cluster: str = "") -> Target:
+    """A SyncTarget.  One whose spec makes no sense takes no new work."""
+    found, key = _read(obj, cluster)
+    try:
+        spec = _TARGET.decode(found.spec) or _TargetSpec()
+    except msgspec.ValidationError:
+        spec = _TargetSpec(unschedulable=True)
+    taints = (*((UNSCHEDULABLE,) if spec.unschedulable else ()), *_taints(spec.taints))
+    return Target(key, found.metadata.uid, found.metadata.labels or {}, taints, _document(found))
+
+
+def _read(obj: Obj | bytes, cluster: str) -> tuple[_Object, ObjectKey]:
+    found = _OBJECT.decode(obj if isinstance(obj, bytes) else msgspec.json.encode(obj))
+    return found, ObjectKey(cluster or (found.metadata.annotations or {}).get(CLUSTER, ""), found.metadata.name)
+
+
+def _document(found: _Object) -> bytes:
+    """What expressions see of an object: no part of it is missing."""
+    annotations = dict(found.metadata.annotations or {})
+    for name in UNSEEN_ANNOTATIONS:
+        annotations.pop(name, None)
+    try:
+        status = _STATUS.decode(found.status) or {}
+    except msgspec.ValidationError:
+        status = {}
+    for name in UNSEEN_STATUS:
+        status.pop(name, None)
+    metadata = {"name": found.metadata.name, "labels": found.metadata.labels or {}, "annotations": annotations}
+    spec = {} if bytes(found.spec) == b"null" else found.spec
+    return msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _placement(spec: _PlacementSpec) -> dict[str, Any]:
+    number = spec.number_of_locations
+    if number is not None and number < 0:
+        raise InvalidFieldError(f"spec.numberOfLocations: Invalid value: {number}: must be greater than or equal to 0")
+    for at, label in enumerate(spec.spread_by or ()):
+        check_key(label, f"spec.spreadBy[{at}]")
+    return {
+        "selectors": tuple(
+            parse_label_selector(one, f"spec.locationSelectors[{at}]")
+            for at, one in enumerate(spec.location_selectors or ())
+        ),
+        "number": number,
+        "spread_by": tuple(dict.fromkeys(spec.spread_by or ())),
+        "tolerations": tuple(
+            _toleration(one, f"spec.tolerations[{at}]") for at, one in enumerate(spec.tolerations or ())
+        ),
+        "where": None if spec.where is None else _where(spec.where),
+    }
+
+
+def _where(text: str) -> select.Where:
+    try:
+        return select.compile_where(text)
+    except select.InvalidWhereError as error:
+        raise InvalidFieldError(f"spec.where: Invalid value: {go_quote(text)}: {error}") from None
+
+
+def _toleration(one: _Toleration, path: str) -> Toleration:
+    effect = _effect(one.effect)
+    if one.effect and effect is None:
+        supported = ", ".join(go_quote(effect) for effect in Effect)
+        raise InvalidFieldError(
+            f"{path}.effect: Unsupported value: {go_quote(one.effect)}: supported values: {supported}"
+        )
+    match one.operator or "Equal":
+        case "Equal" if not one.key:
+            raise InvalidFieldError(
+                f"{path}.operator: Invalid value: {go_quote(one.operator)}: must be Exists without a key"
+            )
+        case "Equal":
+            return Toleration(one.key, one.value, effect)
+        case "Exists" if one.value:
+            raise InvalidFieldError(
+                f"{path}.value: Invalid value: {go_quote(one.value)}: must be empty if operator is Exists"
+            )
+        case "Exists":
+            return Toleration(one.key, None, effect)
+        case operator:
+            why = 'supported values: "Equal", "Exists"'
+            raise InvalidFieldError(f"{path}.operator: Unsupported value: {go_quote(operator)}: {why}")
+
+
+def _taints(taints: list[_Taint] | None) -> list[Taint]:
+    """Those whose effect is known."""
+    found = [(taint, _effect(taint.effect)) for taint in taints or ()]
+    return [Taint(taint.key, taint.value, effect) for taint, effect in found if effect is not None]
+
+
+def _effect(text: str) -> Effect | None:
+    return Effect(text) if text in Effect._value2member_map_ else None
+
+
+def _instances(spec: _LocationSpec) -> LabelSelector:
+    path = "spec.instanceSelector"
+    try:
+        selector = _SELECTOR.decode(spec.instance_selector)
+    except msgspec.ValidationError as error:
+        raise InvalidFieldError(describe_mismatch(path, error)) from None
+    return EVERYTHING if selector is None else parse_label_selector(selector, path)
+
+
+#: what `spec.unschedulable` of a SyncTarget counts as
+UNSCHEDULABLE: Final = Taint("edge.kcp.io/unschedulable", "", Effect.NO_SCHEDULE)
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class ObservedObject(msgspec.Struct, frozen=True):
+    """An object as it was last heard of."""
+
+    document: bytes  #: JSON
+    version: int  #: its resourceVersion
+    api_version: str  #: the version of the API in which it was read, without the group
+    uid: str = ""
+    generation: int = 0
+    labels: Mapping[str, str] = NO_LABELS
+    annotated: int = 0  #: a hash of its annotations
+    alive: bool = True  #: nobody has deleted it
+    system: bool = False  #: every cluster has its own, and it goes nowhere
+    ours: bool = False  #: it is a copy that a translator made
+    placements: frozenset[PlacementKey] = frozenset()  #: for which it was made
+    customizer: str = ""  #: the one it names, as `namespace/name`
+    expands: bool = False  #: whether parameters in it are replaced
+
+    def says_the_same(self, other: ObservedObject) -> bool:
+        """Whether nothing but what is reported of it can be another.  Unknown of kinds without generations."""
+        return (
+            0 < self.generation == other.generation
+            and self.uid == other.uid
+            and self.alive == other.alive
+            and self.api_version == other.api_version
+            and self.annotated == other.annotated
+            and self.labels == other.labels
+        )
+
+
+class Route(NamedTuple):
+    """A Location, and the mailbox's SyncTarget there."""
+
+    cluster: str
+    location: str
+    target: str
+    others: tuple[str, ...] = ()  #: further Locations that lead to the mailbox, sorted
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (self.location, *self.others)
+
+
+PROJECTED: Final = "edge.kcp.io/projected"  #: the label of what is ours
+YES: Final = "yes"
+PROJECTION: Final = "edge.kcp.io/projection"  #: the annotation that says what we put in
+
+
+class Projection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was put into a copy."""
+
+    annotations: tuple[str, ...] = ()  #: their keys, sorted
+    hash: str = ""  #: of the content; empty if that is compared as it is
+    labels: tuple[str, ...] = ()  #: their keys, sorted
+    sources: tuple[str, ...] = ()  #: the clusters that it is from, sorted
+
+
+_NO_PROJECTION: Final = Projection()
+_decode_projection: Final = msgspec.json.Decoder(Projection).decode
+
+
+def projection_of(observed: Mapping[str, Any]) -> Projection:
+    """What we put into a copy, as it says; nothing, if it does not or what it says makes no sense."""
+    try:
+        return _decode_projection((observed["metadata"].get("annotations") or {}).get(PROJECTION, "{}"))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _NO_PROJECTION
+
+
+class _ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Headed(msgspec.Struct, frozen=True):
+    metadata: _ObjectMetadata
+
+
+_headed: Final = msgspec.json.Decoder(_Headed)
+#: annotations of objects that are different in each place
+_MARKS: Final = frozenset(
+    prefix + name for prefix in customize.PREFIXES for name in (customize.EXPAND, customize.CUSTOMIZER)
+)
+
+
+def parse_object(kind: Kind, api_version: str, document: bytes) -> ObservedObject:
+    """Of any kind.  Only what may be a system object, or asks to be customized, is read as a whole."""
+    metadata = _headed.decode(document).metadata
+    annotations = metadata.annotations or {}
+    ours = (metadata.labels or {}).get(PROJECTED) == YES
+    customizer, expands = "", False
+    if not ours and not _MARKS.isdisjoint(annotations):
+        obj = {"metadata": {"annotations": annotations, "namespace": metadata.namespace}}
+        reference = customize.reference_of(obj)
+        customizer, expands = "" if reference is None else str(reference), customize.expands(obj)
+    return ObservedObject(
+        document=document,
+        version=int(metadata.resource_version),
+        api_version=api_version,
+        uid=metadata.uid,
+        generation=metadata.generation,
+        labels=metadata.labels or NO_LABELS,
+        annotated=hash(tuple(annotations.items())),
+        alive=metadata.deletion_timestamp is None,
+        system=not ours and may_be_system(kind) and is_system(kind, orjson.loads(document)),
+        ours=ours,
+        placements=_made_for(annotations) if ours else frozenset(),
+        customizer=customizer,
+        expands=expands,
+    )
+
+
+def _made_for(annotations: Mapping[str, str]) -> frozenset[PlacementKey]:
+    sources = projection_of({"metadata": {"annotations": annotations}}).sources
+    pairs = (source.partition("|") for source in sources)
+    return frozenset(PlacementKey(cluster, name) for cluster, _, name in pairs if name)
+
+
+# --- placements and their slices ------------------------------------------------------------------
+
+
+class SeenPlacement(msgspec.Struct, frozen=True):
+    document: bytes
+    what: WorkloadSelector
+    uid: str
+    generation: int
+    annotations: Mapping[str, str]
+    alive: bool
+
+
+def seen_placement(document: bytes) -> SeenPlacement:
+    metadata = _headed.decode(document).metadata
+    return SeenPlacement(
+        document,
+        parse_workload_selector(orjson.loads(document)),
+        metadata.uid,
+        metadata.generation,
+        metadata.annotations or {},
+        metadata.deletion_timestamp is None,
+    )
+
+
+class _Destination(msgspec.Struct, frozen=True, rename="camel"):
+    cluster: str
+    location_name: str
+    sync_target_name: str
+    sync_target_uid: str = msgspec.field(name="syncTargetUID")
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _SliceMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    owner_references: list[_Owner] | None = None
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    metadata: _SliceMetadata
+    destinations: list[_Destination] | None = None
+
+
+_slice: Final = msgspec.json.Decoder(_Slice)
+
+
+class PlacementSlice(msgspec.Struct, frozen=True):
+    owner: str  #: the uid of the placement
+    placement: str  #: its name
+    places: tuple[tuple[str, Route], ...]  #: by mailbox, sorted
+
+
+def parse_slice(document: bytes) -> PlacementSlice:
+    found = _slice.decode(document)
+    owner = next((one for one in found.metadata.owner_references or () if one.kind == "EdgePlacement"), _Owner())
+    places = sorted(
+        (f"{one.cluster}-mb-{one.sync_target_uid}", Route(one.cluster, one.location_name, one.sync_target_name))
+        for one in found.destinations or ()
+    )
+    return PlacementSlice(owner.uid, owner.name or found.metadata.name, tuple(places))
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+class SeenLocation(msgspec.Struct, frozen=True):
+    """What customization sees of a Location."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+def seen_location(document: bytes) -> SeenLocation:
+    metadata = _headed.decode(document).metadata
+    return SeenLocation(metadata.labels or {}, metadata.annotations or {})
+
+
+SOURCE: Final = "edge.kcp.io/source-placement"  #: the label that slices have if a placement has more than one
+FIELDS: Final = ("cluster", "locationName", "syncTargetName", "syncTargetUID")  #: of an entry
+DIGITS: Final = 12  #: of a hash in a name
+
+
+def source_label(name: str) -> str:
+    """How slices name their placement in a label, which has room for 63 characters."""
+    if len(name) <= names.LABEL_VALUE_LENGTH:
+        return name
+    return f"{name[: names.LABEL_VALUE_LENGTH - DIGITS - 1].rstrip('-.')}-{_digest(name)}"
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def destinations_of(obj: Mapping[str, Any]) -> tuple[Destination, ...]:
+    """In the order in which they stand; what makes no sense is left out."""
+    found: list[Destination] = []
+    for entry in obj.get("destinations") or ():
+        try:
+            parts = [entry[field] for field in FIELDS]
+        except (KeyError, TypeError):
+            continue
+        if all(type(part) is str for part in parts):
+            found.append(Destination(*parts))
+    return tuple(found)
+
+
+def owners(obj: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The placements that an object says it belongs to: its owner references of that kind."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("kind") == PLACEMENTS.kind and reference.get("apiVersion", "").startswith("edge.kcp.io/"):
+            yield reference
+
+
+def placements_of(obj: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the placements that should look again when something happens to a slice: its owners, and the one that
+    is called as it is."""
+    return frozenset({obj["metadata"]["name"], *(reference.get("name", "") for reference in owners(obj))})
+
+
+def is_extra(placement: Placement, obj: Mapping[str, Any]) -> bool:
+    """Whether a slice is one of several that were made for the placement, or for another that had its name."""
+    metadata = obj["metadata"]
+    labelled = (metadata.get("labels") or {}).get(SOURCE) == source_label(placement.key.name)
+    return labelled and any(reference.get("name") == placement.key.name for reference in owners(obj))
+
+
+def previous(placement: Placement, observed: Iterable[Mapping[str, Any]]) -> frozenset[Destination]:
+    """Where the placement led before: what its slices say, but not those of another that had its name."""
+    return frozenset(
+        destination
+        for obj in observed
+        if any(reference.get("uid") == placement.uid for reference in owners(obj))
+        for destination in destinations_of(obj)
+    )
+
+
+# --- what is known --------------------------------------------------------------------------------
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str = ""
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    type: str
+    status: str = ""
+    severity: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class TargetStatus(msgspec.Struct, frozen=True, rename="camel"):
+    last_syncer_heartbeat_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    allocatable: Any = None
+    capacity: Any = None
+
+
+class SyncTarget(msgspec.Struct, frozen=True):
+    """A SyncTarget."""
+
+    metadata: Metadata
+    status: TargetStatus | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.metadata.deletion_timestamp is None
+
+    @property
+    def heartbeat(self) -> str:
+        """Empty if there is none."""
+        return (self.status.last_syncer_heartbeat_time if self.status is not None else None) or ""
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return (self.status.conditions if self.status is not None else None) or ()
+
+
+class WorkspaceSpec(msgspec.Struct, frozen=True):
+    cluster: str = ""
+
+
+class WorkspaceStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Workspace(msgspec.Struct, frozen=True):
+    """A workspace below the provider's, mailbox or not."""
+
+    metadata: Metadata
+    spec: WorkspaceSpec | None = None
+    status: WorkspaceStatus | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.metadata.deletion_timestamp is None
+
+    @property
+    def cluster(self) -> str:
+        """Empty until it has one."""
+        return self.spec.cluster if self.spec is not None else ""
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.cluster) and self.status is not None and self.status.phase == "Ready"
+
+    @property
+    def target_name(self) -> str:
+        """What the mark says; empty if it is not there."""
+        return (self.metadata.annotations or {}).get(SYNC_TARGET_NAME, "")
+
+
+class Export(msgspec.Struct, frozen=True):
+    name: str = ""
+    path: str = ""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    export: Export | None = None
+
+
+class BindingSpec(msgspec.Struct, frozen=True):
+    reference: Reference | None = None
+
+
+class BindingStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """An APIBinding."""
+
+    metadata: Metadata
+    spec: BindingSpec | None = None
+    status: BindingStatus | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.metadata.deletion_timestamp is None
+
+    @property
+    def bound(self) -> bool:
+        return self.status is not None and self.status.phase == "Bound"
+
+    @property
+    def export(self) -> Export | None:
+        reference = self.spec.reference if self.spec is not None else None
+        return reference.export if reference is not None else None

@@ -1,0 +1,184 @@
+"""After any history the engine says what nested loops say, and every change names what it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.placement.index import ConfigKey, Copy, ObjectIndex, PlacementIndex
+from farflung.placement.names import DEFINITIONS, NAMESPACES, Kind, Part, PlacementKey
+from farflung.placement.select import WorkloadSelector, parse_workload_selector
+from farflung.placement.types import ObservedObject, Route
+
+MAPS, WIDGETS, EVENTS = Kind("", "configmaps"), Kind("acme.io", "widgets"), Kind("", "events")
+CLUSTERS = ["wmw-1", "wmw-2"]
+MAILBOXES = ["florin", "guilder"]
+PARTS = [
+    Part(NAMESPACES, "", "one"),
+    Part(NAMESPACES, "", "two"),
+    Part(MAPS, "one", "a"),
+    Part(MAPS, "two", "a"),
+    Part(WIDGETS, "one", "w"),
+    Part(DEFINITIONS, "", "widgets.acme.io"),
+    Part(EVENTS, "one", "e"),
+]
+WHATS = [
+    {},
+    {"namespaceSelector": {"matchLabels": {"env": "prod"}}},
+    {"namespaceSelector": {"matchLabels": {"env": "dev"}}, "upsync": [{"apiGroup": "g", "resources": ["r"]}]},
+    {"downsync": [{"apiGroup": "", "resources": ["configmaps"], "labelSelectors": [{"matchLabels": {"env": "prod"}}]}]},
+    {"downsync": [{"apiGroup": "acme.io", "namespaceSelectors": [{"matchLabels": {"env": "prod"}}]}]},
+    {
+        "namespaceSelector": {"matchLabels": {"env": "none"}},
+        "nonNamespacedObjects": [{"apiGroup": "", "resources": ["namespaces"], "resourceNames": ["one"]}],
+    },
+]
+PLACES = [Route("imw", "l1", "t1"), Route("imw", "l2", "t1")]
+
+keys = st.builds(PlacementKey, st.sampled_from(CLUSTERS), st.sampled_from(["p1", "p2"]))
+seen = st.builds(
+    ObservedObject,
+    document=st.just(b"{}"),
+    version=st.integers(1, 1000),
+    api_version=st.just("v1"),
+    labels=st.dictionaries(st.just("env"), st.sampled_from(["prod", "dev"])),
+    alive=st.booleans() | st.just(True),
+    ours=st.sampled_from([False, False, True]),
+    system=st.sampled_from([False, False, True]),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("object"), st.sampled_from(CLUSTERS), st.sampled_from(PARTS), seen),
+    st.tuples(st.just("no object"), st.sampled_from(CLUSTERS), st.sampled_from(PARTS)),
+    st.tuples(st.just("placement"), keys, st.sampled_from(WHATS)),
+    st.tuples(st.just("no placement"), keys),
+    st.tuples(st.just("places"), keys, st.dictionaries(st.sampled_from(MAILBOXES), st.sampled_from(PLACES))),
+)
+
+
+PLAIN = ObservedObject(b"{}", 1, "v1", labels={"env": "prod"})
+#: something of everything, so that the steps after it have something to change
+BEGINNING: list[Any] = [
+    *(("object", cluster, part, PLAIN) for cluster in CLUSTERS for part in PARTS),
+    ("placement", PlacementKey("wmw-1", "p1"), WHATS[1]),
+    ("placement", PlacementKey("wmw-1", "p2"), WHATS[3]),
+    ("placement", PlacementKey("wmw-2", "p1"), WHATS[4]),
+    ("placement", PlacementKey("wmw-2", "p2"), WHATS[5]),
+    *(("places", PlacementKey(cluster, "p1"), {"florin": PLACES[0], "guilder": PLACES[1]}) for cluster in CLUSTERS),
+    *(("places", PlacementKey(cluster, "p2"), {"florin": PLACES[0]}) for cluster in CLUSTERS),
+]
+
+
+class Twin:
+    """The same by nested loops."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, Part], ObservedObject] = {}
+        self.whats: dict[PlacementKey, WorkloadSelector] = {}
+        self.places: dict[PlacementKey, dict[str, Route]] = {}
+
+    def namespace(self, cluster: str, name: str) -> Any:
+        found = self.objects.get((cluster, Part(NAMESPACES, "", name)))
+        return found.labels if found is not None and found.alive and not found.system else None
+
+    def selected(self, key: PlacementKey) -> dict[Part, Any]:
+        what = self.whats.get(key)
+        found = {
+            part: what.selects(part, seen.labels, self.namespace(cluster, part.namespace) if part.namespace else None)
+            for (cluster, part), seen in self.objects.items()
+            if what is not None and cluster == key.cluster and seen.alive and not seen.ours and not seen.system
+            if part.kind != EVENTS
+        }
+        return {part: selected for part, selected in found.items() if selected is not None}
+
+    def singly(self, key: PlacementKey) -> dict[Part, Any]:
+        return {part: selected for part, selected in self.selected(key).items() if not selected.whole_namespace}
+
+    def definitions(self, key: PlacementKey) -> set[Part]:
+        """Those that go along and are there."""
+        definition = Part(DEFINITIONS, "", "widgets.acme.io")
+        needed = any(part.kind == WIDGETS for part in self.selected(key))
+        return {definition} if needed and (key.cluster, definition) in self.objects else set()
+
+    def whole(self, key: PlacementKey) -> set[str]:
+        what = self.whats.get(key)
+        return {
+            part.name
+            for (cluster, part), seen in self.objects.items()
+            if what is not None and cluster == key.cluster and part.kind == NAMESPACES and seen.alive
+            if not seen.system and what.selects_namespace(seen.labels)
+        }
+
+    def parts(self, key: PlacementKey) -> dict[Part, Any]:
+        selected = self.selected(key)
+        needed = {Part(NAMESPACES, "", part.namespace) for part in selected if part.namespace}
+        needed |= {Part(NAMESPACES, "", name) for name in self.whole(key)}
+        needed |= {Part(DEFINITIONS, "", "widgets.acme.io") for part in selected if part.kind == WIDGETS}
+        return {part: selected.get(part) for part in {*selected, *needed}}
+
+    def wanted(self, mailbox: str, part: Part) -> list[Any]:
+        return [
+            (key, self.parts(key)[part], self.places[key][mailbox])
+            for key in sorted(self.whats)
+            if mailbox in self.places.get(key, {}) and part in self.parts(key)
+        ]
+
+    def copies(self) -> dict[Copy, Any]:
+        """All that decides about a copy."""
+        found = {Copy(mailbox, part): self.wanted(mailbox, part) for mailbox in MAILBOXES for part in PARTS}
+        return {
+            copy: [(one, self.objects.get((one[0].cluster, copy.part))) for one in wanted]
+            for copy, wanted in found.items()
+            if wanted
+        }
+
+    def configs(self) -> dict[ConfigKey, Any]:
+        return {
+            ConfigKey(mailbox): [
+                (key, self.singly(key), self.definitions(key), self.whole(key), what.upsync)
+                for key, what in sorted(self.whats.items())
+                if mailbox in self.places.get(key, {})
+            ]
+            for mailbox in MAILBOXES
+        }
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_the_engine_agrees_with_nested_loops_and_misses_no_change(steps: list[Any]) -> None:
+    world, twin = ObjectIndex(), Twin()
+    engine = PlacementIndex(world)
+    copies, configs = twin.copies(), twin.configs()
+    for what, *how in [*BEGINNING, *steps]:
+        outputs: set[Any]
+        match what:
+            case "object":
+                cluster, part, new = how
+                twin.objects[cluster, part] = new
+                outputs = engine.object_changed(cluster, part, world.put(cluster, part, new), new)
+            case "no object":
+                cluster, part = how
+                twin.objects.pop((cluster, part), None)
+                outputs = engine.object_changed(cluster, part, world.remove(cluster, part), None)
+            case "placement":
+                key, spec = how
+                twin.whats[key] = parse_workload_selector({"metadata": {"name": key.name}, "spec": spec})
+                outputs = engine.put_placement(key, twin.whats[key])
+            case "no placement":
+                twin.whats.pop(how[0], None)
+                outputs = engine.remove_placement(how[0])
+            case _:
+                twin.places[how[0]] = how[1]
+                outputs = engine.put_places(how[0], how[1])
+        after, config = twin.copies(), twin.configs()
+        assert {copy for copy in {*copies, *after} if copies.get(copy) != after.get(copy)} <= outputs
+        assert {one for one in {*configs, *config} if configs.get(one) != config.get(one)} <= outputs
+        copies, configs = after, config
+        for mailbox in MAILBOXES:
+            for part in PARTS:
+                assert [tuple(one) for one in engine.wanted(mailbox, part)] == twin.wanted(mailbox, part)
+            assert engine.parts_at(mailbox) == {part for part in PARTS if twin.wanted(mailbox, part)}
+        for key in twin.whats:
+            assert engine.selected(key) == twin.selected(key)
+            assert engine.whole_namespaces(key) == twin.whole(key)
+        assert set(engine.sources()) == {key.cluster for key in twin.whats}

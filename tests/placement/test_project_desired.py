@@ -1,0 +1,62 @@
+"""One object of one mailbox, when several Locations lead there."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.machinery.errors import Obj
+from farflung.placement.customize import Customizer
+from farflung.placement.index import CopyReason, by_mailbox
+from farflung.placement.names import Kind, Part, PlacementKey
+from farflung.placement.project import Desired, SourceObject, desired
+from farflung.placement.select import Selected
+from farflung.placement.types import Route, SeenLocation
+
+PART = Part(Kind("", "configmaps"), "shop", "prices")
+EXPANDED = {"edge.kcp.io/expand-parameters": "true"}
+
+
+def made(text: str, annotations: dict[str, str], tones: dict[str, str], *places: Route) -> Desired:
+    """`tones`: of the Locations."""
+    metadata: Obj = {"name": "prices", "namespace": "shop", "annotations": annotations}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}}
+    wanted = [CopyReason(PlacementKey("wmw", f"p{at}"), Selected(), place) for at, place in enumerate(places)]
+
+    def location(place: Route) -> SeenLocation:
+        return SeenLocation({"tone": tones[place.location]}, {})
+
+    def no_customizers(_: str) -> Customizer | None:
+        return None
+
+    return desired(PART, wanted, [SourceObject("wmw", 1, obj)], lambda _: no_customizers, location)
+
+
+def text_of(want: Desired) -> str:
+    assert want.obj is not None
+    text: str = want.obj["data"]["text"]
+    return text
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy")), min_size=1, unique=True),
+    st.fixed_dictionaries({name: st.sampled_from(["red", "blue"]) for name in "abcd"}),
+    st.sampled_from(["%(tone)", "%(location.name)", "%(cluster.name)", "plain"]),
+    st.sampled_from([EXPANDED, {}]),
+)
+def test_the_smallest_name_counts_and_another_is_named_if_it_would_make_something_else(
+    ways: list[tuple[str, str]], tones: dict[str, str], text: str, annotations: dict[str, str]
+) -> None:
+    """`ways`: Locations, and placements that use them."""
+    places = [
+        by_mailbox(("box", Route("imw", location, "t")) for location, other in ways if other == placement)
+        for placement in sorted({placement for _, placement in ways})
+    ]
+    want = made(text, annotations, tones, *(one["box"] for one in places))
+    names = sorted({location for location, _ in ways})
+    alone = {name: text_of(made(text, annotations, tones, Route("imw", name, "t"))) for name in names}
+    assert text_of(want) == alone[names[0]]
+    different = [name for name in names if alone[name] != alone[names[0]]]
+    assert bool(want.ambiguity) == bool(different)
+    if different:
+        assert f"the Locations {names[0]} and {different[0]} both lead there" in want.ambiguity

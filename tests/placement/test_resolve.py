@@ -1,0 +1,417 @@
+"""After any history the engine says what a nested loop says, and every change names the placements that it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from examples import examples
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from farflung.machinery.selectors import EVERYTHING, LabelSelector, Requirement, parse_labels
+from farflung.placement.names import ObjectKey
+from farflung.placement.resolve import FEW, TOO_DEAR, Resolution, Resolver, is_reluctant, refusal
+from farflung.placement.select import compile_where, most_cost
+from farflung.placement.types import (
+    UNSCHEDULABLE,
+    Destination,
+    Effect,
+    Location,
+    Placement,
+    Taint,
+    Target,
+    Toleration,
+    parse_location,
+    parse_target,
+)
+
+CLUSTERS = st.sampled_from(["imw-1", "imw-1", "imw-1", "imw-2"])
+LABELS = st.dictionaries(st.sampled_from(["env", "region"]), st.sampled_from(["a", "b", "c"]))
+SELECTORS = st.sampled_from(
+    [EVERYTHING, *map(parse_labels, ("env=a", "env in (a,b)", "env!=a", "region", "!region", "env=a,region=b"))]
+)
+TAINTS = st.lists(
+    st.one_of(
+        st.just(UNSCHEDULABLE),
+        st.builds(Taint, st.sampled_from(["gpu", "old"]), st.sampled_from(["", "x"]), st.sampled_from(Effect)),
+    ),
+    max_size=2,
+).map(tuple)
+TOLERATIONS = st.lists(
+    st.builds(
+        Toleration,
+        st.sampled_from(["", "gpu", "old"]),
+        st.sampled_from([None, "", "x"]),
+        st.sampled_from([None, *Effect]),
+    ),
+    max_size=2,
+).map(tuple)
+WHERE = st.sampled_from(
+    [
+        compile_where("target.metadata.labels['env'] == 'a'"),
+        compile_where("location.metadata.name != 'l1' || target.metadata.name == 't2'"),
+        compile_where("has(location.metadata.labels.region)"),
+    ]
+)
+LOCATION_KEYS = st.builds(ObjectKey, CLUSTERS, st.sampled_from(["l1", "l2", "l3", "l4"]))
+TARGET_KEYS = st.builds(ObjectKey, CLUSTERS, st.sampled_from(["t1", "t2", "t3"]))
+PLACEMENT_KEYS = st.builds(ObjectKey, st.just("wmw"), st.sampled_from(["p1", "p2", "p3"]))
+
+
+def location(
+    key: ObjectKey, labels: dict[str, str], instances: LabelSelector | None, taints: tuple[Taint, ...]
+) -> Location:
+    found = parse_location({"metadata": {"name": key.name, "labels": labels}}, key.cluster)
+    problem = "" if instances is not None else "spec.instanceSelector: makes no sense"
+    return Location(key, labels, instances, problem, taints, found.document)
+
+
+def target(key: ObjectKey, uid: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> Target:
+    found = parse_target({"metadata": {"name": key.name, "labels": labels}}, key.cluster)
+    return Target(key, uid, labels, taints, found.document)
+
+
+PLAIN = {"selectors": st.lists(SELECTORS, max_size=3).map(tuple)}
+PLACEMENTS = st.one_of(
+    st.builds(Placement, PLACEMENT_KEYS, st.just("uid"), st.integers(1, 9), **PLAIN),
+    st.builds(
+        Placement,
+        PLACEMENT_KEYS,
+        st.just("uid"),
+        st.integers(1, 9),
+        **PLAIN,
+        number=st.none() | st.integers(0, 4),
+        spread_by=st.sampled_from([(), ("region",), ("region", "env")]),
+        tolerations=TOLERATIONS,
+        where=st.none() | WHERE,
+    ),
+    st.builds(Placement, PLACEMENT_KEYS, problem=st.just("spec.locationSelectors[0]: makes no sense")),
+)
+
+
+class Histories(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Resolver()
+        self.locations: dict[ObjectKey, Location] = {}
+        self.targets: dict[ObjectKey, Target] = {}
+        self.placements: dict[ObjectKey, Placement] = {}
+        self.previous: dict[ObjectKey, frozenset[Destination]] = {}
+        self.resolved: dict[ObjectKey, Resolution] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        """With something of everything, so that most changes mean something."""
+        for name, instances in (("l1", "env=a"), ("l2", "region"), ("l3", "")):
+            self.put_location(ObjectKey("imw-1", name), {"env": "a", "region": name}, parse_labels(instances), ())
+        for name in ("t1", "t2"):
+            self.put_target(ObjectKey("imw-1", name), "u1", {"env": "a", "region": "a"}, ())
+        self.put_location(ObjectKey("imw-2", "l4"), {"env": "a"}, EVERYTHING, ())
+        where = compile_where("target.metadata.labels['env'] == 'a'")
+        self.put_placement(Placement(ObjectKey("wmw", "p1"), selectors=(EVERYTHING,)))
+        self.put_placement(Placement(ObjectKey("wmw", "p2"), selectors=(EVERYTHING,), number=2, spread_by=("region",)))
+        self.put_placement(Placement(ObjectKey("wmw", "p3"), selectors=(EVERYTHING,), where=where))
+
+    def resolve(self, key: ObjectKey) -> Resolution:
+        return self.engine.resolve(key, self.previous.get(key, frozenset()))
+
+    def expect(self, dirty: frozenset[ObjectKey]) -> None:
+        """Whatever was not named is as before."""
+        for key in self.placements:
+            if key not in dirty:
+                assert self.resolve(key) == self.resolved[key]
+        self.resolved = {key: self.resolve(key) for key in self.placements}
+
+    @rule(
+        key=LOCATION_KEYS,
+        labels=LABELS,
+        instances=st.one_of(SELECTORS, SELECTORS, st.none()),
+        taints=st.one_of(st.just(()), TAINTS),
+    )
+    def put_location(self, key: ObjectKey, labels: dict[str, str], instances: Any, taints: Any) -> None:
+        self.locations[key] = location(key, labels, instances, taints)
+        self.expect(self.engine.put_location(self.locations[key]))
+
+    @rule(
+        key=TARGET_KEYS,
+        uid=st.sampled_from(["u1", "u2"]),
+        labels=LABELS,
+        taints=st.one_of(st.just(()), TAINTS),
+    )
+    def put_target(self, key: ObjectKey, uid: str, labels: dict[str, str], taints: Any) -> None:
+        self.targets[key] = target(key, uid, labels, taints)
+        self.expect(self.engine.put_target(self.targets[key]))
+
+    @rule(data=st.data(), labels=LABELS)
+    def relabel_target(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        if self.targets:
+            before = self.targets[data.draw(st.sampled_from(sorted(self.targets)))]
+            self.put_target(before.key, before.uid, labels, before.taints)
+
+    @rule(data=st.data(), labels=LABELS)
+    def relabel_location(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        if self.locations:
+            before = self.locations[data.draw(st.sampled_from(sorted(self.locations)))]
+            self.put_location(before.key, labels, before.instances, before.taints)
+
+    @rule(data=st.data(), taints=TAINTS)
+    def taint_location(self, data: st.DataObject, taints: tuple[Taint, ...]) -> None:
+        if self.locations:
+            before = self.locations[data.draw(st.sampled_from(sorted(self.locations)))]
+            self.put_location(before.key, dict(before.labels), before.instances, taints)
+
+    @rule(placement=PLACEMENTS)
+    def put_placement(self, placement: Placement) -> None:
+        self.placements[placement.key] = placement
+        self.expect(self.engine.put_placement(placement))
+
+    @rule(key=LOCATION_KEYS)
+    def remove_location(self, key: ObjectKey) -> None:
+        self.locations.pop(key, None)
+        self.expect(self.engine.remove_location(key))
+
+    @rule(key=TARGET_KEYS)
+    def remove_target(self, key: ObjectKey) -> None:
+        self.targets.pop(key, None)
+        self.expect(self.engine.remove_target(key))
+
+    @rule(key=PLACEMENT_KEYS)
+    def remove_placement(self, key: ObjectKey) -> None:
+        self.placements.pop(key, None)
+        self.previous.pop(key, None)
+        self.expect(self.engine.remove_placement(key))
+
+    @rule()
+    def store(self) -> None:
+        """What was resolved is stored, and is where placements lead from now on."""
+        self.previous = {key: frozenset(self.resolve(key).destinations) for key in self.placements}
+        self.resolved = {key: self.resolve(key) for key in self.placements}
+
+    @invariant()
+    def placements_lead_where_a_nested_loop_says(self) -> None:
+        for key, placement in self.placements.items():
+            found = self.resolve(key)
+            if placement.problem:
+                assert found == Resolution(problem=placement.problem)
+                continue
+            matching = [
+                one for one in self.locations.values() if any(s.matches(one.labels) for s in placement.selectors)
+            ]
+            usable = {one.key: self.usable(placement, one) for one in matching}
+            expected = sorted(pair for pairs in usable.values() for pair in pairs)
+            assert found.matching == len(matching)
+            if placement.number is None:
+                assert list(found.destinations) == expected
+                assert found.chosen == sum(map(bool, usable.values()))
+            else:
+                chosen = {ObjectKey(one.cluster, one.location) for one in found.destinations}
+                assert list(found.destinations) == sorted(pair for key in chosen for pair in usable[key])
+                assert len(chosen) == found.chosen == min(placement.number, sum(map(bool, usable.values())))
+
+    def usable(self, placement: Placement, one: Location) -> list[Destination]:
+        found = []
+        for other in self.targets.values():
+            if other.key.cluster != one.key.cluster or one.instances is None or not one.instances.matches(other.labels):
+                continue
+            pair = Destination(one.key.cluster, one.key.name, other.key.name, other.uid)
+            settled = pair in self.previous.get(placement.key, ())
+            if refusal(one, other, placement.tolerations, settled=settled):
+                continue
+            if placement.where is None or self.holds(placement.where.text, one, other):
+                found.append(pair)
+        return found
+
+    @staticmethod
+    def holds(text: str, one: Location, other: Target) -> bool:
+        """The three expressions, in Python."""
+        if text.startswith("target"):
+            return other.labels.get("env") == "a"
+        return "region" in one.labels if text.startswith("has") else one.key.name != "l1" or other.key.name == "t2"
+
+    @invariant()
+    def every_location_is_explained(self) -> None:
+        for key, placement in self.placements.items():
+            found = list(self.engine.explain(key, self.previous.get(key, frozenset())))
+            if placement.problem:
+                assert not found
+                continue
+            assert [one.location for one in found] == sorted(self.locations)
+            assert tuple(pair for one in found for pair in one.destinations) == self.resolve(key).destinations
+            assert all(bool(one.destinations) != bool(one.reason) for one in found)
+            assert all(refused.reason for one in found for refused in one.refused)
+
+    @invariant()
+    def what_is_stored_stays(self) -> None:
+        for key in self.placements:
+            found = self.resolve(key)
+            assert self.engine.resolve(key, frozenset(found.destinations)) == found
+
+    @invariant()
+    def history_does_not_matter(self) -> None:
+        other = Resolver()
+        for placement in reversed(self.placements.values()):
+            other.put_placement(placement)
+        for one in reversed(self.targets.values()):
+            other.put_target(one)
+        for place in reversed(self.locations.values()):
+            other.put_location(place)
+        for key in self.placements:
+            assert other.resolve(key, self.previous.get(key, frozenset())) == self.resolve(key)
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=examples(100),
+    stateful_step_count=30,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
+
+
+# --- one by one -----------------------------------------------------------------------------------
+
+PLACE = ObjectKey("wmw", "p")
+
+
+def engine(*values: Location | Target | Placement) -> Resolver:
+    made = Resolver()
+    for value in values:
+        match value:
+            case Location():
+                made.put_location(value)
+            case Target():
+                made.put_target(value)
+            case Placement():
+                made.put_placement(value)
+    return made
+
+
+def at(name: str, **further: Any) -> Location:
+    return Location(ObjectKey("imw", name), **further)
+
+
+def run(name: str, **further: Any) -> Target:
+    return Target(ObjectKey("imw", name), f"uid-{name}", **further)
+
+
+def test_an_unknown_placement_leads_nowhere() -> None:
+    with pytest.raises(KeyError):
+        Resolver().resolve(PLACE)
+    with pytest.raises(KeyError):
+        Resolver().explain(PLACE)
+
+
+def test_a_change_that_means_nothing_concerns_nobody() -> None:
+    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,)))
+    assert not made.put_location(at("l"))
+    assert not made.put_target(run("t"))
+    assert not made.put_placement(Placement(PLACE, selectors=(EVERYTHING,)))
+    assert not made.remove_location(ObjectKey("imw", "nowhere"))
+    assert not made.put_target(run("t", document=b'{"status":{"x":1}}'))
+    assert not made.put_location(at("l", document=b'{"status":{"x":1}}'))
+
+
+def test_the_last_location_that_selects_nothing_is_removed() -> None:
+    made = engine(at("nothing", instances=None), at("everything"), Placement(PLACE, selectors=(EVERYTHING,)))
+    assert made.remove_location(ObjectKey("imw", "everything")) == {PLACE}
+    assert made.remove_location(ObjectKey("imw", "nothing")) == {PLACE}
+    assert not made.resolve(PLACE).destinations
+
+
+def test_a_relabelled_location_concerns_those_that_it_leaves_and_those_that_it_joins() -> None:
+    keys = {env: ObjectKey("wmw", env) for env in ("prod", "dev", "other")}
+    made = engine(*(Placement(key, selectors=(parse_labels(f"env={env}"),)) for env, key in keys.items()))
+    assert made.put_location(at("l", labels={"env": "prod"})) == {keys["prod"]}
+    assert made.put_location(at("l", labels={"env": "dev"})) == {keys["prod"], keys["dev"]}
+    assert made.put_location(at("l", labels={"env": "dev", "colour": "red"})) == frozenset()
+
+
+def test_a_target_that_many_locations_select_concerns_the_placements_of_all() -> None:
+    count = FEW + 5
+    locations = [at(f"l{number:03}", labels={"number": str(number)}) for number in range(count)]
+    placements = [
+        Placement(
+            ObjectKey("wmw", f"p{number}"), selectors=(LabelSelector((Requirement("number", "in", (str(number),)),)),)
+        )
+        for number in range(count + 5)
+    ]
+    made = engine(*locations, *placements)
+    assert made.put_target(run("t")) == {one.key for one in placements[:count]}
+
+
+def test_taints_keep_new_work_away_and_drive_out_only_with_no_execute() -> None:
+    made = engine(at("l"), run("t"), Placement(PLACE, selectors=(EVERYTHING,)))
+    there = frozenset(made.resolve(PLACE).destinations)
+    for taints, stays in (((UNSCHEDULABLE,), True), ((Taint("gpu", "x", Effect.NO_EXECUTE),), False)):
+        made.put_target(run("t", taints=taints))
+        assert not made.resolve(PLACE).destinations
+        assert bool(made.resolve(PLACE, there).destinations) is stays
+    (explained,) = made.explain(PLACE, there)
+    assert explained.reason == "the SyncTarget has the taint gpu=x:NoExecute, which is not tolerated"
+    made.put_placement(Placement(PLACE, selectors=(EVERYTHING,), tolerations=(Toleration("gpu", "x"),)))
+    assert made.resolve(PLACE).destinations == tuple(there)
+
+
+def test_a_location_with_a_reluctant_target_is_chosen_last() -> None:
+    soft = (Taint("old", "", Effect.PREFER_NO_SCHEDULE),)
+    placement = Placement(PLACE, selectors=(EVERYTHING,), number=1)
+    made = engine(at("a", taints=soft), at("b"), run("t"), placement)
+    assert is_reluctant(at("a", taints=soft), run("t"), ())
+    assert [one.location for one in made.resolve(PLACE).destinations] == ["b"]
+    assert made.resolve(PLACE, frozenset({Destination("imw", "a", "t", "uid-t")})).destinations[0].location == "a"
+    reasons = [one.reason for one in made.explain(PLACE)]
+    assert reasons == ["spec.numberOfLocations is 1, and other Locations come first", ""]
+
+
+def test_reasons_say_which_label_is_wrong() -> None:
+    selectors = tuple(map(parse_labels, ("env=prod", "env in (prod,test)", "!env", "region")))
+    placement = Placement(PLACE, selectors=selectors)
+    (explained,) = engine(at("l", labels={"env": "dev"}), placement).explain(PLACE)
+    assert explained.reason == (
+        'spec.locationSelectors[0]: the label env of the Location is "dev", not "prod"; '
+        'spec.locationSelectors[1]: the label env of the Location is "dev", none of "prod", "test"; '
+        'spec.locationSelectors[2]: the label env of the Location is "dev", and should not be there; and so for 1 more'
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (at("l", instances=None, problem="spec.instanceSelector.x: bad"), "spec.instanceSelector.x: bad"),
+        (at("l", instances=parse_labels("a=b")), "its instanceSelector selects no SyncTarget"),
+        (at("l", taints=(Taint("x", "", Effect.NO_EXECUTE),)), "none of its 2 SyncTargets can be used"),
+    ],
+)
+def test_a_location_without_a_target_says_why(place: Location, reason: str) -> None:
+    made = engine(place, run("t"), run("u"), Placement(PLACE, selectors=(EVERYTHING,)))
+    assert [one.reason for one in made.explain(PLACE)] == [reason]
+    assert made.resolve(PLACE).matching == 1
+
+
+def test_an_expression_that_fails_refuses_the_pair_and_says_why() -> None:
+    where = compile_where("target.metadata.labels['gpu'] == 'yes'")
+    document = b'{"metadata":{"labels":{}}}'
+    made = engine(at("l"), run("t", document=document), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    (explained,) = made.explain(PLACE)
+    assert explained.reason == "spec.where fails: no such key: gpu"
+    assert made.put_target(run("t", document=b'{"metadata":{"labels":{"gpu":"yes"}}}')) == {PLACE}
+    assert len(made.resolve(PLACE).destinations) == 1
+
+
+def test_expressions_may_cost_as_much_as_there_are_pairs_within_bounds() -> None:
+    assert [most_cost(pairs) for pairs in (0, 10_000, 20_000, 10**6)] == [10**6, 10**6, 2 * 10**6, 10**7]
+
+
+def test_an_expression_that_costs_too_much_is_a_problem_of_its_placement() -> None:
+    numbers = "[0,1,2,3,4,5,6,7,8,9]"
+    where = compile_where(f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d >= 0))))")
+    made = engine(at("l"), Placement(PLACE, selectors=(EVERYTHING,), where=where))
+    for number in range(3):
+        made.put_target(run(f"t{number}"))
+    assert not made.resolve(PLACE).problem
+    for number in range(3, 40):
+        made.put_target(run(f"t{number}"))
+    assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)
+    assert made.resolve(PLACE) == Resolution(problem=TOO_DEAR)
+    assert [one.reason for one in made.explain(PLACE)] == [TOO_DEAR]

@@ -1,0 +1,294 @@
+"""A syncer is told exactly what goes to the edge, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.placement.names import Category, Kind, Part, category
+from farflung.placement.select import UpsyncSet, parse_workload_selector
+from farflung.placement.syncer_config import spec_of
+
+CORE = ("configmaps", "limitranges", "pods", "resourcequotas", "secrets", "serviceaccounts", "services")
+OFFERED = [
+    *(Kind("", resource) for resource in CORE),
+    Kind("apps", "deployments"),
+    Kind("coordination.k8s.io", "leases"),
+    Kind("networking.k8s.io", "ingresses"),
+    Kind("rbac.authorization.k8s.io", "rolebindings"),
+    Kind("rbac.authorization.k8s.io", "roles"),
+]  #: in namespaces of a workspace, of what goes to the edge
+NOT_FOR_THE_EDGE = [Kind("", "events"), Kind("events.k8s.io", "events"), Kind("edge.kcp.io", "customizers")]
+BINDINGS, CLUSTER_ROLES = Kind("apis.kcp.io", "apibindings"), Kind("rbac.authorization.k8s.io", "clusterroles")
+VERSIONS = {
+    **dict.fromkeys([*OFFERED, CLUSTER_ROLES, *NOT_FOR_THE_EDGE], "v1"),
+    Kind("", "namespaces"): "v1",
+    Kind("apiextensions.k8s.io", "customresourcedefinitions"): "v1",
+    Kind("edge.kcp.io", "customizers"): "v1alpha1",
+    BINDINGS: "v1alpha1",
+}
+
+COMMON = {
+    "locationSelectors": [{"matchLabels": {"env": "prod"}}],
+    "namespaceSelector": {"matchLabels": {"common": "si"}},
+    "nonNamespacedObjects": [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["bind-kube"]}],
+    "upsync": [
+        {
+            "apiGroup": "group1.test",
+            "resources": ["sprockets", "flanges"],
+            "namespaces": ["orbital"],
+            "names": ["george", "cosmo"],
+        },
+        {"apiGroup": "group2.test", "resources": ["cogs"], "names": ["William"]},
+    ],
+}
+SPECIAL = {
+    "locationSelectors": [{"matchLabels": {"env": "prod", "extended": "si"}}],
+    "namespaceSelector": {"matchLabels": {"special": "si"}},
+    "nonNamespacedObjects": [{"apiGroup": "apis.kcp.io", "resources": ["apibindings"], "resourceNames": ["bind-kube"]}],
+    "upsync": [
+        {
+            "apiGroup": "group1.test",
+            "resources": ["sprockets", "flanges"],
+            "namespaces": ["orbital"],
+            "names": ["george", "cosmo"],
+        },
+        {"apiGroup": "group3.test", "resources": ["widgets"], "names": ["*"]},
+    ],
+}
+RESOURCES = [
+    {"apiVersion": "v1", "group": group, "resource": resource}
+    for group, resource in [
+        ("rbac.authorization.k8s.io", "roles"),
+        ("apps", "deployments"),
+        ("", "configmaps"),
+        ("", "secrets"),
+        ("", "serviceaccounts"),
+        ("networking.k8s.io", "ingresses"),
+        ("", "resourcequotas"),
+        ("", "services"),
+        ("", "limitranges"),
+        ("", "pods"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+        ("coordination.k8s.io", "leases"),
+    ]
+]
+GROUP1 = {
+    "apiGroup": "group1.test",
+    "names": ["george", "cosmo"],
+    "namespaces": ["orbital"],
+    "resources": ["sprockets", "flanges"],
+}
+GROUP2 = {"apiGroup": "group2.test", "names": ["William"], "resources": ["cogs"]}
+GROUP3 = {"apiGroup": "group3.test", "names": ["*"], "resources": ["widgets"]}
+
+
+def config(*workloads: tuple[dict[str, Any], dict[str, dict[str, str]]]) -> dict[str, Any]:
+    """Of placements, each with the labels of the namespaces of its workspace."""
+    whats = [(parse_workload_selector({"spec": spec}), labels) for spec, labels in workloads]
+    binding = Part(BINDINGS, "", "bind-kube")
+    return spec_of(
+        namespaces=[name for what, some in whats for name, labels in some.items() if what.selects_namespace(labels)],
+        kinds=[*OFFERED, *NOT_FOR_THE_EDGE],
+        parts=[binding for what, _ in whats if what.selects(binding, {}, None)],
+        versions=VERSIONS,
+        upsync=[one for what, _ in whats for one in what.upsync],
+    )
+
+
+def ordered(value: Any) -> Any:
+    """Without the order of what is in lists."""
+    if isinstance(value, dict):
+        return {key: ordered(value[key]) for key in sorted(value)}
+    return sorted(map(ordered, value), key=repr) if isinstance(value, list) else value
+
+
+IN_COMMON = {"default": {}, "commonstuff": {"common": "si"}}
+IN_SPECIAL = {"default": {}, "specialstuff": {"special": "si"}}
+
+
+def test_florin_gets_the_config_of_the_seed() -> None:
+    assert ordered(config((COMMON, IN_COMMON))) == ordered(
+        {
+            "namespaceScope": {"namespaces": ["commonstuff"], "resources": RESOURCES},
+            "upsync": [GROUP2, GROUP1],
+        }
+    )
+
+
+def test_guilder_gets_the_config_of_the_seed() -> None:
+    assert ordered(config((SPECIAL, IN_SPECIAL), (COMMON, IN_COMMON))) == ordered(
+        {
+            "namespaceScope": {"namespaces": ["specialstuff", "commonstuff"], "resources": RESOURCES},
+            "upsync": [GROUP2, GROUP3, GROUP1],
+        }
+    )
+
+
+def test_a_cluster_role_is_told_and_a_binding_is_not() -> None:
+    parts = [Part(BINDINGS, "", "bind-kube"), Part(CLUSTER_ROLES, "", "foo"), Part(CLUSTER_ROLES, "", "bar")]
+    assert spec_of(parts=parts, versions=VERSIONS) == {
+        "namespaceScope": {},
+        "clusterScope": [
+            {
+                "apiVersion": "v1",
+                "group": "rbac.authorization.k8s.io",
+                "resource": "clusterroles",
+                "objects": ["bar", "foo"],
+            }
+        ],
+    }
+
+
+def test_nothing_is_an_empty_scope() -> None:
+    assert spec_of(versions={}) == {"namespaceScope": {}}
+    assert spec_of(kinds=OFFERED, versions=VERSIONS) == {"namespaceScope": {}}
+
+
+def test_a_namespace_that_is_still_empty_is_told() -> None:
+    spec = config((COMMON, {**IN_COMMON, "more": {"common": "si"}}))
+    assert spec["namespaceScope"]["namespaces"] == ["commonstuff", "more"]
+
+
+def test_what_the_set_binder_of_the_original_bound_is_told_and_forgotten() -> None:
+    definitions = Kind("apiextensions.k8s.io", "customresourcedefinitions")
+    group1 = UpsyncSet("group1", ("sprockets", "flanges"), (), ("George", "Cosmo"))
+    first = spec_of(
+        parts=[Part(definitions, "", "crd1")],
+        versions=VERSIONS,
+        upsync=[UpsyncSet("group2", ("cogs",), (), ("William",)), group1],
+    )
+    assert first == {
+        "namespaceScope": {},
+        "clusterScope": [
+            {
+                "apiVersion": "v1",
+                "group": "apiextensions.k8s.io",
+                "resource": "customresourcedefinitions",
+                "objects": ["crd1"],
+            }
+        ],
+        "upsync": [
+            {"apiGroup": "group1", "resources": ["sprockets", "flanges"], "names": ["George", "Cosmo"]},
+            {"apiGroup": "group2", "resources": ["cogs"], "names": ["William"]},
+        ],
+    }
+    then = spec_of(
+        parts=[Part(Kind("", "namespaces"), "", "ns-a")],
+        versions=VERSIONS,
+        upsync=[group1, UpsyncSet("group3", ("widgets",), (), ("*",))],
+    )
+    assert then == {
+        "namespaceScope": {},
+        "clusterScope": [{"apiVersion": "v1", "group": "", "resource": "namespaces", "objects": ["ns-a"]}],
+        "upsync": [first["upsync"][0], {"apiGroup": "group3", "resources": ["widgets"], "names": ["*"]}],
+    }
+
+
+def test_objects_chosen_one_by_one_are_told_by_namespace_unless_their_namespace_goes_as_a_whole() -> None:
+    config_maps, crons = Kind("", "configmaps"), Kind("example.com", "crons")
+    spec = spec_of(
+        namespaces=["whole"],
+        kinds=[config_maps],
+        parts=[
+            Part(config_maps, "b", "2"),
+            Part(config_maps, "b", "1"),
+            Part(config_maps, "a", "1"),
+            Part(config_maps, "whole", "1"),
+            Part(crons, "whole", "1"),
+            Part(Kind("", "events"), "a", "1"),
+            Part(Kind("example.com", "unheard"), "a", "1"),
+        ],
+        versions={config_maps: "v1", crons: "v1beta1", Kind("", "events"): "v1"},
+    )
+    assert spec == {
+        "namespaceScope": {
+            "namespaces": ["whole"],
+            "resources": [{"apiVersion": "v1", "group": "", "resource": "configmaps"}],
+        },
+        "namespacedObjects": [
+            {
+                "apiVersion": "v1",
+                "group": "",
+                "resource": "configmaps",
+                "objectsByNamespace": [{"namespace": "a", "names": ["1"]}, {"namespace": "b", "names": ["1", "2"]}],
+            },
+            {
+                "apiVersion": "v1beta1",
+                "group": "example.com",
+                "resource": "crons",
+                "objectsByNamespace": [{"namespace": "whole", "names": ["1"]}],
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        (UpsyncSet("", ("pods",), ("*",), ("*",)), {"resources": ["pods"], "namespaces": ["*"], "names": ["*"]}),
+        (UpsyncSet("g", ()), {"apiGroup": "g", "resources": []}),
+    ],
+)
+def test_what_comes_back_is_told_without_what_is_empty(one: UpsyncSet, told: dict[str, Any]) -> None:
+    assert spec_of(versions={}, upsync=[one, one])["upsync"] == [told]
+
+
+def test_sets_that_are_not_written_alike_are_different() -> None:
+    sets = [UpsyncSet("g", ("a", "b")), UpsyncSet("g", ("b", "a")), UpsyncSet("g", ("a",)), UpsyncSet("g", ("b",))]
+    assert len(spec_of(versions={}, upsync=sets)["upsync"]) == 4
+
+
+# --- against a twin -------------------------------------------------------------------------------
+
+KINDS = st.sampled_from(
+    [Kind("", "configmaps"), Kind("apps", "deployments"), Kind("", "events"), BINDINGS, CLUSTER_ROLES]
+)
+NAMESPACES = st.sampled_from(["a", "b", "c"])
+PARTS = st.builds(Part, KINDS, st.just("") | NAMESPACES, st.sampled_from(["x", "y"]))
+UPSYNCS = st.builds(UpsyncSet, st.sampled_from(["", "g"]), st.just(("r",)), st.sampled_from([(), ("n",), ("*",)]))
+
+Item = tuple[Kind, str, str, str]  #: with the version
+
+
+def told(spec: dict[str, Any]) -> set[Item]:
+    """As a syncer understands it: `*` for all names."""
+    items = set()
+    for one in spec["namespaceScope"].get("resources", ()):
+        for namespace in spec["namespaceScope"]["namespaces"]:
+            items.add((Kind(one["group"], one["resource"]), one["apiVersion"], namespace, "*"))
+    for one in spec.get("namespacedObjects", ()):
+        for some in one["objectsByNamespace"]:
+            for name in some["names"]:
+                items.add((Kind(one["group"], one["resource"]), one["apiVersion"], some["namespace"], name))
+    for one in spec.get("clusterScope", ()):
+        for name in one["objects"]:
+            items.add((Kind(one["group"], one["resource"]), one["apiVersion"], "", name))
+    return items
+
+
+@given(
+    st.lists(NAMESPACES), st.lists(KINDS), st.lists(PARTS, max_size=10), st.lists(UPSYNCS), st.sets(KINDS), st.randoms()
+)
+def test_a_syncer_is_told_of_everything_that_goes_to_the_edge_and_of_nothing_else(
+    namespaces: list[str], kinds: list[Kind], parts: list[Part], upsync: list[UpsyncSet], served: set[Kind], order: Any
+) -> None:
+    versions = {kind: f"v1{kind.resource[0]}" for kind in served}
+    going = {kind for kind in served if category(kind) is Category.EDGE}
+    spec = spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=versions, upsync=upsync)
+    whole = {(kind, versions[kind], namespace, "*") for kind in going & {*kinds} for namespace in namespaces}
+    single = {
+        (part.kind, versions[part.kind], part.namespace, part.name)
+        for part in parts
+        if part.kind in going and (part.kind, versions[part.kind], part.namespace, "*") not in whole
+    }
+    assert told(spec) == whole | single
+    assert spec["namespaceScope"].get("namespaces", []) == sorted({*namespaces})
+    assert len(spec.get("upsync", ())) == len({*upsync})
+    for some in (namespaces, kinds, parts, upsync):
+        order.shuffle(some)
+    again = spec_of(namespaces=namespaces, kinds=kinds, parts=parts, versions=versions, upsync=upsync)
+    assert repr(again) == repr(spec)
