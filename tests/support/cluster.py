@@ -19,10 +19,10 @@ from simulated_time import monotonic, poll, simulated_environment
 from farflung.apis.names import Collection
 from farflung.client.errors import ClientError, NotFound
 from farflung.client.rest import Client, Selection
-from farflung.controllers.workload.assembly import add_workload_controllers
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.objects import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, is_terminating
-from farflung.controllers.workload.pods import is_finished
+from farflung.controllers.workload.model.objects import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, is_terminating
+from farflung.controllers.workload.model.pods import is_finished
+from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.lib.ids import random_suffix
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from farflung.apis.names import Collection
-from farflung.controllers.workload.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
-from farflung.controllers.workload.ownership import controller_reference
-from farflung.controllers.workload.pods import is_active, is_available, is_finished, is_ready, phase
-from farflung.controllers.workload.steps import WriteStep
+from farflung.controllers.workload.model.objects import DEPLOYMENTS, PODS, REPLICA_SETS, is_terminating
+from farflung.controllers.workload.model.ownership import controller_reference
+from farflung.controllers.workload.model.pods import is_active, is_available, is_finished, is_ready, phase
+from farflung.controllers.workload.model.steps import WriteStep
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.plan import Create, Delete, Update, UpdateStatus

@@ -25,7 +25,6 @@ from farflung.cli.hub import Settings, running
 from farflung.client.errors import ClientError, KubeconfigError
 from farflung.client.kubeconfig import load
 from farflung.client.rest import Client
-from farflung.controllers.workload.assembly import add_workload_controllers
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.edge.cluster import PREFIX
 from farflung.edge.logs import NodeLogs
@@ -36,6 +35,7 @@ from farflung.edge.registry import READY, STARTING, STOPPING, Edge, EdgeError, H
 from farflung.edge.runtimes import choosing
 from farflung.edge.runtimes.base import Runtime
 from farflung.edge.runtimes.process import ProcessRuntime
+from farflung.edge.workload_controllers import add_workload_controllers
 from farflung.http.certificates import CertificateError
 from farflung.lib import ids, outlet
 from farflung.lib.klog import Logger

@@ -6,8 +6,8 @@ from typing import Any
 
 from cluster import Cluster, cluster, workload
 
-from farflung.controllers.workload.objects import DEPLOYMENTS, PODS, REPLICA_SETS
-from farflung.controllers.workload.revisions import short_hash
+from farflung.controllers.workload.model.objects import DEPLOYMENTS, PODS, REPLICA_SETS
+from farflung.controllers.workload.model.revisions import short_hash
 from farflung.machinery.errors import Obj
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from farflung.controllers.workload.job import decide as jobs
 from farflung.controllers.workload.job.progress import next_counts
-from farflung.controllers.workload.pods import BURST_REPLICAS
+from farflung.controllers.workload.model.pods import BURST_REPLICAS
 from farflung.controllers.workload.replicaset.decide import plan_pods
 from farflung.controllers.workload.statefulset import decide as stateful_sets
 from farflung.machinery.errors import Obj

@@ -12,9 +12,9 @@ from workload_model import PODS, Model, template
 from farflung.controllers.workload.job.decide import decide
 from farflung.controllers.workload.job.pods import index_of, is_tracked
 from farflung.controllers.workload.job.progress import format_indexes, parse_indexes
-from farflung.controllers.workload.objects import JOBS, is_condition_true, is_terminating
-from farflung.controllers.workload.pods import is_active, is_finished
-from farflung.controllers.workload.steps import WriteStep
+from farflung.controllers.workload.model.objects import JOBS, is_condition_true, is_terminating
+from farflung.controllers.workload.model.pods import is_active, is_finished
+from farflung.controllers.workload.model.steps import WriteStep
 from farflung.machinery.errors import Obj
 from farflung.runtime.plan import Update
 

@@ -8,7 +8,7 @@ from itertools import count
 from cluster import NODE, Cluster, cluster
 
 from farflung.client.errors import NotFound
-from farflung.controllers.workload.objects import NODES, PODS
+from farflung.controllers.workload.model.objects import NODES, PODS
 
 
 async def bound(one: Cluster, name: str, to: str) -> None:

@@ -9,8 +9,8 @@ from cluster import Cluster, cluster, node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.controllers.workload.node_fitness import HostPort, matches_node_affinity, requests
-from farflung.controllers.workload.objects import NODES, PODS, find_condition
+from farflung.controllers.workload.model.node_fitness import HostPort, matches_node_affinity, requests
+from farflung.controllers.workload.model.objects import NODES, PODS, find_condition
 from farflung.controllers.workload.pod_scheduler.decide import (
     choose,
     find_claim_problem,

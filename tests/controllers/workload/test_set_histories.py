@@ -11,9 +11,9 @@ from workload_model import PODS, Model, template
 
 from farflung.controllers.workload.daemonset import decide as daemons
 from farflung.controllers.workload.daemonset.decide import REVISION, target_node
-from farflung.controllers.workload.objects import DAEMON_SETS, REVISIONS, STATEFUL_SETS, is_terminating
-from farflung.controllers.workload.pods import is_active, is_finished
-from farflung.controllers.workload.revisions import find_current, record_template, revision_hash, truncate_history
+from farflung.controllers.workload.model.objects import DAEMON_SETS, REVISIONS, STATEFUL_SETS, is_terminating
+from farflung.controllers.workload.model.pods import is_active, is_finished
+from farflung.controllers.workload.model.revisions import find_current, record_template, revision_hash, truncate_history
 from farflung.controllers.workload.statefulset import decide as stateful
 from farflung.controllers.workload.statefulset.decide import ordinal
 from farflung.machinery.errors import Obj

@@ -7,7 +7,7 @@ from typing import Any
 from cluster import Cluster, cluster, workload
 
 from farflung.client.rest import Selection
-from farflung.controllers.workload.objects import CLAIMS, DAEMON_SETS, JOBS, NODES, PODS, REVISIONS, STATEFUL_SETS
+from farflung.controllers.workload.model.objects import CLAIMS, DAEMON_SETS, JOBS, NODES, PODS, REVISIONS, STATEFUL_SETS
 from farflung.machinery.errors import Obj
 
 # --- StatefulSets ---------------------------------------------------------------------------------

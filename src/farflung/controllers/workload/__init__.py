@@ -2,6 +2,7 @@
 
     change ──► keys ──► reconcile one owner ──► decide (pure) ──steps──► WorkloadClient ──► API
 
-Each folder has one controller.  A reconcile compares the observed state with the spec and performs the next step.  The
-caches assume each write at once, and the change queues the owner again until nothing is left to do.
+Each folder except `model/` has one controller; `edge/workload_controllers.py` starts them.  A reconcile compares the
+observed state with the spec and performs the next step.  The caches assume each write at once, and the change queues
+the owner again until nothing is left to do.
 """

@@ -12,7 +12,7 @@ import orjson
 from farflung.apis.names import Collection
 from farflung.client.errors import AlreadyExists, ClientError, Conflict, Forbidden, NotFound, Refused
 from farflung.client.rest import Client
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     CLAIMS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -23,14 +23,14 @@ from farflung.controllers.workload.objects import (
     REVISIONS,
     STATEFUL_SETS,
 )
-from farflung.controllers.workload.ownership import (
+from farflung.controllers.workload.model.ownership import (
     ChildIndex,
     ClaimedChildren,
     OwnerIndex,
     claim_children,
     controller_reference,
 )
-from farflung.controllers.workload.steps import EventText, WriteStep, count_collision
+from farflung.controllers.workload.model.steps import EventText, WriteStep, count_collision
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds

@@ -8,7 +8,7 @@ from typing import Final
 
 from farflung.client.errors import Conflict, NotFound
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.objects import PODS
+from farflung.controllers.workload.model.objects import PODS
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

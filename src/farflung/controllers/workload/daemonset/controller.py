@@ -14,15 +14,15 @@ from farflung.controllers.workload.daemonset.decide import (
     plan_status,
     revisions_in_use,
 )
-from farflung.controllers.workload.objects import DAEMON_SETS, is_terminating
-from farflung.controllers.workload.pod_scheduler.triggers import changes_node
-from farflung.controllers.workload.revisions import (
+from farflung.controllers.workload.model.objects import DAEMON_SETS, is_terminating
+from farflung.controllers.workload.model.revisions import (
     find_current,
     record_template,
     revision_data,
     revision_hash,
     truncate_history,
 )
+from farflung.controllers.workload.pod_scheduler.triggers import changes_node
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

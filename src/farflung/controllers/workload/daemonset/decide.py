@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.node_fitness import (
+from farflung.controllers.workload.model.node_fitness import (
     NO_EXECUTE,
     NO_SCHEDULE,
     find_untolerated_taint,
     matches_node_affinity,
 )
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     DAEMON_SETS,
     annotations_of,
     is_terminating,
@@ -21,7 +21,7 @@ from farflung.controllers.workload.objects import (
     oldest_first,
     resolve_int_or_percent,
 )
-from farflung.controllers.workload.pods import (
+from farflung.controllers.workload.model.pods import (
     create_pod_step,
     delete_pod_step,
     is_available,
@@ -32,7 +32,7 @@ from farflung.controllers.workload.pods import (
     seconds_until_available,
     seconds_until_replacement,
 )
-from farflung.controllers.workload.steps import WorkloadPlan, WriteStep, soonest, update_status
+from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, soonest, update_status
 from farflung.machinery.errors import Obj
 
 REVISION: Final = "controller-revision-hash"

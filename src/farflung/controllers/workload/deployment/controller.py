@@ -8,10 +8,10 @@ from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.deployment.decide import decide, report_create_error
 from farflung.controllers.workload.deployment.rollout import template_without_hash
-from farflung.controllers.workload.objects import DEPLOYMENTS
-from farflung.controllers.workload.ownership import controller_reference
-from farflung.controllers.workload.pods import is_finished
-from farflung.controllers.workload.steps import WorkloadPlan
+from farflung.controllers.workload.model.objects import DEPLOYMENTS
+from farflung.controllers.workload.model.ownership import controller_reference
+from farflung.controllers.workload.model.pods import is_finished
+from farflung.controllers.workload.model.steps import WorkloadPlan
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -33,7 +33,7 @@ from farflung.controllers.workload.deployment.status import (
     progress_status,
     requeue_after,
 )
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     DEPLOYMENTS,
     REPLICA_SETS,
     annotations_of,
@@ -41,7 +41,7 @@ from farflung.controllers.workload.objects import (
     is_terminating,
     set_condition,
 )
-from farflung.controllers.workload.steps import WorkloadPlan, WriteStep, update, update_status
+from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, update, update_status
 from farflung.machinery.errors import Obj
 
 

@@ -24,10 +24,10 @@ from farflung.controllers.workload.deployment.rollout import (
     status_count,
     total_replicas,
 )
-from farflung.controllers.workload.objects import DEPLOYMENTS, REPLICA_SETS, annotations_of, creation_time
-from farflung.controllers.workload.ownership import owner_reference
-from farflung.controllers.workload.revisions import short_hash
-from farflung.controllers.workload.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, update
+from farflung.controllers.workload.model.objects import DEPLOYMENTS, REPLICA_SETS, annotations_of, creation_time
+from farflung.controllers.workload.model.ownership import owner_reference
+from farflung.controllers.workload.model.revisions import short_hash
+from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, update
 from farflung.machinery.errors import Obj
 
 #: annotations that describe one object only

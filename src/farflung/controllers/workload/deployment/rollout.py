@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     annotations_of,
     is_terminating,
     oldest_first,

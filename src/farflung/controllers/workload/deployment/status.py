@@ -13,7 +13,7 @@ from farflung.controllers.workload.deployment.rollout import (
     status_count,
     total_replicas,
 )
-from farflung.controllers.workload.objects import find_condition, parse_time, set_condition, without_condition
+from farflung.controllers.workload.model.objects import find_condition, parse_time, set_condition, without_condition
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 

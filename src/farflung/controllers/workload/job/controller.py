@@ -7,8 +7,8 @@ from typing import Final
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.job.decide import decide
 from farflung.controllers.workload.job.pods import is_tracked, release_step
-from farflung.controllers.workload.objects import JOBS, PODS
-from farflung.controllers.workload.ownership import controller_reference
+from farflung.controllers.workload.model.objects import JOBS, PODS
+from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.machinery.errors import Obj
 from farflung.runtime.cache import Change, Key
 from farflung.runtime.manager import Manager

@@ -31,8 +31,8 @@ from farflung.controllers.workload.job.progress import (
     seconds_until_ttl,
     stored_counts,
 )
-from farflung.controllers.workload.objects import JOBS, find_condition, is_terminating, set_condition
-from farflung.controllers.workload.pods import (
+from farflung.controllers.workload.model.objects import JOBS, find_condition, is_terminating, set_condition
+from farflung.controllers.workload.model.pods import (
     BURST_REPLICAS,
     create_pod_step,
     delete_pod_step,
@@ -41,7 +41,7 @@ from farflung.controllers.workload.pods import (
     is_ready,
     rank_for_deletion,
 )
-from farflung.controllers.workload.steps import (
+from farflung.controllers.workload.model.steps import (
     NO_WRITES,
     NORMAL,
     WARNING,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     JOBS,
     PODS,
     annotations_of,
@@ -16,8 +16,8 @@ from farflung.controllers.workload.objects import (
     labels,
     parse_time,
 )
-from farflung.controllers.workload.pods import delete_pod_step, is_finished, phase, pod_from_template, random_name
-from farflung.controllers.workload.steps import WriteStep, update
+from farflung.controllers.workload.model.pods import delete_pod_step, is_finished, phase, pod_from_template, random_name
+from farflung.controllers.workload.model.steps import WriteStep, update
 from farflung.machinery.errors import Obj
 
 FINALIZER: Final = "batch.kubernetes.io/job-tracking"

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from farflung.controllers.workload.job.pods import has_failed, index_of, is_tracked, release_step
-from farflung.controllers.workload.objects import find_condition, is_condition_true, parse_time
-from farflung.controllers.workload.pods import phase, restart_count
-from farflung.controllers.workload.steps import WriteStep
+from farflung.controllers.workload.model.objects import find_condition, is_condition_true, parse_time
+from farflung.controllers.workload.model.pods import phase, restart_count
+from farflung.controllers.workload.model.steps import WriteStep
 from farflung.machinery.errors import Obj
 
 MAX_UNCOUNTED: Final = 500  #: most uids in uncountedTerminatedPods

@@ -8,7 +8,8 @@ from typing import Final
 
 from farflung.client.errors import ClientError, Conflict, NotFound, Refused
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.objects import PODS, find_condition, set_condition
+from farflung.controllers.workload.model.objects import PODS, find_condition, set_condition
+from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, update_status
 from farflung.controllers.workload.pod_scheduler.decide import (
     SCHEDULER,
     NodeInfo,
@@ -25,7 +26,6 @@ from farflung.controllers.workload.pod_scheduler.triggers import (
     frees_resources,
     needs_scheduling,
 )
-from farflung.controllers.workload.steps import NORMAL, WARNING, EventText, WriteStep, update_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.runtime.cache import Change, Key

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from farflung.controllers.workload.node_fitness import (
+from farflung.controllers.workload.model.node_fitness import (
     NO_EXECUTE,
     NO_SCHEDULE,
     PODS,
@@ -21,8 +21,8 @@ from farflung.controllers.workload.node_fitness import (
     pod_capacity,
     requests,
 )
-from farflung.controllers.workload.objects import creation_time, is_terminating
-from farflung.controllers.workload.pods import is_finished
+from farflung.controllers.workload.model.objects import creation_time, is_terminating
+from farflung.controllers.workload.model.pods import is_finished
 from farflung.machinery.errors import Obj
 
 SCHEDULER: Final = "default-scheduler"

@@ -6,7 +6,7 @@ from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.objects import REPLICA_SETS
+from farflung.controllers.workload.model.objects import REPLICA_SETS
 from farflung.controllers.workload.replicaset.decide import plan_pods, plan_status
 from farflung.runtime.cache import Key
 from farflung.runtime.manager import Manager

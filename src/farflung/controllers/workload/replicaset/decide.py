@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     REPLICA_SETS,
     find_condition,
     is_terminating,
     labels,
     without_condition,
 )
-from farflung.controllers.workload.pods import (
+from farflung.controllers.workload.model.pods import (
     BURST_REPLICAS,
     create_pod_step,
     delete_pod_step,
@@ -24,7 +24,7 @@ from farflung.controllers.workload.pods import (
     rank_for_deletion,
     seconds_until_available,
 )
-from farflung.controllers.workload.steps import WorkloadPlan, WriteStep, update_status
+from farflung.controllers.workload.model.steps import WorkloadPlan, WriteStep, update_status
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 

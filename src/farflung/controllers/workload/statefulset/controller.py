@@ -6,8 +6,8 @@ from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.objects import STATEFUL_SETS, is_terminating
-from farflung.controllers.workload.revisions import find_current, record_template, revision_data, truncate_history
+from farflung.controllers.workload.model.objects import STATEFUL_SETS, is_terminating
+from farflung.controllers.workload.model.revisions import find_current, record_template, revision_data, truncate_history
 from farflung.controllers.workload.statefulset.decide import (
     HASH,
     StatefulSetState,

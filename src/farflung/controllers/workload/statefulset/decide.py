@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung.controllers.workload.objects import CLAIMS, PODS, STATEFUL_SETS, is_terminating, labels
-from farflung.controllers.workload.pods import (
+from farflung.controllers.workload.model.objects import CLAIMS, PODS, STATEFUL_SETS, is_terminating, labels
+from farflung.controllers.workload.model.pods import (
     BURST_REPLICAS,
     is_available,
     is_finished,
@@ -20,8 +20,8 @@ from farflung.controllers.workload.pods import (
     seconds_until_available,
     seconds_until_replacement,
 )
-from farflung.controllers.workload.revisions import template_of_revision
-from farflung.controllers.workload.steps import (
+from farflung.controllers.workload.model.revisions import template_of_revision
+from farflung.controllers.workload.model.steps import (
     NORMAL,
     WARNING,
     EventText,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from farflung.controllers.workload.objects import is_condition_true, labels
+from farflung.controllers.workload.model.objects import is_condition_true, labels
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.machinery.selectors import IN_OBJECTS, LabelSelector, Requirement

@@ -8,9 +8,9 @@ from typing import Any, Final
 import orjson
 
 from farflung.apis.names import Collection
-from farflung.controllers.workload.objects import REVISIONS, annotations_of, is_terminating, labels
-from farflung.controllers.workload.ownership import owner_reference
-from farflung.controllers.workload.steps import WriteStep, create, delete, update
+from farflung.controllers.workload.model.objects import REVISIONS, annotations_of, is_terminating, labels
+from farflung.controllers.workload.model.ownership import owner_reference
+from farflung.controllers.workload.model.steps import WriteStep, create, delete, update
 from farflung.machinery.errors import Obj
 
 LONGEST_PREFIX: Final = 223

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from farflung.apis.names import Collection
-from farflung.controllers.workload.objects import is_terminating, labels
-from farflung.controllers.workload.steps import WriteStep, update
+from farflung.controllers.workload.model.objects import is_terminating, labels
+from farflung.controllers.workload.model.steps import WriteStep, update
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.runtime.cache import Change, Key

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from farflung.apis.names import Collection
-from farflung.controllers.workload.objects import (
+from farflung.controllers.workload.model.objects import (
     PODS,
     ZERO_TIME,
     annotations_of,
@@ -16,8 +16,8 @@ from farflung.controllers.workload.objects import (
     is_terminating,
     parse_time,
 )
-from farflung.controllers.workload.ownership import owner_reference
-from farflung.controllers.workload.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, soonest
+from farflung.controllers.workload.model.ownership import owner_reference
+from farflung.controllers.workload.model.steps import NORMAL, WARNING, EventText, WriteStep, create, delete, soonest
 from farflung.machinery.errors import Obj
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

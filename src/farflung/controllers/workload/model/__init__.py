@@ -1,0 +1,1 @@
+"""What the workload controllers share: owner references, pods, revisions, nodes, write steps.  Pure."""
