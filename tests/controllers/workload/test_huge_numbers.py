@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from farflung.controllers.workload.job import decide as jobs
-from farflung.controllers.workload.job.progress import next_counts
+from farflung.controllers.workload.job.decide import next_counts
 from farflung.controllers.workload.model.pods import BURST_REPLICAS
 from farflung.controllers.workload.replicaset.decide import plan_pods
 from farflung.controllers.workload.statefulset import decide as stateful_sets

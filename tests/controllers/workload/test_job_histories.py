@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_model import PODS, Model, template
 
-from farflung.controllers.workload.job.decide import decide
-from farflung.controllers.workload.job.pods import index_of, is_tracked
-from farflung.controllers.workload.job.progress import format_indexes, parse_indexes
+from farflung.controllers.workload.job.decide import decide, format_indexes, index_of, is_tracked, parse_indexes
 from farflung.controllers.workload.model.objects import JOBS, is_condition_true, is_terminating
 from farflung.controllers.workload.model.pods import is_active, is_finished
 from farflung.controllers.workload.model.steps import WriteStep

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from workload_model import DEPLOYMENTS, PODS, REPLICA_SETS, Model, deployment, template
 
-from farflung.controllers.workload.deployment.decide import decide
-from farflung.controllers.workload.deployment.rollout import max_surge, max_unavailable, replicas
+from farflung.controllers.workload.deployment.decide import decide, max_surge, max_unavailable, replicas
 from farflung.controllers.workload.model.objects import is_terminating
 from farflung.controllers.workload.model.pods import is_finished
 from farflung.controllers.workload.replicaset.decide import plan_pods, plan_status

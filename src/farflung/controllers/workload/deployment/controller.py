@@ -6,8 +6,7 @@ from typing import Final
 
 from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.deployment.decide import decide, report_create_error
-from farflung.controllers.workload.deployment.rollout import template_without_hash
+from farflung.controllers.workload.deployment.decide import decide, report_create_error, template_without_hash
 from farflung.controllers.workload.model.objects import DEPLOYMENTS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.controllers.workload.model.pods import is_finished

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.controllers.workload.client import WorkloadClient
-from farflung.controllers.workload.job.decide import decide
-from farflung.controllers.workload.job.pods import is_tracked, release_step
+from farflung.controllers.workload.job.decide import decide, is_tracked, release_step
 from farflung.controllers.workload.model.objects import JOBS, PODS
 from farflung.controllers.workload.model.ownership import controller_reference
 from farflung.machinery.errors import Obj
