@@ -178,9 +178,7 @@ class Daemons(Model):
         done = self.perform(daemons.plan_pods(whole, self.suffix))
         whole = daemons.observe(owner, self.of(PODS, owner), self.nodes, hashed, self.now)
         done += self.perform(daemons.plan_status(whole).steps)
-        return done + self.perform(
-            truncate_history(owner, revisions, daemons.revisions_in_use(whole, revisions, REVISION))
-        )
+        return done + self.perform(truncate_history(owner, revisions, daemons.revisions_in_use(whole, revisions)))
 
     def run(self, pod: Obj, *, ready: bool = True) -> None:
         where = target_node(pod)

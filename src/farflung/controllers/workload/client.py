@@ -196,15 +196,15 @@ class WorkloadClient:
 
     async def resolve_unknown_writes(self, owner_uid: str) -> None:
         """Look up the owner's writes whose responses were lost."""
-        while unsure := self._unknown.get(owner_uid):
-            write = unsure[0]
+        while unknown := self._unknown.get(owner_uid):
+            write = unknown[0]
             if isinstance(write, Delete):
                 await self._delete(write)
             else:
                 with contextlib.suppress(NotFound):
                     found = await self.api.get(write.collection, write.name, write.namespace)
                     self._assume(write, found)
-            unsure.pop(0)
+            unknown.pop(0)
         self._unknown.pop(owner_uid, None)
 
     async def perform(self, component: str, owner: Obj, collection: Collection, steps: Iterable[WriteStep]) -> bool:
@@ -224,6 +224,18 @@ class WorkloadClient:
             if step.done is not None:
                 self.record_event(component, owner, collection, step.done)
         return True
+
+    async def try_perform(
+        self, component: str, owner: Obj, collection: Collection, steps: Iterable[WriteStep]
+    ) -> Refused | None:
+        """Like `perform`, but return the error if the server refused a step, so that the status can report it."""
+        try:
+            await self.perform(component, owner, collection, steps)
+        except (Conflict, AlreadyExists):
+            raise
+        except Refused as error:
+            return error
+        return None
 
     async def perform_hashed(
         self,
@@ -246,11 +258,11 @@ class WorkloadClient:
                 await self.perform(component, owner, collection, [count_collision(collection, owner)])
             raise
 
-    def record_event(self, component: str, owner: Obj, collection: Collection, said: EventText, more: str = "") -> None:
+    def record_event(self, component: str, owner: Obj, collection: Collection, text: EventText, more: str = "") -> None:
         metadata = owner["metadata"]
         namespace = metadata.get("namespace", "")
         about = About("", collection.api_version, collection.kind, metadata["name"], namespace, metadata["uid"])
-        self._recorder.record(about, said.type, said.reason, said.message + more, component=component)
+        self._recorder.record(about, text.type, text.reason, text.message + more, component=component)
 
     async def _write(self, step: WriteStep, owner_uid: str) -> None:
         write = step.write

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.daemonset.decide import (
     REVISION,
@@ -62,24 +61,18 @@ class DaemonSetController:
             return None
         update = find_current(owner, revisions.owned)
         assert update is not None
-        return await self._maintain(self._whole(owner, pods.owned, revision_hash(update, REVISION)), revisions.owned)
+        return await self._maintain(self._observe(owner, pods.owned, revision_hash(update, REVISION)), revisions.owned)
 
-    def _whole(self, owner: Obj, pods: tuple[Obj, ...] | list[Obj], hashed: str) -> DaemonSetState:
+    def _observe(self, owner: Obj, pods: tuple[Obj, ...] | list[Obj], hashed: str) -> DaemonSetState:
         nodes = [node for node in self._client.nodes.all() if not is_terminating(node)]
         return observe(owner, pods, nodes, hashed, self._client.now())
 
-    async def _maintain(self, one: DaemonSetState, revisions: tuple[Obj, ...]) -> float | None:
-        client, owner = self._client, one.owner
-        refusal: Refused | None = None
-        try:
-            await client.perform(NAME, owner, DAEMON_SETS, plan_pods(one, client.suffix))
-        except (Conflict, AlreadyExists):
-            raise
-        except Refused as error:
-            refusal = error
+    async def _maintain(self, state: DaemonSetState, revisions: tuple[Obj, ...]) -> float | None:
+        client, owner = self._client, state.owner
+        refusal = await client.try_perform(NAME, owner, DAEMON_SETS, plan_pods(state, client.suffix))
         pods = client.children_of(owner["metadata"]["uid"], client.pods)
-        plan = plan_status(self._whole(owner, pods, one.hashed))
-        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(one, revisions, REVISION)))
+        plan = plan_status(self._observe(owner, pods, state.hashed))
+        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(state, revisions)))
         await client.perform(NAME, owner, DAEMON_SETS, steps)
         if refusal is not None:
             raise refusal

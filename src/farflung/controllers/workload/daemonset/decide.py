@@ -136,7 +136,7 @@ class DaemonSetState:
 
     @property
     def desired(self) -> int:
-        return sum(post.starts for post in self.nodes)
+        return sum(entry.starts for entry in self.nodes)
 
     def is_available(self, pod: Obj) -> bool:
         return is_available(pod, self.min_ready_seconds, self.now)
@@ -155,7 +155,7 @@ def observe(owner: Obj, pods: Iterable[Obj], nodes: Iterable[Obj], hashed: str, 
     by_node: dict[str, list[Obj]] = {}
     for pod in oldest_first(pods):
         by_node.setdefault(target_node(pod), []).append(pod)
-    posts = tuple(
+    entries = tuple(
         NodePods(
             node,
             tuple(by_node.pop(node["metadata"]["name"], ())),
@@ -164,113 +164,113 @@ def observe(owner: Obj, pods: Iterable[Obj], nodes: Iterable[Obj], hashed: str, 
         )
         for node in sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     )
-    return DaemonSetState(owner, posts, tuple(pod for left in by_node.values() for pod in left), hashed, now)
+    return DaemonSetState(owner, entries, tuple(pod for left in by_node.values() for pod in left), hashed, now)
 
 
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def plan_pods(one: DaemonSetState, suffix: Callable[[], str]) -> tuple[WriteStep, ...]:
+def plan_pods(state: DaemonSetState, suffix: Callable[[], str]) -> tuple[WriteStep, ...]:
     """First every node gets its pod; then old pods are updated."""
-    gone = [pod for pod in one.elsewhere if not is_terminating(pod) and pod["spec"].get("nodeName")]
-    steps = [delete_pod_step(pod) for pod in gone]
-    for post in one.nodes:
-        steps += _node_steps(one, post, suffix)
-    if steps or not one.rolls:
+    lost = [pod for pod in state.elsewhere if not is_terminating(pod) and pod["spec"].get("nodeName")]
+    steps = [delete_pod_step(pod) for pod in lost]
+    for entry in state.nodes:
+        steps += _node_steps(state, entry, suffix)
+    if steps or not state.rolls:
         return tuple(steps)
-    return tuple(_surge_steps(one, suffix) if one.allowed("maxSurge") else _replace_steps(one))
+    return tuple(_surge_steps(state, suffix) if state.allowed("maxSurge") else _replace_steps(state))
 
 
-def _node_steps(one: DaemonSetState, post: NodePods, suffix: Callable[[], str]) -> list[WriteStep]:
-    staying = [pod for pod in post.pods if not is_terminating(pod)]
-    if not post.stays:
+def _node_steps(state: DaemonSetState, entry: NodePods, suffix: Callable[[], str]) -> list[WriteStep]:
+    staying = [pod for pod in entry.pods if not is_terminating(pod)]
+    if not entry.stays:
         return [delete_pod_step(pod) for pod in staying]
-    if post.starts and not post.pods:
-        return [_create_step(one, post, suffix)]
-    ended = [pod for pod in staying if is_finished(pod) and seconds_until_replacement(pod, one.now) <= 0]
-    return [delete_pod_step(pod) for pod in (*ended, *_excess_pods(one, post))]
+    if entry.starts and not entry.pods:
+        return [_create_step(state, entry, suffix)]
+    ended = [pod for pod in staying if is_finished(pod) and seconds_until_replacement(pod, state.now) <= 0]
+    return [delete_pod_step(pod) for pod in (*ended, *_excess_pods(state, entry))]
 
 
-def _create_step(one: DaemonSetState, post: NodePods, suffix: Callable[[], str]) -> WriteStep:
-    return create_pod_step(new_pod(one.owner, post.node["metadata"]["name"], one.hashed, suffix()))
+def _create_step(state: DaemonSetState, entry: NodePods, suffix: Callable[[], str]) -> WriteStep:
+    return create_pod_step(new_pod(state.owner, entry.node["metadata"]["name"], state.hashed, suffix()))
 
 
-def _excess_pods(one: DaemonSetState, post: NodePods) -> Sequence[Obj]:
+def _excess_pods(state: DaemonSetState, entry: NodePods) -> Sequence[Obj]:
     """All but the oldest; with maxSurge, all but the oldest of each revision."""
-    running = post.running
-    if not one.allowed("maxSurge"):
+    running = entry.running
+    if not state.allowed("maxSurge"):
         return running[1:]
-    new = [pod for pod in running if has_revision(pod, one.hashed)]
-    old = [pod for pod in running if not has_revision(pod, one.hashed)]
-    replaced = bool(new) and (one.is_available(new[0]) or not (old and one.is_available(old[0])))
+    new = [pod for pod in running if has_revision(pod, state.hashed)]
+    old = [pod for pod in running if not has_revision(pod, state.hashed)]
+    replaced = bool(new) and (state.is_available(new[0]) or not (old and state.is_available(old[0])))
     return (*new[1:], *(old if replaced else old[1:]))
 
 
-def _replace_steps(one: DaemonSetState) -> list[WriteStep]:
+def _replace_steps(state: DaemonSetState) -> list[WriteStep]:
     """Delete unavailable old pods at once, and available ones within maxUnavailable."""
-    left = one.allowed("maxUnavailable")
+    left = state.allowed("maxUnavailable")
     broken: list[Obj] = []
     candidates: list[Obj] = []
-    for post in one.nodes:
-        if not post.starts:
+    for entry in state.nodes:
+        if not entry.starts:
             continue
-        running = post.running
-        if not running or not one.is_available(running[0]):
+        running = entry.running
+        if not running or not state.is_available(running[0]):
             left -= 1
-        if running and not has_revision(running[0], one.hashed):
-            (candidates if one.is_available(running[0]) else broken).append(running[0])
+        if running and not has_revision(running[0], state.hashed):
+            (candidates if state.is_available(running[0]) else broken).append(running[0])
     return [delete_pod_step(pod) for pod in (*broken, *candidates[: max(0, left)])]
 
 
-def _surge_steps(one: DaemonSetState, suffix: Callable[[], str]) -> list[WriteStep]:
+def _surge_steps(state: DaemonSetState, suffix: Callable[[], str]) -> list[WriteStep]:
     """Create new pods next to old ones within maxSurge."""
-    left = one.allowed("maxSurge")
+    left = state.allowed("maxSurge")
     broken: list[NodePods] = []
     candidates: list[NodePods] = []
-    for post in one.nodes:
-        running = post.running
-        if not post.starts or not running:
+    for entry in state.nodes:
+        running = entry.running
+        if not entry.starts or not running:
             continue
-        fresh = [pod for pod in running if has_revision(pod, one.hashed)]
+        fresh = [pod for pod in running if has_revision(pod, state.hashed)]
         if fresh and len(running) > 1:
             left -= 1
         if not fresh:
-            (candidates if one.is_available(running[0]) else broken).append(post)
-    return [_create_step(one, post, suffix) for post in (*broken, *candidates[: max(0, left)])]
+            (candidates if state.is_available(running[0]) else broken).append(entry)
+    return [_create_step(state, entry, suffix) for entry in (*broken, *candidates[: max(0, left)])]
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
-def plan_status(one: DaemonSetState) -> WorkloadPlan:
-    owner = one.owner
-    meant = [post for post in one.nodes if post.starts]
-    first = [post.pods[0] for post in meant if post.pods]
+def plan_status(state: DaemonSetState) -> WorkloadPlan:
+    owner = state.owner
+    desired = [entry for entry in state.nodes if entry.starts]
+    first = [entry.pods[0] for entry in desired if entry.pods]
     ready = [pod for pod in first if is_ready(pod)]
-    available = sum(one.is_available(pod) for pod in ready)
+    available = sum(state.is_available(pod) for pod in ready)
     counts = {
         "observedGeneration": owner["metadata"].get("generation", 0),
-        "updatedNumberScheduled": sum(has_revision(pod, one.hashed) for pod in first),
+        "updatedNumberScheduled": sum(has_revision(pod, state.hashed) for pod in first),
         "numberAvailable": available,
-        "numberUnavailable": len(meant) - available,
+        "numberUnavailable": len(desired) - available,
         "collisionCount": (owner.get("status") or {}).get("collisionCount") or 0,
     }
     status: Obj = {
         "currentNumberScheduled": len(first),
-        "numberMisscheduled": sum(bool(post.pods) for post in one.nodes if not post.starts),
-        "desiredNumberScheduled": len(meant),
+        "numberMisscheduled": sum(bool(entry.pods) for entry in state.nodes if not entry.starts),
+        "desiredNumberScheduled": len(desired),
         "numberReady": len(ready),
     } | {name: count for name, count in counts.items() if count}
-    ended = [pod for post in one.nodes for pod in post.pods if is_finished(pod) and not is_terminating(pod)]
+    ended = [pod for entry in state.nodes for pod in entry.pods if is_finished(pod) and not is_terminating(pod)]
     again = soonest(
-        seconds_until_available(ready, one.min_ready_seconds, one.now),
-        *(max(0, seconds_until_replacement(pod, one.now)) for pod in ended),
+        seconds_until_available(ready, state.min_ready_seconds, state.now),
+        *(max(0, seconds_until_replacement(pod, state.now)) for pod in ended),
     )
     if status == owner.get("status"):
         return WorkloadPlan((), again)
     return WorkloadPlan((WriteStep(update_status(DAEMON_SETS, owner, status)),), again)
 
 
-def revisions_in_use(one: DaemonSetState, revisions: Iterable[Obj], hash_label: str) -> frozenset[str]:
-    hashes = {one.hashed, *(labels(pod).get(hash_label, "") for post in one.nodes for pod in post.pods)}
-    return frozenset(each["metadata"]["name"] for each in revisions if labels(each).get(hash_label) in hashes)
+def revisions_in_use(state: DaemonSetState, revisions: Iterable[Obj]) -> frozenset[str]:
+    hashes = {state.hashed, *(labels(pod).get(REVISION, "") for entry in state.nodes for pod in entry.pods)}
+    return frozenset(one["metadata"]["name"] for one in revisions if labels(one).get(REVISION) in hashes)

@@ -70,20 +70,20 @@ def decide(deployment: Obj, replica_sets: Iterable[Obj], busy: frozenset[str], n
 
     `busy`: uids of ReplicaSets that have unfinished pods, terminating ones included.
     """
-    whole = observe(deployment, replica_sets)
+    rollout = observe(deployment, replica_sets)
     if is_terminating(deployment):
-        return _status_plan(deployment, count_status(whole, now), None)
+        return _status_plan(deployment, count_status(rollout, now), None)
     if (paused := _pause_step(deployment, now)) is not None:
         return WorkloadPlan((paused,))
-    if whole.new is not None and (steps := _new_replica_set_steps(whole, now)):
+    if rollout.new is not None and (steps := _new_replica_set_steps(rollout, now)):
         return WorkloadPlan(steps)
     if deployment["spec"].get("paused"):
-        steps = scale(whole) or cleanup_steps(whole)
-        return WorkloadPlan(steps) if steps else _status_plan(deployment, count_status(whole, now), None)
-    steps = (scale(whole) if is_scaling_event(whole) else ()) or _rollout_steps(whole, busy, now)
+        steps = scale(rollout) or cleanup_steps(rollout)
+        return WorkloadPlan(steps) if steps else _status_plan(deployment, count_status(rollout, now), None)
+    steps = (scale(rollout) if is_scaling_event(rollout) else ()) or _rollout_steps(rollout, busy, now)
     if steps:
         return WorkloadPlan(steps)
-    status = progress_status(whole, now)
+    status = progress_status(rollout, now)
     return _status_plan(deployment, status, requeue_after(deployment, status, now))
 
 
@@ -101,29 +101,32 @@ def _pause_step(deployment: Obj, now: datetime) -> WriteStep | None:
     current = find_condition(status, PROGRESSING)
     if current is not None and current.get("reason") == TIMED_OUT:
         return None
-    noted = current is not None and current.get("reason") == "DeploymentPaused"
+    recorded = current is not None and current.get("reason") == "DeploymentPaused"
     paused = bool(deployment["spec"].get("paused"))
-    if paused == noted:
+    if paused == recorded:
         return None
     reason, message = (
         ("DeploymentPaused", "Deployment is paused") if paused else ("DeploymentResumed", "Deployment is resumed")
     )
-    said = condition(PROGRESSING, "Unknown", reason, message, now)
-    changed = {**status, "conditions": set_condition(status.get("conditions") or [], said)}
+    changed = _with_condition(status, condition(PROGRESSING, "Unknown", reason, message, now))
     return WriteStep(update_status(DEPLOYMENTS, deployment, changed))
+
+
+def _with_condition(status: Obj, new: Obj) -> Obj:
+    return {**status, "conditions": set_condition(status.get("conditions") or [], new)}
 
 
 # --- the ReplicaSet of the template ---------------------------------------------------------------
 
 
-def _new_replica_set_steps(whole: Rollout, now: datetime) -> tuple[WriteStep, ...]:
+def _new_replica_set_steps(rollout: Rollout, now: datetime) -> tuple[WriteStep, ...]:
     """Copy annotations to the new ReplicaSet, and its revision to the Deployment."""
-    assert whole.new is not None
-    if (changed := updated_replica_set(whole)) is not None:
+    assert rollout.new is not None
+    if (changed := updated_replica_set(rollout)) is not None:
         return (WriteStep(update(REPLICA_SETS, changed)),)
-    name = whole.new["metadata"]["name"]
+    name = rollout.new["metadata"]["name"]
     return _revision_steps(
-        whole.deployment, revision(whole.new), "FoundNewReplicaSet", f'Found new replica set "{name}"', now
+        rollout.deployment, revision(rollout.new), "FoundNewReplicaSet", f'Found new replica set "{name}"', now
     )
 
 
@@ -135,53 +138,52 @@ def _revision_steps(deployment: Obj, number: int, reason: str, message: str, now
         metadata = {**deployment["metadata"], "annotations": {**annotations_of(deployment), REVISION: str(number)}}
         changed = {**deployment, "metadata": metadata}
     if progress_deadline(deployment) is not None and find_condition(status, PROGRESSING) is None:
-        said = condition(PROGRESSING, "True", reason, message, now)
-        status = {**status, "conditions": set_condition(status.get("conditions") or [], said)}
+        status = _with_condition(status, condition(PROGRESSING, "True", reason, message, now))
     if changed is deployment and status == (deployment.get("status") or {}):
         return ()
     return (WriteStep(update_status(DEPLOYMENTS, changed, status)),)
 
 
-def _create_steps(whole: Rollout, now: datetime) -> tuple[WriteStep, ...]:
-    new = new_replica_set(whole)
-    deployment = whole.deployment
+def _create_steps(rollout: Rollout, now: datetime) -> tuple[WriteStep, ...]:
+    new = new_replica_set(rollout)
+    deployment = rollout.deployment
     status: Obj = deployment.get("status") or {}
     if progress_deadline(deployment) is not None:
         name = new["metadata"]["name"]
-        said = condition(PROGRESSING, "True", "NewReplicaSetCreated", f'Created new replica set "{name}"', now)
-        status = {**status, "conditions": set_condition(status.get("conditions") or [], said)}
-    noted = {**annotations_of(deployment), REVISION: str(revision(new))}
-    changed = {**deployment, "metadata": {**deployment["metadata"], "annotations": noted}}
+        message = f'Created new replica set "{name}"'
+        status = _with_condition(status, condition(PROGRESSING, "True", "NewReplicaSetCreated", message, now))
+    annotations = {**annotations_of(deployment), REVISION: str(revision(new))}
+    changed = {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}}
     return create_step(new), WriteStep(update_status(DEPLOYMENTS, changed, status))
 
 
 # --- from one ReplicaSet to the next --------------------------------------------------------------
 
 
-def _rollout_steps(whole: Rollout, busy: frozenset[str], now: datetime) -> tuple[WriteStep, ...]:
-    if not is_rolling(whole.deployment):
-        return _recreate_steps(whole, busy, now)
-    if whole.new is None:
-        return _create_steps(whole, now)
-    return rolling_steps(whole) or _cleanup_when_complete(whole)
+def _rollout_steps(rollout: Rollout, busy: frozenset[str], now: datetime) -> tuple[WriteStep, ...]:
+    if not is_rolling(rollout.deployment):
+        return _recreate_steps(rollout, busy, now)
+    if rollout.new is None:
+        return _create_steps(rollout, now)
+    return rolling_steps(rollout) or _cleanup_when_complete(rollout)
 
 
-def _recreate_steps(whole: Rollout, busy: frozenset[str], now: datetime) -> tuple[WriteStep, ...]:
+def _recreate_steps(rollout: Rollout, busy: frozenset[str], now: datetime) -> tuple[WriteStep, ...]:
     """Create new pods after all old pods have finished."""
-    if steps := scale_down_old(whole):
+    if steps := scale_down_old(rollout):
         return steps
-    if any(one["metadata"]["uid"] in busy for one in whole.old):
+    if any(one["metadata"]["uid"] in busy for one in rollout.old):
         return ()
-    if whole.new is None:
-        return _create_steps(whole, now)
-    if replicas(whole.new) != replicas(whole.deployment):
-        return rolling_steps(whole)
-    return _cleanup_when_complete(whole)
+    if rollout.new is None:
+        return _create_steps(rollout, now)
+    if replicas(rollout.new) != replicas(rollout.deployment):
+        return rolling_steps(rollout)
+    return _cleanup_when_complete(rollout)
 
 
-def _cleanup_when_complete(whole: Rollout) -> tuple[WriteStep, ...]:
-    deployment = whole.deployment
-    return cleanup_steps(whole) if is_complete(deployment, deployment.get("status") or {}) else ()
+def _cleanup_when_complete(rollout: Rollout) -> tuple[WriteStep, ...]:
+    deployment = rollout.deployment
+    return cleanup_steps(rollout) if is_complete(deployment, deployment.get("status") or {}) else ()
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -192,9 +194,11 @@ def report_create_error(deployment: Obj, message: str, now: datetime) -> tuple[W
     if progress_deadline(deployment) is None:
         return ()
     status: Obj = deployment.get("status") or {}
-    said = condition(PROGRESSING, "False", "ReplicaSetCreateError", message, now)
-    changed = {**status, "conditions": set_condition(status.get("conditions") or [], said)}
+    changed = _with_condition(status, condition(PROGRESSING, "False", "ReplicaSetCreateError", message, now))
     return () if changed == status else (WriteStep(update_status(DEPLOYMENTS, deployment, changed)),)
+
+
+# --- numbers of a rollout -------------------------------------------------------------------------
 
 
 def replicas(obj: Obj) -> int:
@@ -282,8 +286,11 @@ def template_without_hash(obj: Obj) -> Obj:
     """The pod template without the pod-template-hash label."""
     template: Obj = obj["spec"]["template"]
     metadata = dict(template.get("metadata") or {})
-    worn = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != HASH}
-    return {**template, "metadata": {**metadata, "labels": worn} if worn else metadata}
+    template_labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != HASH}
+    return {**template, "metadata": {**metadata, "labels": template_labels} if template_labels else metadata}
+
+
+# --- ReplicaSets ----------------------------------------------------------------------------------
 
 
 def next_revision(rollout: Rollout) -> int:
@@ -296,8 +303,8 @@ def new_replica_set(rollout: Rollout) -> Obj:
     spec, metadata = deployment["spec"], deployment["metadata"]
     hashed = short_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))
     template = deepcopy(spec["template"])
-    worn = {**((template.get("metadata") or {}).get("labels") or {}), HASH: hashed}
-    template["metadata"] = {**(template.get("metadata") or {}), "labels": worn}
+    template_labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: hashed}
+    template["metadata"] = {**(template.get("metadata") or {}), "labels": template_labels}
     selector = deepcopy(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: hashed}
     made: Obj = {
@@ -306,7 +313,7 @@ def new_replica_set(rollout: Rollout) -> Obj:
         "metadata": {
             "name": f"{metadata['name'][: MAX_NAME - 1 - len(hashed)]}-{hashed}",
             "namespace": metadata["namespace"],
-            "labels": dict(worn),
+            "labels": dict(template_labels),
             "annotations": {},
             "ownerReferences": [owner_reference(deployment, DEPLOYMENTS)],
         },
@@ -382,16 +389,16 @@ def scale_steps(replica_set: Obj, size: int, deployment: Obj) -> tuple[WriteStep
         return ()
     metadata = {**replica_set["metadata"], "annotations": {**annotations_of(replica_set), **sizes}}
     changed = {**replica_set, "metadata": metadata, "spec": {**replica_set["spec"], "replicas": size}}
-    name, way = metadata["name"], "up" if size > before else "down"
-    said = EventText(NORMAL, "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {size}")
-    return (WriteStep(update(REPLICA_SETS, changed), said if before != size else None),)
+    name, direction = metadata["name"], "up" if size > before else "down"
+    scaled = EventText(NORMAL, "ScalingReplicaSet", f"Scaled {direction} replica set {name} from {before} to {size}")
+    return (WriteStep(update(REPLICA_SETS, changed), scaled if before != size else None),)
 
 
 def is_scaling_event(rollout: Rollout) -> bool:
     """Whether the Deployment was scaled since its ReplicaSets were scaled."""
     active = (one for one in rollout.all if replicas(one) > 0)
     desired = replicas(rollout.deployment)
-    return any((noted := annotation_number(one, DESIRED)) is not None and noted != desired for one in active)
+    return any((recorded := annotation_number(one, DESIRED)) is not None and recorded != desired for one in active)
 
 
 def cleanup_steps(rollout: Rollout) -> tuple[WriteStep, ...]:
@@ -418,7 +425,7 @@ def scale(rollout: Rollout) -> tuple[WriteStep, ...]:
     if (only := _active_or_latest(rollout)) is not None:
         return scale_steps(only, replicas(deployment), deployment)
     if _is_saturated(rollout):
-        return tuple(step for one in rollout.old_active for step in scale_steps(one, 0, deployment))
+        return scale_down_old(rollout)
     return _scale_proportionally(rollout) if is_rolling(deployment) else ()
 
 
@@ -516,11 +523,11 @@ def _take_available(rollout: Rollout, sizes: dict[str, int], most: int) -> None:
         most -= taken
 
 
-# --- recreate -------------------------------------------------------------------------------------
-
-
 def scale_down_old(rollout: Rollout) -> tuple[WriteStep, ...]:
     return tuple(step for one in rollout.old_active for step in scale_steps(one, 0, rollout.deployment))
+
+
+# --- status ---------------------------------------------------------------------------------------
 
 
 def condition(type: str, status: str, reason: str, message: str, now: datetime) -> Obj:
@@ -551,20 +558,18 @@ def count_status(rollout: Rollout, now: datetime) -> Obj:
     status: Obj = {name: number for name, number in numbers.items() if number}
     if "collisionCount" in before:
         status["collisionCount"] = before["collisionCount"]
-    enough = available >= replicas(deployment) - max_unavailable(deployment)
-    status["conditions"] = set_condition(before.get("conditions") or [], _availability(enough, now))
+    if available >= replicas(deployment) - max_unavailable(deployment):
+        message = "Deployment has minimum availability."
+        new = condition(AVAILABLE, "True", "MinimumReplicasAvailable", message, now)
+    else:
+        message = "Deployment does not have minimum availability."
+        new = condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
+    status["conditions"] = set_condition(before.get("conditions") or [], new)
     return status
 
 
-def _availability(enough: bool, now: datetime) -> Obj:
-    if enough:
-        return condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
-    message = "Deployment does not have minimum availability."
-    return condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
-
-
 def progress_status(rollout: Rollout, now: datetime) -> Obj:
-    """The whole status."""
+    """The rollout status."""
     deployment, status = rollout.deployment, count_status(rollout, now)
     before: Obj = deployment.get("status") or {}
     current = find_condition(before, PROGRESSING)
@@ -578,8 +583,8 @@ def progress_status(rollout: Rollout, now: datetime) -> Obj:
 
 
 def _was_complete(status: Obj, current: Obj | None) -> bool:
-    settled = status.get("replicas", 0) == status.get("updatedReplicas", 0)
-    return settled and current is not None and current.get("reason") == COMPLETE
+    all_updated = status.get("replicas", 0) == status.get("updatedReplicas", 0)
+    return all_updated and current is not None and current.get("reason") == COMPLETE
 
 
 def _progress_conditions(rollout: Rollout, status: Obj, conditions: list[Obj], now: datetime) -> list[Obj]:

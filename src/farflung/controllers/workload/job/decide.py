@@ -86,23 +86,23 @@ def decide(job: Obj, pods: Sequence[Obj], suffix: Callable[[], str], now: dateti
         return NO_WRITES
     if is_terminating(job):
         return WorkloadPlan(tuple(release_step(pod) for pod in pods if is_tracked(pod)))
-    whole = JobState(job, tuple(pods), now)
+    state = JobState(job, tuple(pods), now)
     if is_job_finished(job):
-        return _plan_finished(whole)
-    ended = find_outcome(job, stored_counts(job), whole.active, now)
-    counts = next_counts(job, pods, over=ended is not None and ended.type == FAILED)
-    if counts != stored_counts(job) or _is_new(whole):
-        return WorkloadPlan((_status_step(whole, counts, None),))
-    if steps := release_steps(job, pods) or _pod_steps(whole, counts, ended, suffix):
+        return _plan_finished(state)
+    outcome = find_outcome(job, stored_counts(job), state.active, now)
+    counts = next_counts(job, pods, over=outcome is not None and outcome.type == FAILED)
+    if counts != stored_counts(job) or _is_new(state):
+        return WorkloadPlan((_status_step(state, counts, None),))
+    if steps := release_steps(job, pods) or _pod_steps(state, counts, outcome, suffix):
         return WorkloadPlan(steps)
-    step = _status_step(whole, counts, ended)
-    again = soonest(seconds_until_deadline(job, now), _next_pod(whole, counts, ended))
+    step = _status_step(state, counts, outcome)
+    again = soonest(seconds_until_deadline(job, now), _next_pod(state, counts, outcome))
     return WorkloadPlan((), again) if _is_same(job, step) else WorkloadPlan((step,), again)
 
 
-def _is_new(whole: JobState) -> bool:
+def _is_new(state: JobState) -> bool:
     """The start time is written before pods are created, because the server may refuse them."""
-    return not whole.suspended and not (whole.job.get("status") or {}).get("startTime")
+    return not state.suspended and not (state.job.get("status") or {}).get("startTime")
 
 
 def _is_same(job: Obj, step: WriteStep) -> bool:
@@ -113,24 +113,23 @@ def _is_same(job: Obj, step: WriteStep) -> bool:
 
 
 def _pod_steps(
-    whole: JobState, counts: JobCounts, ended: JobOutcome | None, suffix: Callable[[], str]
+    state: JobState, counts: JobCounts, outcome: JobOutcome | None, suffix: Callable[[], str]
 ) -> tuple[WriteStep, ...]:
-    active = whole.active
-    if ended is not None:
+    active = state.active
+    if outcome is not None:
         return tuple(delete_pod_step(pod) for pod in active)
-    if whole.suspended:
+    if state.suspended:
         return tuple(step for pod in active for step in drop_steps(pod))
-    surplus = _surplus_pods(whole, counts)
-    if surplus:
+    if surplus := _surplus_pods(state, counts):
         return tuple(step for pod in surplus for step in drop_steps(pod))
-    missing = _missing_indexes(whole, counts)
-    if not missing or backoff_remaining(whole.pods, whole.now) > 0:
+    missing = _missing_indexes(state, counts)
+    if not missing or backoff_remaining(state.pods, state.now) > 0:
         return ()
-    return tuple(create_pod_step(new_pod(whole.job, index, suffix())) for index in missing)
+    return tuple(create_pod_step(new_pod(state.job, index, suffix())) for index in missing)
 
 
-def _wanted_active(whole: JobState, counts: JobCounts) -> int:
-    spec, active = whole.job["spec"], len(whole.active)
+def _wanted_active(state: JobState, counts: JobCounts) -> int:
+    spec, active = state.job["spec"], len(state.active)
     parallelism = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
     completions = spec.get("completions")
     if completions is None:
@@ -138,18 +137,18 @@ def _wanted_active(whole: JobState, counts: JobCounts) -> int:
     return max(0, min(parallelism, int(completions) - counts.all_succeeded))
 
 
-def _surplus_pods(whole: JobState, counts: JobCounts) -> list[Obj]:
+def _surplus_pods(state: JobState, counts: JobCounts) -> list[Obj]:
     """Pods with a duplicate or invalid index, and pods beyond the wanted number."""
-    useless = _invalid_index_pods(whole, counts) if is_indexed(whole.job) else []
-    others = [pod for pod in whole.active if pod not in useless]
-    more = max(0, len(others) - _wanted_active(whole, counts))
+    useless = _invalid_index_pods(state, counts) if is_indexed(state.job) else []
+    others = [pod for pod in state.active if pod not in useless]
+    more = max(0, len(others) - _wanted_active(state, counts))
     return [*useless, *rank_for_deletion(others)[:more]]
 
 
-def _invalid_index_pods(whole: JobState, counts: JobCounts) -> list[Obj]:
-    completions, seen = whole.job["spec"].get("completions") or 0, set(counts.completed)
+def _invalid_index_pods(state: JobState, counts: JobCounts) -> list[Obj]:
+    completions, seen = state.job["spec"].get("completions") or 0, set(counts.completed)
     found = []
-    for pod in reversed(rank_for_deletion(whole.active)):
+    for pod in reversed(rank_for_deletion(state.active)):
         index = index_of(pod)
         if index in seen or not 0 <= index < completions:
             found.append(pod)
@@ -157,47 +156,46 @@ def _invalid_index_pods(whole: JobState, counts: JobCounts) -> list[Obj]:
     return found
 
 
-def _missing_indexes(whole: JobState, counts: JobCounts) -> list[int | None]:
+def _missing_indexes(state: JobState, counts: JobCounts) -> list[int | None]:
     """Indexes of the pods to create; None for each pod of a non-indexed Job."""
-    busy = [*whole.active, *(whole.terminating if whole.job["spec"].get("podReplacementPolicy") == "Failed" else ())]
-    number = min(max(0, _wanted_active(whole, counts) - len(busy)), BURST_REPLICAS)
-    if not is_indexed(whole.job):
+    busy = [*state.active, *(state.terminating if state.job["spec"].get("podReplacementPolicy") == "Failed" else ())]
+    number = min(max(0, _wanted_active(state, counts) - len(busy)), BURST_REPLICAS)
+    if not is_indexed(state.job):
         return [None] * number
     taken = {*counts.completed, *(index_of(pod) for pod in busy)}
-    free = (index for index in range(whole.job["spec"].get("completions") or 0) if index not in taken)
+    free = (index for index in range(state.job["spec"].get("completions") or 0) if index not in taken)
     return [index for _, index in zip(range(number), free, strict=False)]
 
 
-def _next_pod(whole: JobState, counts: JobCounts, ended: JobOutcome | None) -> float | None:
-    if ended is not None or whole.suspended or not _missing_indexes(whole, counts):
+def _next_pod(state: JobState, counts: JobCounts, outcome: JobOutcome | None) -> float | None:
+    if outcome is not None or state.suspended or not _missing_indexes(state, counts):
         return None
-    return backoff_remaining(whole.pods, whole.now)
+    return backoff_remaining(state.pods, state.now)
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
-def _status_step(whole: JobState, counts: JobCounts, ended: JobOutcome | None) -> WriteStep:
-    job, before = whole.job, whole.job.get("status") or {}
+def _status_step(state: JobState, counts: JobCounts, outcome: JobOutcome | None) -> WriteStep:
+    job, before = state.job, state.job.get("status") or {}
     status: Obj = counts.members(indexed=is_indexed(job))
-    if whole.active:
-        status["active"] = len(whole.active)
-    status |= {"ready": sum(is_ready(pod) for pod in whole.active), "terminating": len(whole.terminating)}
+    if state.active:
+        status["active"] = len(state.active)
+    status |= {"ready": sum(is_ready(pod) for pod in state.active), "terminating": len(state.terminating)}
     if before.get("startTime"):
         status["startTime"] = before["startTime"]
-    elif not whole.suspended:
-        status["startTime"] = format_seconds(whole.now)
+    elif not state.suspended:
+        status["startTime"] = format_seconds(state.now)
     conditions: list[Obj] = list(before.get("conditions") or ())
-    said = None
-    if ended is not None:
-        conditions, said = _finished_conditions(whole, counts, ended, conditions)
+    if outcome is not None:
+        conditions, event = _finished_conditions(state, counts, outcome, conditions)
     else:
-        conditions, said = _suspended_conditions(whole, status, conditions)
+        conditions, event = _suspended_conditions(state, status, conditions)
     if find_condition({"conditions": conditions}, COMPLETE) is not None:
-        status["completionTime"] = format_seconds(whole.now)
+        status["completionTime"] = format_seconds(state.now)
     if conditions:
         status["conditions"] = conditions
-    return WriteStep(update_status(JOBS, job, status), said)
+    return WriteStep(update_status(JOBS, job, status), event)
 
 
 def _condition(type: str, status: str, reason: str, message: str, now: datetime) -> Obj:
@@ -213,45 +211,47 @@ def _condition(type: str, status: str, reason: str, message: str, now: datetime)
 
 
 def _finished_conditions(
-    whole: JobState, counts: JobCounts, ended: JobOutcome, conditions: list[Obj]
+    state: JobState, counts: JobCounts, outcome: JobOutcome, conditions: list[Obj]
 ) -> tuple[list[Obj], EventText | None]:
     """First SuccessCriteriaMet or FailureTarget; after all pods are finished and counted, Complete or Failed."""
-    mark = SUCCESS if ended.type == COMPLETE else FAILURE
-    conditions = set_condition(conditions, _condition(mark, "True", ended.reason, ended.message, whole.now))
-    left = whole.active or whole.terminating or any(is_tracked(pod) for pod in whole.pods)
+    mark = SUCCESS if outcome.type == COMPLETE else FAILURE
+    conditions = set_condition(conditions, _condition(mark, "True", outcome.reason, outcome.message, state.now))
+    left = state.active or state.terminating or any(is_tracked(pod) for pod in state.pods)
     if left or not counts.is_fully_counted:
         return conditions, None
-    conditions = set_condition(conditions, _condition(ended.type, "True", ended.reason, ended.message, whole.now))
-    if ended.type == COMPLETE:
+    conditions = set_condition(conditions, _condition(outcome.type, "True", outcome.reason, outcome.message, state.now))
+    if outcome.type == COMPLETE:
         return conditions, EventText(NORMAL, "Completed", "Job completed")
-    return conditions, EventText(WARNING, ended.reason, ended.message)
+    return conditions, EventText(WARNING, outcome.reason, outcome.message)
 
 
-def _suspended_conditions(whole: JobState, status: Obj, conditions: list[Obj]) -> tuple[list[Obj], EventText | None]:
+def _suspended_conditions(state: JobState, status: Obj, conditions: list[Obj]) -> tuple[list[Obj], EventText | None]:
     """A resumed Job gets a new start time."""
-    noted = find_condition({"conditions": conditions}, SUSPENDED)
-    was = noted is not None and noted.get("status") == "True"
-    if whole.suspended == was:
+    was = is_condition_true({"conditions": conditions}, SUSPENDED)
+    if state.suspended == was:
         return conditions, None
-    if whole.suspended:
-        said = _condition(SUSPENDED, "True", "JobSuspended", "Job suspended", whole.now)
-        return set_condition(conditions, said), EventText(NORMAL, "Suspended", "Job suspended")
-    status["startTime"] = format_seconds(whole.now)
-    said = _condition(SUSPENDED, "False", "JobResumed", "Job resumed", whole.now)
-    return set_condition(conditions, said), EventText(NORMAL, "Resumed", "Job resumed")
+    if state.suspended:
+        new = _condition(SUSPENDED, "True", "JobSuspended", "Job suspended", state.now)
+        return set_condition(conditions, new), EventText(NORMAL, "Suspended", "Job suspended")
+    status["startTime"] = format_seconds(state.now)
+    new = _condition(SUSPENDED, "False", "JobResumed", "Job resumed", state.now)
+    return set_condition(conditions, new), EventText(NORMAL, "Resumed", "Job resumed")
 
 
-# --- afterwards -----------------------------------------------------------------------------------
+# --- finished Jobs --------------------------------------------------------------------------------
 
 
-def _plan_finished(whole: JobState) -> WorkloadPlan:
-    steps = tuple(release_step(pod) for pod in whole.pods if is_tracked(pod))
+def _plan_finished(state: JobState) -> WorkloadPlan:
+    steps = tuple(release_step(pod) for pod in state.pods if is_tracked(pod))
     if steps:
         return WorkloadPlan(steps)
-    left = seconds_until_ttl(whole.job, whole.now)
+    left = seconds_until_ttl(state.job, state.now)
     if left is not None and left <= 0:
-        return WorkloadPlan((WriteStep(delete(JOBS, whole.job), propagation="Foreground"),))
+        return WorkloadPlan((WriteStep(delete(JOBS, state.job), propagation="Foreground"),))
     return WorkloadPlan((), left)
+
+
+# --- counters, completion indexes and outcome -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,15 +326,15 @@ def next_counts(job: Obj, pods: Sequence[Obj], *, over: bool) -> JobCounts:
         elif over or has_failed(job, pod):
             failed.append(uid)
     return JobCounts(
-        len(completed) if indexed else before.succeeded + _gone(before.uncounted_succeeded, tracked),
-        before.failed + _gone(before.uncounted_failed, tracked),
+        len(completed) if indexed else before.succeeded + _count_untracked(before.uncounted_succeeded, tracked),
+        before.failed + _count_untracked(before.uncounted_failed, tracked),
         tuple(succeeded),
         tuple(failed),
         frozenset(completed),
     )
 
 
-def _gone(uids: Sequence[str], tracked: Mapping[str, Obj]) -> int:
+def _count_untracked(uids: Sequence[str], tracked: Mapping[str, Obj]) -> int:
     return sum(uid not in tracked for uid in uids)
 
 
@@ -446,6 +446,9 @@ def seconds_until_ttl(job: Obj, now: datetime) -> float | None:
     return (parse_time(ends[0].get("lastTransitionTime")) + timedelta(seconds=seconds) - now).total_seconds()
 
 
+# --- pods of a Job --------------------------------------------------------------------------------
+
+
 def new_pod(job: Obj, index: int | None, suffix: str) -> Obj:
     prefix = f"{job['metadata']['name']}-" if index is None else f"{job['metadata']['name']}-{index}-"
     pod = pod_from_template(job, JOBS, job["spec"]["template"], random_name(prefix, suffix), prefix)
@@ -456,15 +459,11 @@ def new_pod(job: Obj, index: int | None, suffix: str) -> Obj:
         metadata["labels"] = {**labels(pod), INDEX: str(index)}
         pod["spec"].setdefault("hostname", f"{job['metadata']['name']}-{index}")
         for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-            _tell_index(container)
+            variables = container.get("env") or []
+            if all(one.get("name") != INDEX_VARIABLE for one in variables):
+                source: Obj = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+                container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
     return pod
-
-
-def _tell_index(container: Obj) -> None:
-    variables = container.get("env") or []
-    if all(one.get("name") != INDEX_VARIABLE for one in variables):
-        source: Obj = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
-        container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
 
 
 def index_of(pod: Obj) -> int:
@@ -493,8 +492,8 @@ def has_failed(job: Obj, pod: Obj) -> bool:
     """A terminating pod counts as failed at once, unless podReplacementPolicy is Failed."""
     if phase(pod) == "Failed":
         return True
-    patient = job["spec"].get("podReplacementPolicy") == "Failed"
-    return not patient and is_terminating(pod) and phase(pod) != "Succeeded"
+    waits = job["spec"].get("podReplacementPolicy") == "Failed"
+    return not waits and is_terminating(pod) and phase(pod) != "Succeeded"
 
 
 def finished_at(pod: Obj) -> datetime:

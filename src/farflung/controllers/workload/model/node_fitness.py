@@ -16,7 +16,7 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 OPERATORS: Final = {**IN_OBJECTS, "Gt": "gt", "Lt": "lt"}
 PODS: Final = "pods"
-ANYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - as pods say that any address is meant
+ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - values of hostIP that mean any address
 
 Amounts = dict[str, int]  #: in thousandths of nanos, by resource: exact
 
@@ -42,11 +42,11 @@ def _matches_term(term: Obj, node: Obj) -> bool:
     return _matches_expressions(expressions, labels(node)) and _matches_expressions(fields, named)
 
 
-def _matches_expressions(expressions: Iterable[Obj], worn: Mapping[str, str]) -> bool:
+def _matches_expressions(expressions: Iterable[Obj], values: Mapping[str, str]) -> bool:
     requirements = (
         Requirement(one["key"], OPERATORS[one["operator"]], tuple(one.get("values") or ())) for one in expressions
     )
-    return LabelSelector(tuple(requirements)).matches(worn)
+    return LabelSelector(tuple(requirements)).matches(values)
 
 
 # --- taints ---------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class HostPort(NamedTuple):
     def conflicts(self, other: HostPort) -> bool:
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
-        return self.address == other.address or self.address in ANYWHERE or other.address in ANYWHERE
+        return self.address == other.address or self.address in ANY_ADDRESS or other.address in ANY_ADDRESS
 
 
 def host_ports(pod: Obj) -> list[HostPort]:

@@ -79,13 +79,13 @@ class PodScheduler:
 
     async def reconcile(self, key: Key, worker: int) -> float | None:
         """Schedule the waiting pods in queue order."""
-        pods, news = self._client.pods, self._changes
+        pods, changes = self._client.pods, self._changes
         await self._resolve_unknown_bindings()
         waiting = [(queue_order(pod), key, pod) for key in self._waiting if (pod := pods.get(key)) is not None]
-        space = node_infos(self._client.nodes.all(), self._placed()) if waiting else []
+        nodes = node_infos(self._client.nodes.all(), self._placed()) if waiting else []
         for _, key, pod in sorted(waiting, key=lambda one: one[:2]):
             try:
-                await self._schedule(key, pod, space, news)
+                await self._schedule(key, pod, nodes, changes)
             except (NotFound, Conflict):
                 continue  # the pod was replaced or changed; its watch event queues it
         return PAUSE if self._waiting else None
@@ -105,14 +105,14 @@ class PodScheduler:
                 self._client.pods.informer.assume(pod)
             self._unknown.pop(0)
 
-    async def _schedule(self, key: Key, pod: Obj, space: list[NodeInfo], news: int) -> None:
+    async def _schedule(self, key: Key, pod: Obj, nodes: list[NodeInfo], changes: int) -> None:
         names = claim_names(pod)
         wrong = find_claim_problem(names, self._claims(pod["metadata"]["namespace"])) if names else ""
-        choice = choose(pod, space, wrong)
+        choice = choose(pod, nodes, wrong)
         if choice.node:
             await self._bind(key, pod, choice.node)
-            next(room for room in space if room.name == choice.node).take(pod)
-        elif news == self._changes:
+            next(info for info in nodes if info.name == choice.node).take(pod)
+        elif changes == self._changes:
             self._unschedulable[key] = None
             self._waiting.pop(key, None)
             await self._report_unschedulable(key, pod, choice.why)
@@ -151,7 +151,7 @@ class PodScheduler:
         before = find_condition(status, SCHEDULED)
         if before is not None and before.get("message") == why and before.get("status") == "False":
             return
-        said = {
+        condition = {
             "type": SCHEDULED,
             "status": "False",
             "lastProbeTime": None,
@@ -161,9 +161,9 @@ class PodScheduler:
         }
         conditions = [one for one in status.get("conditions") or () if one.get("type") != SCHEDULED]
         if before is not None and before.get("status") == "False":
-            said["lastTransitionTime"] = before.get("lastTransitionTime", said["lastTransitionTime"])
+            condition["lastTransitionTime"] = before.get("lastTransitionTime", condition["lastTransitionTime"])
         failed = EventText(WARNING, "FailedScheduling", why)
-        changed = {**status, "conditions": set_condition(conditions, said)}
+        changed = {**status, "conditions": set_condition(conditions, condition)}
         try:
             await self._client.perform(SCHEDULER, pod, PODS, [WriteStep(update_status(PODS, pod, changed), failed)])
         except ClientError:

@@ -67,10 +67,10 @@ class NodeInfo:
 
 
 def node_infos(nodes: Iterable[Obj], pods: Iterable[Obj]) -> list[NodeInfo]:
-    found = {room.name: room for room in map(NodeInfo, nodes) if not is_terminating(room.node)}
+    found = {info.name: info for info in map(NodeInfo, nodes) if not is_terminating(info.node)}
     for pod in pods:
-        if occupies_node(pod) and (room := found.get(pod["spec"]["nodeName"])) is not None:
-            room.take(pod)
+        if occupies_node(pod) and (info := found.get(pod["spec"]["nodeName"])) is not None:
+            info.take(pod)
     return [found[name] for name in sorted(found)]
 
 
@@ -82,40 +82,40 @@ class NodeChoice:
     why: str = ""
 
 
-def choose(pod: Obj, rooms: Sequence[NodeInfo], unbound: str = "") -> NodeChoice:
+def choose(pod: Obj, nodes: Sequence[NodeInfo], unbound: str = "") -> NodeChoice:
     """The fitting node with the fewest pods.  `unbound`: the problem with the pod's claims."""
-    if not rooms:
+    if not nodes:
         return NodeChoice(why=NO_NODES)
     if unbound:
-        return NodeChoice(why=f"0/{len(rooms)} nodes are available: {unbound}.")
-    reasons = [list(node_problems(pod, room)) for room in rooms]
-    fitting = [room for room, why in zip(rooms, reasons, strict=True) if not why]
+        return NodeChoice(why=f"0/{len(nodes)} nodes are available: {unbound}.")
+    reasons = [list(node_problems(pod, info)) for info in nodes]
+    fitting = [info for info, why in zip(nodes, reasons, strict=True) if not why]
     if fitting:
-        return NodeChoice(min(fitting, key=lambda room: room.pods).name)
+        return NodeChoice(min(fitting, key=lambda info: info.pods).name)
     counts: dict[str, int] = {}
     for why in reasons:
         for reason in why:
             counts[reason] = counts.get(reason, 0) + 1
-    said = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return NodeChoice(why=f"0/{len(rooms)} nodes are available: {said}.")
+    summary = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return NodeChoice(why=f"0/{len(nodes)} nodes are available: {summary}.")
 
 
-def node_problems(pod: Obj, room: NodeInfo) -> Iterator[str]:
+def node_problems(pod: Obj, info: NodeInfo) -> Iterator[str]:
     """Why the node does not fit: the first mismatch, or all insufficient resources."""
-    reason = _first_problem(pod, room)
+    reason = _first_problem(pod, info)
     if reason:
         yield reason
         return
-    limit, most = allocatable(room.node), pod_capacity(room.node)
-    if most is not None and room.pods + 1 > most:
+    limit, most = allocatable(info.node), pod_capacity(info.node)
+    if most is not None and info.pods + 1 > most:
         yield "Too many pods"
     for name, amount in sorted(requests(pod).items()):
-        if name != PODS and amount + room.taken.get(name, 0) > limit.get(name, 0):
+        if name != PODS and amount + info.taken.get(name, 0) > limit.get(name, 0):
             yield f"Insufficient {name}"
 
 
-def _first_problem(pod: Obj, room: NodeInfo) -> str:
-    spec, node = pod["spec"], room.node
+def _first_problem(pod: Obj, info: NodeInfo) -> str:
+    spec, node = pod["spec"], info.node
     taint = find_untolerated_taint(node, spec.get("tolerations") or (), (NO_SCHEDULE, NO_EXECUTE))
     if taint is not None and taint.get("key") == UNSCHEDULABLE:
         return "node(s) were unschedulable"
@@ -123,7 +123,7 @@ def _first_problem(pod: Obj, room: NodeInfo) -> str:
         return f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"
     if not matches_node_affinity(spec, node):
         return "node(s) didn't match Pod's node affinity/selector"
-    if any(port.conflicts(taken) for port in host_ports(pod) for taken in room.ports):
+    if any(port.conflicts(taken) for port in host_ports(pod) for taken in info.ports):
         return "node(s) didn't have free ports for the requested pod ports"
     return ""
 

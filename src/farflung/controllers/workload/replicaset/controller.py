@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.model.objects import REPLICA_SETS
 from farflung.controllers.workload.replicaset.decide import plan_pods, plan_status
@@ -34,14 +33,8 @@ class ReplicaSetController:
         if claimed.steps:
             await client.perform(NAME, replica_set, REPLICA_SETS, claimed.steps)
             return None  # the writes queue it again
-        refusal: Refused | None = None
-        try:
-            steps = plan_pods(replica_set, claimed.owned, client.suffix)
-            await client.perform(NAME, replica_set, REPLICA_SETS, steps)
-        except (Conflict, AlreadyExists):
-            raise
-        except Refused as error:
-            refusal = error
+        steps = plan_pods(replica_set, claimed.owned, client.suffix)
+        refusal = await client.try_perform(NAME, replica_set, REPLICA_SETS, steps)
         failure = str(refusal) if refusal is not None else ""
         plan = plan_status(replica_set, client.children_of(uid, client.pods), failure, client.now())
         await client.perform(NAME, replica_set, REPLICA_SETS, plan.steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.client.errors import AlreadyExists, Conflict, Refused
 from farflung.controllers.workload.client import WorkloadClient
 from farflung.controllers.workload.model.objects import STATEFUL_SETS, is_terminating
 from farflung.controllers.workload.model.revisions import find_current, record_template, revision_data, truncate_history
@@ -54,18 +53,12 @@ class StatefulSetController:
         assert update is not None
         return await self._maintain(observe(owner, pods.owned, revisions.owned, update, client.now()), revisions.owned)
 
-    async def _maintain(self, one: StatefulSetState, revisions: tuple[Obj, ...]) -> float | None:
-        client, owner = self._client, one.owner
-        refusal: Refused | None = None
-        try:
-            await client.perform(NAME, owner, STATEFUL_SETS, plan_pods(one, self._claims(owner)))
-        except (Conflict, AlreadyExists):
-            raise
-        except Refused as error:
-            refusal = error
+    async def _maintain(self, state: StatefulSetState, revisions: tuple[Obj, ...]) -> float | None:
+        client, owner = self._client, state.owner
+        refusal = await client.try_perform(NAME, owner, STATEFUL_SETS, plan_pods(state, self._claims(owner)))
         pods = client.children_of(owner["metadata"]["uid"], client.pods)
-        plan = plan_status(observe(owner, pods, revisions, one.update, client.now()))
-        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(one)))
+        plan = plan_status(observe(owner, pods, revisions, state.update, client.now()))
+        steps = (*plan.steps, *truncate_history(owner, revisions, revisions_in_use(state)))
         await client.perform(NAME, owner, STATEFUL_SETS, steps)
         if refusal is not None:
             raise refusal

@@ -91,19 +91,19 @@ def create_claim_steps(stateful_set: Obj, number: int, existing: frozenset[str])
         name = claim_name(template, metadata["name"], number)
         if name in existing:
             continue
-        said = template["metadata"]
+        metadata_of_template = template["metadata"]
         claim: Obj = {
             "apiVersion": CLAIMS.api_version,
             "kind": CLAIMS.kind,
             "metadata": {
                 "name": name,
                 "namespace": metadata["namespace"],
-                "labels": {**(said.get("labels") or {}), **selected},
+                "labels": {**(metadata_of_template.get("labels") or {}), **selected},
             },
             "spec": deepcopy(template.get("spec") or {}),
         }
-        if said.get("annotations"):
-            claim["metadata"]["annotations"] = dict(said["annotations"])
+        if metadata_of_template.get("annotations"):
+            claim["metadata"]["annotations"] = dict(metadata_of_template["annotations"])
         where = f"Claim {name} Pod {metadata['name']}-{number} in StatefulSet {metadata['name']}"
         done = EventText(NORMAL, "SuccessfulCreate", f"create {where} success")
         steps.append(
@@ -174,76 +174,76 @@ def observe(owner: Obj, pods: Iterable[Obj], revisions: Sequence[Obj], update: O
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def plan_pods(one: StatefulSetState, claims: frozenset[str]) -> tuple[WriteStep, ...]:
+def plan_pods(state: StatefulSetState, claims: frozenset[str]) -> tuple[WriteStep, ...]:
     """First create missing pods from the lowest ordinal, then delete surplus pods from the highest, then update.
 
     `claims`: names of existing claims.
     """
-    steps, settled = _replica_steps(one, claims)
-    if settled:
-        more, settled = _condemned_steps(one)
+    steps, finished = _replica_steps(state, claims)
+    if finished:
+        more, finished = _condemned_steps(state)
         steps += more
-    if settled and not steps and one.rolls:
-        steps += _update_steps(one)
+    if finished and not steps and state.rolls:
+        steps += _update_steps(state)
     return tuple(steps)
 
 
-def _replica_steps(one: StatefulSetState, claims: frozenset[str]) -> tuple[list[WriteStep], bool]:
+def _replica_steps(state: StatefulSetState, claims: frozenset[str]) -> tuple[list[WriteStep], bool]:
     steps: list[WriteStep] = []
-    for number in one.numbers:
-        pod = one.pods.get(number)
+    for number in state.numbers:
+        pod = state.pods.get(number)
         if pod is None:
-            pod = new_pod(one.owner, number, _revision_for(one, number))
-            steps += [*create_claim_steps(one.owner, number, claims), create_step(one.owner, pod)]
-            well = False
+            pod = new_pod(state.owner, number, _revision_for(state, number))
+            steps += [*create_claim_steps(state.owner, number, claims), create_step(state.owner, pod)]
+            healthy = False
         else:
-            well = one.is_healthy(pod)
-            steps += _maintenance_steps(one, number, pod, claims)
-        if (not well and not one.parallel) or len(steps) >= BURST_REPLICAS:
+            healthy = state.is_healthy(pod)
+            steps += _maintenance_steps(state, number, pod, claims)
+        if (not healthy and not state.parallel) or len(steps) >= BURST_REPLICAS:
             return steps, False
     return steps, True
 
 
-def _maintenance_steps(one: StatefulSetState, number: int, pod: Obj, claims: frozenset[str]) -> list[WriteStep]:
+def _maintenance_steps(state: StatefulSetState, number: int, pod: Obj, claims: frozenset[str]) -> list[WriteStep]:
     if is_terminating(pod):
         return []
     if is_finished(pod):
-        return [delete_step(one.owner, pod)] if seconds_until_replacement(pod, one.now) <= 0 else []
-    return create_claim_steps(one.owner, number, claims) if phase(pod) == "Pending" else []
+        return [delete_step(state.owner, pod)] if seconds_until_replacement(pod, state.now) <= 0 else []
+    return create_claim_steps(state.owner, number, claims) if phase(pod) == "Pending" else []
 
 
-def _revision_for(one: StatefulSetState, number: int) -> Obj:
+def _revision_for(state: StatefulSetState, number: int) -> Obj:
     """Pods below the partition keep the current revision."""
-    return one.current if one.rolls and number < one.numbers.start + one.partition else one.update
+    return state.current if state.rolls and number < state.numbers.start + state.partition else state.update
 
 
-def _condemned_steps(one: StatefulSetState) -> tuple[list[WriteStep], bool]:
-    condemned = {number: pod for number, pod in one.pods.items() if number not in one.numbers}
-    ailing = [
-        pod for pod in (*(one.pods.get(number) for number in one.numbers), *condemned.values()) if pod is not None
+def _condemned_steps(state: StatefulSetState) -> tuple[list[WriteStep], bool]:
+    condemned = {number: pod for number, pod in state.pods.items() if number not in state.numbers}
+    pods = [
+        pod for pod in (*(state.pods.get(number) for number in state.numbers), *condemned.values()) if pod is not None
     ]
-    first = next((pod for pod in ailing if not one.is_healthy(pod)), None)
+    first = next((pod for pod in pods if not state.is_healthy(pod)), None)
     steps: list[WriteStep] = []
     for pod in reversed(condemned.values()):
         if is_terminating(pod):
-            if not one.parallel:
+            if not state.parallel:
                 return steps, False
             continue
-        if not one.parallel and not one.is_healthy(pod) and pod is not first:
+        if not state.parallel and not state.is_healthy(pod) and pod is not first:
             return steps, False
-        steps.append(delete_step(one.owner, pod))
-        if not one.parallel:
+        steps.append(delete_step(state.owner, pod))
+        if not state.parallel:
             return steps, False
     return steps, True
 
 
-def _update_steps(one: StatefulSetState) -> list[WriteStep]:
+def _update_steps(state: StatefulSetState) -> list[WriteStep]:
     """One at a time, from the highest ordinal down to the partition, each after its predecessor is healthy."""
-    for number in reversed(one.numbers[one.partition :]):
-        pod = one.pods[number]
-        if pod_revision(pod) != one.update["metadata"]["name"] and not is_terminating(pod):
-            return [delete_step(one.owner, pod)]
-        if not one.is_healthy(pod):
+    for number in reversed(state.numbers[state.partition :]):
+        pod = state.pods[number]
+        if pod_revision(pod) != state.update["metadata"]["name"] and not is_terminating(pod):
+            return [delete_step(state.owner, pod)]
+        if not state.is_healthy(pod):
             return []
     return []
 
@@ -251,33 +251,35 @@ def _update_steps(one: StatefulSetState) -> list[WriteStep]:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def plan_status(one: StatefulSetState) -> WorkloadPlan:
-    owner, pods = one.owner, list(one.pods.values())
+def plan_status(state: StatefulSetState) -> WorkloadPlan:
+    owner, pods = state.owner, list(state.pods.values())
     ready = [pod for pod in pods if phase(pod) == "Running" and is_ready(pod)]
     staying = [pod_revision(pod) for pod in pods if not is_terminating(pod)]
-    current, update = one.current["metadata"]["name"], one.update["metadata"]["name"]
+    current, update = state.current["metadata"]["name"], state.update["metadata"]["name"]
     counts = {
         "readyReplicas": len(ready),
         "currentReplicas": staying.count(current),
         "updatedReplicas": staying.count(update),
         "observedGeneration": owner["metadata"].get("generation", 0),
     }
-    if one.rolls and len(pods) == len(ready) == counts["updatedReplicas"] == len(one.numbers):
+    if state.rolls and len(pods) == len(ready) == counts["updatedReplicas"] == len(state.numbers):
         current, counts["currentReplicas"] = update, counts["updatedReplicas"]
     status: Obj = {
         "replicas": len(pods),
-        "availableReplicas": sum(is_available(pod, one.min_ready_seconds, one.now) for pod in ready),
+        "availableReplicas": sum(is_available(pod, state.min_ready_seconds, state.now) for pod in ready),
         "currentRevision": current,
         "updateRevision": update,
         "collisionCount": (owner.get("status") or {}).get("collisionCount") or 0,
     } | {name: count for name, count in counts.items() if count}
-    renewals = (seconds_until_replacement(pod, one.now) for pod in pods if is_finished(pod) and not is_terminating(pod))
-    again = soonest(seconds_until_available(ready, one.min_ready_seconds, one.now), *renewals)
+    renewals = (
+        seconds_until_replacement(pod, state.now) for pod in pods if is_finished(pod) and not is_terminating(pod)
+    )
+    again = soonest(seconds_until_available(ready, state.min_ready_seconds, state.now), *renewals)
     if status == owner.get("status"):
         return WorkloadPlan((), again)
     return WorkloadPlan((WriteStep(update_status(STATEFUL_SETS, owner, status)),), again)
 
 
-def revisions_in_use(one: StatefulSetState) -> frozenset[str]:
-    named = {one.current["metadata"]["name"], one.update["metadata"]["name"]}
-    return frozenset(named | {pod_revision(pod) for pod in one.pods.values()})
+def revisions_in_use(state: StatefulSetState) -> frozenset[str]:
+    named = {state.current["metadata"]["name"], state.update["metadata"]["name"]}
+    return frozenset(named | {pod_revision(pod) for pod in state.pods.values()})
