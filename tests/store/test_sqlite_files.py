@@ -145,7 +145,7 @@ async def test_a_second_process_on_the_same_files_is_refused_until_the_first_has
     script = """
 import asyncio, sys, pathlib
 from farflung.store.base import Unusable
-from farflung.store.sqlite import SqliteStore
+from farflung.store.sqlite.store import SqliteStore
 async def main():
     try:
         store = await SqliteStore.open(pathlib.Path(sys.argv[1]))

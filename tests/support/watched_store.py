@@ -17,7 +17,7 @@ from farflung.http import messages
 from farflung.hub import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Compacted, Entry, Revision
-from farflung.store.gaps import Gaps, first_revision
+from farflung.store.compaction import Gaps, first_revision
 from farflung.store.memory import MemoryStore
 from farflung.syncer.types import Part, Resource
 

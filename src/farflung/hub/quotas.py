@@ -26,8 +26,7 @@ from farflung.hub.admission.quotas import (
 from farflung.hub.admission.usage import PODS, Amounts
 from farflung.machinery.errors import Obj
 from farflung.machinery.quantity import ZERO, Quantity
-from farflung.store.base import Change, Entry, Store, Subscription
-from farflung.store.keys import resource_prefix
+from farflung.store.base import Change, Entry, Store, Subscription, resource_prefix
 
 HOME: Final = "/core/resourcequotas/"
 

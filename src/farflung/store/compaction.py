@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from farflung.store.base import FIRST, Revision, StoreError
 
+PER_SECOND = 1_000_000  #: more writes a second than any store accepts
 KEEP: Final = 3600.0  #: seconds of history
 Clock = Callable[[], float]  #: seconds since the epoch: marks outlive the process
 
@@ -74,3 +75,33 @@ async def keep_forgetting(store: Dated, *, keep: float, clock: Clock) -> None:
         except StoreError as error:
             log.warning("history is not compacted: %s", error)
         await asyncio.sleep(keep / 60)
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+def first_revision(last: Revision, now: float) -> Revision:
+    """Where a store continues after `last`.  `now`: seconds since the epoch.  No gap if the clock was set back."""
+    return last if last == FIRST else max(last, int(now * PER_SECOND))
+
+
+class Gaps:
+    def __init__(self, gaps: Iterable[tuple[Revision, Revision]] = ()) -> None:
+        """Each from the last revision before a gap to the first one after it, in ascending order."""
+        self._lasts: list[Revision] = []
+        self._firsts: list[Revision] = []
+        for last, first in gaps:
+            self.add(last, first)
+
+    def add(self, last: Revision, first: Revision) -> None:
+        self._lasts.append(last)
+        self._firsts.append(first)
+
+    def end(self, revision: Revision) -> Revision:
+        """The first revision after the gap that this one is in; the same one if it is in no gap."""
+        at = bisect_left(self._lasts, revision) - 1
+        return revision if at < 0 else max(revision, self._firsts[at])
+
+    def forget(self, before: Revision) -> None:
+        gone = bisect_left(self._firsts, before)
+        del self._lasts[:gone], self._firsts[:gone]

@@ -10,8 +10,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-from farflung.store.base import Change, FutureRevision, Revision, Store, Subscription, TooSlow, Watcher
-from farflung.store.keys import check_key, check_prefix, prefixes_of
+from farflung.store.base import (
+    Change,
+    FutureRevision,
+    Revision,
+    Store,
+    Subscription,
+    TooSlow,
+    Watcher,
+    check_key,
+    check_prefix,
+    prefixes_of,
+)
 
 QUEUE = 10_000  #: changes a watch may lie behind before it is cut off; more than one commit ever holds
 

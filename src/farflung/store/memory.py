@@ -19,11 +19,13 @@ from farflung.store.base import (
     Subscription,
     Unavailable,
     Watcher,
+    check_key,
+    check_prefix,
+    resource_prefix,
     unstamped,
 )
 from farflung.store.compaction import KEEP, Clock, Marks
 from farflung.store.fanout import Fanout
-from farflung.store.keys import check_key, check_prefix, resource_prefix
 
 
 class MemoryStore:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 
-from farflung.store.base import Change, Entry, Page, Revision
-from farflung.store.keys import end_of, resource_prefix
+from farflung.store.base import Change, Entry, Page, Revision, end_of, resource_prefix
 
 BLOCK = 512  #: keys; a block is cut in two when it has twice as many
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from farflung.store.base import ABSENT, FIRST, Change, Compacted, Conflict, FutureRevision, Page, Store
-from farflung.store.gaps import PER_SECOND
+from farflung.store.compaction import PER_SECOND
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 

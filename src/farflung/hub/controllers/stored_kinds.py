@@ -14,8 +14,7 @@ from farflung.apis.resource import Resource
 from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.served import Changed, Kinds, Served
 from farflung.hub.objects import cluster_in, storage_prefix
-from farflung.store.base import Store, Subscription, Watcher
-from farflung.store.keys import resource_prefix
+from farflung.store.base import Store, Subscription, Watcher, resource_prefix
 
 
 class KindsChange(NamedTuple):

@@ -30,8 +30,7 @@ from farflung.machinery import times
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.label_index import LabelIndex, SelectorIndex
 from farflung.machinery.selectors import LabelSelector, selector_of
-from farflung.store.base import Change, Entry, Store, Subscription
-from farflung.store.keys import resource_prefix
+from farflung.store.base import Change, Entry, Store, Subscription, resource_prefix
 
 WORKERS: Final = 8
 LONGEST_SLEEP: Final = 60.0  #: seconds; the clock may be set meanwhile

@@ -52,8 +52,7 @@ from farflung.hub.tenancy.workspace_authorizer import SHARED
 from farflung.hub.tenancy.workspaces import Tenancy
 from farflung.machinery.errors import Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
-from farflung.store.base import Change, Conflict, Entry, Store, Subscription
-from farflung.store.keys import resource_prefix
+from farflung.store.base import Change, Conflict, Entry, Store, Subscription, resource_prefix
 
 HASH: Final = re.compile(f"[0-9a-z]{{1,{NAME_LENGTH}}}", re.ASCII)
 WORKERS: Final = 32  #: deletions share commits

@@ -18,7 +18,7 @@ from typing import Final
 
 from farflung.lib.sqlite_file import beside, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
-from farflung.store.gaps import first_revision
+from farflung.store.compaction import first_revision
 from farflung.store.present import Present
 from farflung.store.sqlite.history import newest_changes
 from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, gaps, note_gaps

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable
-from farflung.store.keys import end_of
+from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlow, Unavailable, end_of
 from farflung.store.sqlite.rows import compacted
 
 T = TypeVar("T")

@@ -24,16 +24,15 @@ from farflung.store.base import (
     Subscription,
     Unavailable,
     Watcher,
+    check_key,
+    check_prefix,
     unstamped,
 )
-from farflung.store.compaction import KEEP, Clock, Marks, keep_forgetting
+from farflung.store.compaction import KEEP, Clock, Gaps, Marks, keep_forgetting
 from farflung.store.fanout import Fanout
-from farflung.store.gaps import Gaps
-from farflung.store.keys import check_key, check_prefix
-from farflung.store.sqlite import files, sweeping
-from farflung.store.sqlite.checkpoint import Checkpointer
+from farflung.store.sqlite import files, rows
 from farflung.store.sqlite.history import History
-from farflung.store.sqlite.writer import Write, Writer, fulfil, refuse
+from farflung.store.sqlite.writer import Checkpointer, Write, Writer, fulfil, refuse
 from farflung.store.tail import LINES
 
 T = TypeVar("T")
@@ -218,7 +217,7 @@ class SqliteStore:
         before = self._gaps.end(before)
         async with self._compacting:
             if before > self._oldest:
-                await self._perform(partial(sweeping.note_compacted, before=before))
+                await self._perform(partial(rows.note_compacted, before=before))
                 self._oldest = before
                 self._tail.forget(before)
                 self._marks.forget(before)
@@ -226,16 +225,16 @@ class SqliteStore:
             await self._sweep()
 
     async def _sweep(self) -> None:
-        finished = await self._perform(sweeping.sweep)
+        finished = await self._perform(rows.sweep)
         while not finished:
             await asyncio.sleep(PAUSE)
-            finished = await self._perform(sweeping.sweep)
+            finished = await self._perform(rows.sweep)
 
     async def mark(self, moment: float) -> None:
         """Note, durably, that the present revision is that of this moment."""
         revision = self.revision
         if revision > self._marks.newest:
-            await self._perform(partial(sweeping.note_mark, revision=revision, moment=moment))
+            await self._perform(partial(rows.note_mark, revision=revision, moment=moment))
             self._marks.add(revision, moment)
 
     def reached(self, moment: float) -> Revision:
