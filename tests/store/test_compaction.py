@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from farflung.store.base import ABSENT, FIRST, Compacted
-from farflung.store.compaction import Marks, forget_older
+from farflung.store.compaction import Marks, compact_older
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore
 
@@ -34,15 +34,15 @@ class Clock:
 
 def test_marks_find_the_newest_revision_of_an_age() -> None:
     marks = Marks([(10, 100.0), (20, 200.0), (30, 300.0)])
-    assert [marks.reached(moment) for moment in (99, 100, 250, 999)] == [FIRST, 10, 20, 30]
+    assert [marks.revision_at(moment) for moment in (99, 100, 250, 999)] == [FIRST, 10, 20, 30]
     marks.forget(20)
-    assert [marks.reached(moment) for moment in (199, 250)] == [FIRST, 20]
+    assert [marks.revision_at(moment) for moment in (199, 250)] == [FIRST, 20]
 
 
 def test_a_clock_set_back_does_not_hide_older_marks() -> None:
     marks = Marks([(10, 5000.0), (20, 100.0)])
-    assert marks.reached(50) == FIRST
-    assert marks.reached(100) == 20
+    assert marks.revision_at(50) == FIRST
+    assert marks.revision_at(100) == 20
 
 
 async def test_memory_forgets_what_is_older_than_it_keeps() -> None:
@@ -63,11 +63,11 @@ async def test_memory_forgets_what_is_older_than_it_keeps() -> None:
 async def test_history_is_kept_for_an_hour_and_then_forgotten(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", clock=Clock())
     await store.put(key("a"), b"", expect=ABSENT)
-    await forget_older(store, now=1_000_000.0, keep=HOUR)
+    await compact_older(store, now=1_000_000.0, keep=HOUR)
     await store.put(key("b"), b"", expect=ABSENT)
-    await forget_older(store, now=1_000_000.0 + HOUR - 1, keep=HOUR)
+    await compact_older(store, now=1_000_000.0 + HOUR - 1, keep=HOUR)
     assert store.oldest == FIRST
-    await forget_older(store, now=1_000_000.0 + HOUR, keep=HOUR)
+    await compact_older(store, now=1_000_000.0 + HOUR, keep=HOUR)
     assert store.oldest == 2
     assert [change.key for change in await store.changes(MAPS, since=2, until=3)] == [key("b")]
     await store.close()
@@ -82,7 +82,7 @@ async def test_a_restart_does_not_forget_how_old_history_is(tmp_path: Path) -> N
     clock.now += HOUR + 1
     store = await SqliteStore.open(tmp_path / "store.db", clock=clock)
     await store.put(key("b"), b"", expect=ABSENT)
-    await forget_older(store, now=clock(), keep=HOUR)
+    await compact_older(store, now=clock(), keep=HOUR)
     assert store.oldest == 2
     await store.close()
     store = await SqliteStore.open(tmp_path / "store.db", clock=clock)
@@ -96,7 +96,7 @@ async def test_a_store_forgets_by_itself(tmp_path: Path) -> None:
     clock = Clock()
     store = await SqliteStore.open(tmp_path / "store.db", clock=clock, keep=0.06)
     entry = await store.put(key("a"), b"1", expect=ABSENT)
-    while store.reached(clock.now) < entry.revision:
+    while store.revision_at(clock.now) < entry.revision:
         await asyncio.sleep(0.001)
     clock.now += 1
     while store.oldest < entry.revision:

@@ -14,7 +14,7 @@ import pytest
 from farflung.store.base import ABSENT, Change, Conflict, Entry, Unavailable
 from farflung.store.sqlite.files import connect_to_read, connect_to_write
 from farflung.store.sqlite.store import SqliteStore
-from farflung.store.sqlite.writer import Write, Writer
+from farflung.store.sqlite.writer import PendingWrite, Writer
 
 MAPS = "/core/configmaps/"
 
@@ -128,11 +128,11 @@ async def test_a_transaction_that_was_left_open_does_not_swallow_a_write(tmp_pat
     path = tmp_path / "store.db"
     await (await SqliteStore.open(path)).close()
     loop = asyncio.get_running_loop()
-    committed: asyncio.Queue[Sequence[Write]] = asyncio.Queue()
+    committed: asyncio.Queue[Sequence[PendingWrite]] = asyncio.Queue()
     with closing(connect_to_write(path)) as writing, closing(connect_to_read(path)) as reading:
         writing.execute("begin immediate")
         writer = Writer(writing, loop=loop, committed=committed.put_nowait, failed=pytest.fail, dirty=threading.Event())
-        write = Write(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
+        write = PendingWrite(Change(2, key("a"), Entry(key("a"), b"1", 2), None), loop.create_future())
         writer.submit(write)
         assert list(await committed.get()) == [write]
         assert reading.execute("select rv from kv").fetchall() == [(2,)]
@@ -184,10 +184,10 @@ async def test_whoever_asks_for_the_past_while_the_store_closes_gets_an_answer(t
 
 
 async def test_who_waits_until_all_is_settled_sees_what_was_under_way_and_no_more(store: SqliteStore) -> None:
-    await store.settled()
+    await store.wait_for_writes()
     writing = [asyncio.create_task(store.put(key(name), b"1", expect=ABSENT)) for name in ("a", "b")]
     await asyncio.sleep(0)
-    await store.settled()
+    await store.wait_for_writes()
     assert [entry.key for entry in store.list(MAPS).entries] == [key("a"), key("b")]
     await asyncio.gather(*writing)
 
@@ -198,6 +198,6 @@ async def test_who_waits_until_all_is_settled_waits_for_no_write_that_failed(
     with full_disk():
         writing = asyncio.create_task(store.put(key("a"), b"x" * 5000, expect=ABSENT))
         await asyncio.sleep(0)
-        await store.settled()
+        await store.wait_for_writes()
         await asyncio.wait([writing])
         assert isinstance(writing.exception(), Unavailable)

@@ -269,7 +269,7 @@ class Hub:
             return page_not_found()
         asked = (check,) if check else checks
         # a hub that cannot write is alive, and is not ready
-        failed = {"store"} if self._tools.store.trouble and endpoint != "livez" else set()
+        failed = {"store"} if self._tools.store.write_error and endpoint != "livez" else set()
         healthy = failed.isdisjoint(asked)
         text = "ok"
         if not healthy or (not check and "verbose" in request.query):

@@ -76,17 +76,17 @@ class Conflict(StoreError):
 class Compacted(StoreError):
     """History before `oldest` is gone."""
 
-    def __init__(self, asked: Revision, oldest: Revision) -> None:
-        super().__init__(f"revision {asked} is compacted; the oldest is {oldest}")
-        self.asked, self.oldest = asked, oldest
+    def __init__(self, requested: Revision, oldest: Revision) -> None:
+        super().__init__(f"revision {requested} is compacted; the oldest is {oldest}")
+        self.requested, self.oldest = requested, oldest
 
 
 class FutureRevision(StoreError):
     """A revision that has not happened yet."""
 
-    def __init__(self, asked: Revision, current: Revision) -> None:
-        super().__init__(f"revision {asked} is in the future; the newest is {current}")
-        self.asked, self.current = asked, current
+    def __init__(self, requested: Revision, current: Revision) -> None:
+        super().__init__(f"revision {requested} is in the future; the newest is {current}")
+        self.requested, self.current = requested, current
 
 
 class TooSlow(StoreError):
@@ -126,7 +126,7 @@ class Store(Protocol):
         """The newest durable revision."""
 
     @property
-    def numbered(self) -> Revision:
+    def last_assigned(self) -> Revision:
         """The newest revision that a write has taken, be it durable yet or not: later writes are newer than this."""
 
     @property
@@ -134,7 +134,7 @@ class Store(Protocol):
         """The oldest revision that `list_at` can show and `changes` and `watch` can start from."""
 
     @property
-    def trouble(self) -> str:
+    def write_error(self) -> str:
         """Why the last write failed; empty if it did not."""
 
     def get(self, key: str) -> Entry | None: ...
@@ -168,7 +168,7 @@ class Store(Protocol):
     async def compact(self, before: Revision) -> None:
         """Forget history: `before` becomes the oldest revision, if it is not older than that already."""
 
-    async def settled(self) -> None:
+    async def wait_for_writes(self) -> None:
         """Until every write that is under way now has happened, or has failed."""
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ class Marks:
         self._revisions.append(revision)
         self._moments.append(moment)
 
-    def reached(self, moment: float) -> Revision:
+    def revision_at(self, moment: float) -> Revision:
         """The newest revision known to be as old as that moment; FIRST if none is.  Moments need not ascend:
         a wall clock can be set back."""
         old = (revision for revision, marked in zip(self._revisions, self._moments, strict=True) if marked <= moment)
@@ -49,29 +49,29 @@ class Marks:
         del self._revisions[:gone], self._moments[:gone]
 
 
-class Dated(Protocol):
+class CompactableStore(Protocol):
     """A store that knows how old its history is."""
 
     async def mark(self, moment: float) -> None:
         """Note, durably, that the present revision is that of this moment."""
 
-    def reached(self, moment: float) -> Revision:
+    def revision_at(self, moment: float) -> Revision:
         """The newest revision known to be as old as that moment."""
 
     async def compact(self, before: Revision) -> None: ...
 
 
-async def forget_older(store: Dated, *, now: float, keep: float) -> None:
+async def compact_older(store: CompactableStore, *, now: float, keep: float) -> None:
     """Compact what was superseded more than `keep` seconds ago."""
     await store.mark(now)
-    await store.compact(store.reached(now - keep))
+    await store.compact(store.revision_at(now - keep))
 
 
-async def keep_forgetting(store: Dated, *, keep: float, clock: Clock) -> None:
+async def compact_periodically(store: CompactableStore, *, keep: float, clock: Clock) -> None:
     """Do so for ever, sixty times per `keep`."""
     while True:
         try:
-            await forget_older(store, now=clock(), keep=keep)
+            await compact_older(store, now=clock(), keep=keep)
         except StoreError as error:
             log.warning("history is not compacted: %s", error)
         await asyncio.sleep(keep / 60)

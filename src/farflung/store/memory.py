@@ -50,7 +50,7 @@ class MemoryStore:
         return self._revision
 
     @property
-    def numbered(self) -> Revision:
+    def last_assigned(self) -> Revision:
         return self._revision
 
     @property
@@ -58,7 +58,7 @@ class MemoryStore:
         return self._oldest
 
     @property
-    def trouble(self) -> str:
+    def write_error(self) -> str:
         return ""
 
     def get(self, key: str) -> Entry | None:
@@ -125,7 +125,7 @@ class MemoryStore:
         if now - self._marked >= self._keep / 60:
             self._marked = now
             self._marks.add(self._revision, now)
-            self._compact(self._marks.reached(now - self._keep))
+            self._compact(self._marks.revision_at(now - self._keep))
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
         return self._fanout.subscribe(prefix, watcher)
@@ -156,7 +156,7 @@ class MemoryStore:
             self._log = [change for change in self._log if change.revision > before]
             self._marks.forget(before)
 
-    async def settled(self) -> None:
+    async def wait_for_writes(self) -> None:
         """Nothing is ever under way."""
 
     async def close(self) -> None:

@@ -306,7 +306,7 @@ async def test_a_list_at_an_old_revision_is_of_no_interest_to_other_resources(st
 async def test_the_future_cannot_be_listed(store: Store) -> None:
     with pytest.raises(FutureRevision) as refused:
         await store.list_at(MAPS, 99)
-    assert (refused.value.asked, refused.value.current) == (99, FIRST)
+    assert (refused.value.requested, refused.value.current) == (99, FIRST)
 
 
 # StoredKindsWatch of changes
@@ -474,7 +474,7 @@ async def test_compacted_history_is_gone_and_the_rest_stays(store: Store) -> Non
     ):
         with pytest.raises(Compacted) as refused:
             await question
-        assert (refused.value.asked, refused.value.oldest) == (3, 4)
+        assert (refused.value.requested, refused.value.oldest) == (3, 4)
     assert [entry.value for entry in (await store.list_at(MAPS, 4)).entries] == [b"2", b"b"]
     assert told(await store.changes(MAPS, since=4, until=6)) == [
         (5, key("b"), None, b"b"),

@@ -354,7 +354,7 @@ class WorkspaceController:
             if found := sorted(content(self._store, cluster), key=lambda part: deletion_rank(part[0])):
                 await self._delete([entry for _, entries in found for entry in entries])
                 return True
-            await self._store.settled()
+            await self._store.wait_for_writes()
         return any(True for _ in content(self._store, cluster))
 
 

@@ -63,7 +63,7 @@ async def _list_past(
     except Compacted:
         raise _too_old(pinned, call) from None
     except FutureRevision as error:
-        raise too_large(error.asked, error.current) from None
+        raise too_large(error.requested, error.current) from None
     answer = listed(call, representation, select(page, selection, options))
     return answer if isinstance(answer, Response) else await answer
 

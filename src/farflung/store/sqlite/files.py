@@ -33,7 +33,7 @@ HURRY: Final = 0.1  #: seconds a checkpoint waits for a reader, and lets writers
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedState:
     """What the files say."""
 
     present: Present
@@ -44,17 +44,17 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenFiles:
     """The files in use: what they said, and a connection for each thread that works on them."""
 
-    lock: Lock
-    loaded: Loaded
+    lock: FileLock
+    loaded: LoadedState
     writing: sqlite3.Connection
     checkpointing: sqlite3.Connection
     reading: sqlite3.Connection
 
 
-class Lock:
+class FileLock:
     """Keeps other processes off the files; the system releases it when this one ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
@@ -82,36 +82,36 @@ class Lock:
         os.close(self._descriptor)
 
 
-def open_files(path: Path, *, lines: int, now: float) -> Opened:
+def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
     """Everything `open` needs of the disk.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then
     leaves the files as they were."""
     with ExitStack() as undo:
-        lock = Lock(path)
+        lock = FileLock(path)
         undo.callback(lock.release)
         prepare(path)
         loaded = load(path, lines, now)
-        with refusals(path):
+        with unusable_files(path):
             writing = undo.enter_context(closing(connect_to_write(path)))
             note_gaps(writing, loaded.gaps[-1:])
             checkpointing = undo.enter_context(closing(connect_to_write(path, patience=HURRY)))
             reading = undo.enter_context(closing(connect_to_read(path)))
         undo.pop_all()
-    return Opened(lock, loaded, writing, checkpointing, reading)
+    return OpenFiles(lock, loaded, writing, checkpointing, reading)
 
 
 def prepare(path: Path) -> None:
     """Make the file if there is none; refuse one that is not a store of a format we know.  Needs the lock."""
-    with refusals(path):
+    with unusable_files(path):
         header = read_header(path)
         if header:
             check_header(path, header)
             return
-        if size_of(beside(path, "-wal")):
+        if file_size(beside(path, "-wal")):
             raise Unusable(f"{path} is missing but {path.name}-wal is there: restore the one, or move the other away")
         create_database(path, SCHEMA)
 
 
-def size_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
@@ -134,10 +134,10 @@ def check_header(path: Path, header: bytes) -> None:
         )
 
 
-def load(path: Path, lines: int, now: float) -> Loaded:
+def load(path: Path, lines: int, now: float) -> LoadedState:
     """Read the present, and as many of the newest changes as watches are likely to resume from.  The revision
     continues after a gap.  Needs the lock, and a prepared file."""
-    with refusals(path), closing(connect_to_look(path)) as connection, without_collection():
+    with unusable_files(path), closing(connect_to_inspect(path)) as connection, paused_garbage_collection():
         entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
         if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
             raise ValueError("a row that is no entry")
@@ -151,11 +151,11 @@ def load(path: Path, lines: int, now: float) -> Loaded:
         since = max(oldest, since)
         tail = Tail(*newest_changes(connection, since, present.get, size=RESUMED_BYTES), lines=lines)
         marks = connection.execute("select rv, time from mark order by rv").fetchall()
-    return Loaded(present, tail, oldest, marks, known if first == last else [*known, (last, first)])
+    return LoadedState(present, tail, oldest, marks, known if first == last else [*known, (last, first)])
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def paused_garbage_collection() -> Iterator[None]:
     """Build much that stays, without the garbage collector looking through it again and again."""
     enabled = gc.isenabled()
     gc.disable()
@@ -166,9 +166,9 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def connect_to_look(path: Path) -> sqlite3.Connection:
+def connect_to_inspect(path: Path) -> sqlite3.Connection:
     """A connection that leaves no trace: not even the empty companions of the file if it has none."""
-    mode = "mode=ro" if size_of(beside(path, "-wal")) else "immutable=1"
+    mode = "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
 
 
@@ -193,14 +193,14 @@ def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Conne
 
 
 @contextmanager
-def refusals(path: Path) -> Iterator[None]:
+def unusable_files(path: Path) -> Iterator[None]:
     """Turn what goes wrong on the way to a usable store into one sentence."""
     try:
         yield
     except OSError as error:
         raise Unusable(f"cannot use {path}: {error.strerror}") from error
     except (sqlite3.Error, ValueError, TypeError) as error:
-        raise Unusable(f"{path} {ailment(error)}") from error
+        raise Unusable(f"{path} {sqlite_problem(error)}") from error
 
 
 OUTSIDE = {
@@ -213,7 +213,7 @@ OUTSIDE = {
 }
 
 
-def ailment(error: Exception) -> str:
+def sqlite_problem(error: Exception) -> str:
     """Whether the trouble lies around the file or in it."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in OUTSIDE:

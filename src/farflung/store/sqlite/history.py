@@ -1,6 +1,6 @@
 """The past, read from the file: what memory no longer holds.
 
-Each question is answered from one snapshot, and the snapshot also says whether the past asked for is still there.
+Each question is answered from one snapshot, and the snapshot also says whether the past requested for is still there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlo
 from farflung.store.sqlite.rows import compacted
 
 T = TypeVar("T")
-Known = Callable[[str], Entry | None]  #: the present entry of a key
+CurrentEntry = Callable[[str], Entry | None]  #: the present entry of a key
 ChangedRow = tuple[int, str, bytes | None, int, bytes | None]  #: revision, key, value, revision and value before
 
 #: What is told of the past at once.  Who missed more has less to read when it lists again.
@@ -54,7 +54,7 @@ from kv as now left join kv as before on before.rv = now.prev where now.rv > ? o
 class History:
     """Reads on a thread of its own.  Entries that are still current come from `known`, not as copies."""
 
-    def __init__(self, connection: sqlite3.Connection, known: Known) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: CurrentEntry) -> None:
         self._connection = connection
         self._known = known
         self._closing = False
@@ -116,7 +116,7 @@ class History:
 
 
 def newest_changes(
-    connection: sqlite3.Connection, since: Revision, known: Known, *, size: int
+    connection: sqlite3.Connection, since: Revision, known: CurrentEntry, *, size: int
 ) -> tuple[Revision, list[Change]]:
     """The end of the log, after a revision that is not before `since`; that revision, too.  Read backwards, until the
     values that were replaced have so many bytes: the log may be larger than the memory."""
@@ -137,7 +137,7 @@ def newest_changes(
     return since, changes[::-1]
 
 
-def changes_from(rows: Iterable[ChangedRow], known: Known) -> list[Change]:
+def changes_from(rows: Iterable[ChangedRow], known: CurrentEntry) -> list[Change]:
     changes = []
     for revision, key, value, before, value_before in rows:
         entry = None if value is None else entry_from(known, key, value, revision)
@@ -146,6 +146,6 @@ def changes_from(rows: Iterable[ChangedRow], known: Known) -> list[Change]:
     return changes
 
 
-def entry_from(known: Known, key: str, value: bytes, revision: Revision) -> Entry:
+def entry_from(known: CurrentEntry, key: str, value: bytes, revision: Revision) -> Entry:
     entry = known(key)
     return entry if entry is not None and entry.revision == revision else Entry(key, value, revision)

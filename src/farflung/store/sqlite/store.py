@@ -28,11 +28,11 @@ from farflung.store.base import (
     check_prefix,
     unstamped,
 )
-from farflung.store.compaction import KEEP, Clock, Gaps, Marks, keep_forgetting
+from farflung.store.compaction import KEEP, Clock, Gaps, Marks, compact_periodically
 from farflung.store.fanout import Fanout
 from farflung.store.sqlite import files, rows
 from farflung.store.sqlite.history import History
-from farflung.store.sqlite.writer import Checkpointer, Write, Writer, fulfil, refuse
+from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Writer, resolve, fail_write
 from farflung.store.tail import LINES
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ PAUSE: Final = 0.005  #: seconds between two steps of a compaction, so that it d
 class SqliteStore:
     """A store in an SQLite file.  `await SqliteStore.open(path)`, and `close` it in the same event loop."""
 
-    def __init__(self, opened: files.Opened, *, stamp: Stamp, keep: float, clock: Clock) -> None:
+    def __init__(self, opened: files.OpenFiles, *, stamp: Stamp, keep: float, clock: Clock) -> None:
         loaded = opened.loaded
         self._opened = opened
         self._stamp = stamp
@@ -53,17 +53,17 @@ class SqliteStore:
         self._marks = Marks(loaded.marks)
         self._gaps = Gaps(loaded.gaps)
         self._oldest = loaded.oldest
-        self._numbered = loaded.present.revision
-        self._under_way: dict[str, Write] = {}
+        self._last_assigned = loaded.present.revision
+        self._under_way: dict[str, PendingWrite] = {}
         self._fanout = Fanout()
         self._compacting = asyncio.Lock()
         self._closed: asyncio.Task[None] | None = None
         dirty = threading.Event()
-        self._trouble = ""
+        self._write_error = ""
         self._writer = Writer(opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, dirty=dirty)
         self._checkpointer = Checkpointer(opened.checkpointing, dirty)
         self._history = History(opened.reading, self._present.get)
-        self._forgetting = self._loop.create_task(keep_forgetting(self, keep=keep, clock=clock))
+        self._forgetting = self._loop.create_task(compact_periodically(self, keep=keep, clock=clock))
 
     @classmethod
     async def open(
@@ -86,16 +86,16 @@ class SqliteStore:
         return self._present.revision
 
     @property
-    def numbered(self) -> Revision:
-        return self._numbered
+    def last_assigned(self) -> Revision:
+        return self._last_assigned
 
     @property
     def oldest(self) -> Revision:
         return self._oldest
 
     @property
-    def trouble(self) -> str:
-        return self._trouble
+    def write_error(self) -> str:
+        return self._write_error
 
     def get(self, key: str) -> Entry | None:
         return self._present.get(key)
@@ -121,8 +121,8 @@ class SqliteStore:
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         check_key(key)
         previous = await self._expected(key, expect)
-        revision = self._numbered + 1
-        entry = Entry(key, exactly(self._stamp(value, revision)), revision)
+        revision = self._last_assigned + 1
+        entry = Entry(key, compact_copy(self._stamp(value, revision)), revision)
         await self._write(Change(revision, key, entry, previous))
         return entry
 
@@ -130,16 +130,16 @@ class SqliteStore:
         previous = await self._expected(key, expect)
         if previous is None:
             raise Conflict(key, expect, ABSENT)
-        revision = self._numbered + 1
+        revision = self._last_assigned + 1
         await self._write(Change(revision, key, None, previous))
         return revision
 
     async def _expected(self, key: str, expect: Revision) -> Entry | None:
         """The entry to replace, once no write of its key is under way: whoever loses, loses to something durable."""
         while (ahead := self._under_way.get(key)) is not None:
-            settled = self._loop.create_future()
-            ahead.waiting.append(settled)
-            await settled
+            finished = self._loop.create_future()
+            ahead.waiting.append(finished)
+            await finished
         if self._closed is not None:
             raise Unavailable("the store is closed")
         entry = self._present.get(key)
@@ -148,7 +148,7 @@ class SqliteStore:
             raise Conflict(key, expect, actual)
         return entry
 
-    async def settled(self) -> None:
+    async def wait_for_writes(self) -> None:
         """Writes are committed in their order: the last one is done after all others."""
         for write in reversed(self._under_way.values()):
             done = self._loop.create_future()
@@ -158,15 +158,15 @@ class SqliteStore:
 
     def _write(self, change: Change) -> asyncio.Future[None]:
         """Take the next revision.  Nothing may be awaited between the check and this."""
-        self._numbered = change.revision
-        write = Write(change, self._loop.create_future())
+        self._last_assigned = change.revision
+        write = PendingWrite(change, self._loop.create_future())
         self._under_way[change.key] = write
         self._writer.submit(write)
         return write.outcome
 
-    def _publish(self, writes: Sequence[Write]) -> None:
+    def _publish(self, writes: Sequence[PendingWrite]) -> None:
         """These are durable: let them be seen, then heard of, then acknowledged."""
-        self._trouble = ""
+        self._write_error = ""
         for write in writes:
             change = write.change
             del self._under_way[change.key]
@@ -174,17 +174,17 @@ class SqliteStore:
             self._tail.append(change)
         self._fanout.publish([write.change for write in writes])
         for write in writes:
-            fulfil(write.outcome, None)
-            wake(write.waiting)
+            resolve(write.outcome, None)
+            resolve_all(write.waiting)
 
-    def _fail(self, writes: Sequence[Write], reason: str) -> None:
+    def _fail(self, writes: Sequence[PendingWrite], reason: str) -> None:
         """These did not happen: their keys are as they were, their revisions will never be seen."""
-        self._trouble = reason
+        self._write_error = reason
         for write in writes:
             del self._under_way[write.change.key]
         for write in writes:
-            refuse(write.outcome, reason)
-            wake(write.waiting)
+            fail_write(write.outcome, reason)
+            resolve_all(write.waiting)
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
         return self._fanout.subscribe(prefix, watcher)
@@ -237,9 +237,9 @@ class SqliteStore:
             await self._perform(partial(rows.note_mark, revision=revision, moment=moment))
             self._marks.add(revision, moment)
 
-    def reached(self, moment: float) -> Revision:
+    def revision_at(self, moment: float) -> Revision:
         """The newest revision known to be as old as that moment."""
-        return self._marks.reached(moment)
+        return self._marks.revision_at(moment)
 
     async def _perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed is not None:
@@ -267,11 +267,11 @@ class SqliteStore:
         self._opened.lock.release()
 
 
-def exactly(value: bytes) -> bytes:
+def compact_copy(value: bytes) -> bytes:
     """A copy without spare room: encoders over-allocate, and this is kept."""
     return bytes(memoryview(value))
 
 
-def wake(waiting: Sequence[asyncio.Future[None]]) -> None:
+def resolve_all(waiting: Sequence[asyncio.Future[None]]) -> None:
     for future in waiting:
-        fulfil(future, None)
+        resolve(future, None)

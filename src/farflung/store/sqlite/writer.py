@@ -33,7 +33,7 @@ FRAMES: Final = 32_768  #: pages in the log (128 MiB) that are worth making writ
 log = logging.getLogger(__name__)
 
 
-class Write:
+class PendingWrite:
     """A change under way.  `outcome` is its writer's; `waiting` are those who want to write the same key."""
 
     __slots__ = ("change", "outcome", "waiting")
@@ -58,7 +58,7 @@ class Stop:
     """The last thing to do."""
 
 
-Item = Write | Job[Any] | Stop
+Item = PendingWrite | Job[Any] | Stop
 
 
 class Writer:
@@ -69,8 +69,8 @@ class Writer:
         connection: sqlite3.Connection,
         *,
         loop: asyncio.AbstractEventLoop,
-        committed: Callable[[Sequence[Write]], None],
-        failed: Callable[[Sequence[Write], str], None],
+        committed: Callable[[Sequence[PendingWrite]], None],
+        failed: Callable[[Sequence[PendingWrite], str], None],
         dirty: threading.Event,
     ) -> None:
         self._connection = connection
@@ -97,7 +97,7 @@ class Writer:
     def _work(self) -> None:
         item: Item | None = self._queue.get()
         while not isinstance(item, Stop):
-            if isinstance(item, Write):
+            if isinstance(item, PendingWrite):
                 writes, item = self._gather(item)
                 self._commit(writes)
             elif item is not None:
@@ -106,22 +106,22 @@ class Writer:
             if item is None:
                 item = self._queue.get()
 
-    def _gather(self, first: Write) -> tuple[list[Write], Item | None]:
+    def _gather(self, first: PendingWrite) -> tuple[list[PendingWrite], Item | None]:
         """The writes that can be committed at once, and what comes after them if that is known."""
         writes = [first]
-        size = size_of(first)
+        size = write_size(first)
         try:
             while len(writes) < BATCH and size < BATCH_BYTES:
                 item = self._queue.get_nowait()
-                if not isinstance(item, Write):
+                if not isinstance(item, PendingWrite):
                     return writes, item
                 writes.append(item)
-                size += size_of(item)
+                size += write_size(item)
         except queue.Empty:
             pass
         return writes, None
 
-    def _commit(self, writes: list[Write]) -> None:
+    def _commit(self, writes: list[PendingWrite]) -> None:
         try:
             self._insert(writes)
         except Exception as error:
@@ -132,17 +132,17 @@ class Writer:
             self._dirty.set()
             self._tell(self._committed, writes)
 
-    def _insert(self, writes: list[Write]) -> None:
+    def _insert(self, writes: list[PendingWrite]) -> None:
         execute = self._connection.execute
         if self._connection.in_transaction:  # a rollback failed; what joined it now would not be committed
             execute("rollback")
         if len(writes) <= STATEMENT:
-            execute(insert(len(writes)), values_of(writes))
+            execute(insert(len(writes)), insert_values(writes))
             return
         execute("begin immediate")
         for start in range(0, len(writes), STATEMENT):
             part = writes[start : start + STATEMENT]
-            execute(insert(len(part)), values_of(part))
+            execute(insert(len(part)), insert_values(part))
         execute("commit")
 
     def _perform(self, job: Job[Any]) -> None:
@@ -152,10 +152,10 @@ class Writer:
             self._connection.execute("commit")
         except Exception as error:
             self._roll_back()
-            self._tell(refuse, job.outcome, str(error))
+            self._tell(fail_write, job.outcome, str(error))
         else:
             self._dirty.set()
-            self._tell(fulfil, job.outcome, result)
+            self._tell(resolve, job.outcome, result)
 
     def _roll_back(self) -> None:
         try:
@@ -171,7 +171,7 @@ class Writer:
             log.debug("the event loop ended before the store was closed")
 
 
-def size_of(write: Write) -> int:
+def write_size(write: PendingWrite) -> int:
     entry = write.change.entry
     return 0 if entry is None else len(entry.value)
 
@@ -181,7 +181,7 @@ def insert(rows: int) -> str:
     return f"insert into kv (rv, key, op, prev, val) values {', '.join(['(?, ?, ?, ?, ?)'] * rows)}"  # noqa: S608
 
 
-def values_of(writes: Sequence[Write]) -> list[object]:
+def insert_values(writes: Sequence[PendingWrite]) -> list[object]:
     values: list[object] = []
     for write in writes:
         change = write.change
@@ -197,12 +197,12 @@ def values_of(writes: Sequence[Write]) -> list[object]:
     return values
 
 
-def fulfil(outcome: asyncio.Future[T], result: T) -> None:
+def resolve(outcome: asyncio.Future[T], result: T) -> None:
     if not outcome.done():
         outcome.set_result(result)
 
 
-def refuse(outcome: asyncio.Future[Any], reason: str) -> None:
+def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
     if not outcome.done():
         outcome.set_exception(Unavailable(f"the store cannot write: {reason}"))
 

@@ -42,7 +42,7 @@ class Registry:
 
     def _hear(self, changes: Sequence[Change]) -> None:
         for cluster, entries in by_cluster((change.key, change.entry) for change in changes).items():
-            self._follow(cluster, entries, settled=self._store.numbered)
+            self._follow(cluster, entries, settled=self._store.last_assigned)
 
     def _follow(self, cluster: str, entries: Iterable[tuple[str, Entry | None]], *, settled: Revision) -> None:
         """`settled`: objects that are newer than this were written under the definitions as they are now."""
