@@ -1,8 +1,8 @@
 """The store contract: one ordered log of revisions over byte values.
 
-There is one write primitive, `put` (and `delete`), guarded by the revision the writer last saw.  Every write gets
-the next number of one sequence; that number is the object's resourceVersion.  A write returns when it is durable,
-and from then on every read sees it.  Nobody ever sees a write that may still be lost.
+Writes are `put` and `delete`.  Each names the revision that it expects the key to have.  Every write gets the next
+revision of one sequence, which is the object's resourceVersion.  A write returns when it is durable, and every later
+read returns it.  No read returns a write that may still be lost.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ import msgspec
 
 Revision = int
 ABSENT: Final[Revision] = 0  #: `expect=ABSENT` means "create: the key must not exist"
-FIRST: Final[Revision] = 1  #: where an empty store stands; the first write gets the next one
+FIRST: Final[Revision] = 1  #: the revision of an empty store; the first write gets the next one
 
-#: How a value shows the revision that wrote it: (value, revision) → value.  It must be idempotent but for the number.
+#: Writes the revision into a value: (value, revision) → value.  A second call only replaces the revision.
 Stamp = Callable[[bytes, Revision], bytes]
 
 
 def unstamped(value: bytes, revision: Revision) -> bytes:
-    """The stamp of a store whose values do not show their revision."""
+    """The stamp of a store whose values do not contain their revision."""
     return value
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """A key's current value.  Immutable, but for `note`: what a reader derived from the value and wants to keep
-    as long as the entry lives (the hub's decoded metadata).  The collector need not look at it: nothing in it leads
-    back to it."""
+    """A key's current value.  Immutable except `note`, which caches what a reader derived from the value (the hub's
+    decoded metadata).  Excluded from Python's garbage collection, because no reference in it leads back to it."""
 
     key: str
     value: bytes
@@ -38,7 +37,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 
 class Change(msgspec.Struct, gc=False, eq=False):
-    """One line of the log.  `entry is None` means the key was deleted; `previous is None` that it was created.
+    """One change of the log.  `entry` is None if the key was deleted, `previous` is None if it was created.
     Immutable."""
 
     revision: Revision
@@ -53,7 +52,8 @@ class Change(msgspec.Struct, gc=False, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a list.  `revision` is the state of the whole store it shows; `after` continues it, "" at the end."""
+    """Part of a list.  `revision`: the revision of the whole store at which the list was read.  `after`: the key after
+    which the next page starts, "" on the last page."""
 
     entries: Sequence[Entry]
     revision: Revision
@@ -62,11 +62,11 @@ class Page:
 
 
 class StoreError(Exception):
-    """Something the store refuses or cannot do."""
+    """An operation that the store refuses or cannot execute."""
 
 
 class Conflict(StoreError):
-    """The key is not at the expected revision.  `actual` is where it is, ABSENT if it does not exist."""
+    """The key is not at the expected revision.  `actual`: its revision, ABSENT if it does not exist."""
 
     def __init__(self, key: str, expected: Revision, actual: Revision) -> None:
         super().__init__(f"{key}: expected revision {expected}, found {actual}")
@@ -74,7 +74,7 @@ class Conflict(StoreError):
 
 
 class Compacted(StoreError):
-    """History before `oldest` is gone."""
+    """History before `oldest` was compacted."""
 
     def __init__(self, requested: Revision, oldest: Revision) -> None:
         super().__init__(f"revision {requested} is compacted; the oldest is {oldest}")
@@ -82,7 +82,7 @@ class Compacted(StoreError):
 
 
 class FutureRevision(StoreError):
-    """A revision that has not happened yet."""
+    """The revision is newer than the newest one."""
 
     def __init__(self, requested: Revision, current: Revision) -> None:
         super().__init__(f"revision {requested} is in the future; the newest is {current}")
@@ -90,22 +90,23 @@ class FutureRevision(StoreError):
 
 
 class TooSlow(StoreError):
-    """A watch is too far behind, because it is not read fast enough or much happened since: list again, and watch
-    from there."""
+    """A watch is too far behind: its reader is slow, or too many changes happened.  The reader must list again and
+    watch from there."""
 
 
 class Unavailable(StoreError):
-    """The write did not happen, or the past cannot be read: the disk is full, or the store is closing.
-    One sentence for the user."""
+    """The write failed, or history cannot be read: the disk is full, or the store is closing.  The message is for
+    users."""
 
 
 class Unusable(StoreError):
-    """The files cannot be opened: corrupt, of a newer format, held by another process.  One sentence for the user."""
+    """The files cannot be opened: damaged, of a newer format, or locked by another process.  The message is for
+    users."""
 
 
 class Watcher(Protocol):
-    """Who hears of changes: called in the loop, once per committed batch, with the changes of its prefix, in order.
-    It must not block and must not raise."""
+    """A callback for changes.  The store calls it in the event loop, once per commit, with the changes under its prefix
+    in order.  It must not block and must not raise."""
 
     def __call__(self, changes: Sequence[Change], /) -> None: ...
 
@@ -115,10 +116,10 @@ class Subscription(Protocol):
 
 
 class Store(Protocol):
-    """Reads of the present are plain calls: the present is in memory.
+    """Reads of the current state are plain calls, because the current state is in memory.
 
-    Keys read `/<group>/<resource>/<cluster>/<namespace>/<name>`, or without the namespace.  Prefixes are the first two,
-    three or four parts of that, with the slash that ends them.  Anything else is a ValueError.
+    A key is `/<group>/<resource>/<cluster>/<namespace>/<name>`, without the namespace for cluster-scoped objects.  A
+    prefix is the first two, three or four parts of a key with a slash at the end.  Anything else raises ValueError.
     """
 
     @property
@@ -127,68 +128,67 @@ class Store(Protocol):
 
     @property
     def last_assigned(self) -> Revision:
-        """The newest revision that a write has taken, be it durable yet or not: later writes are newer than this."""
+        """The newest revision that a write got, durable or not.  Later writes get newer ones."""
 
     @property
     def oldest(self) -> Revision:
-        """The oldest revision that `list_at` can show and `changes` and `watch` can start from."""
+        """The oldest revision from which `list_at`, `changes` and `watch` can start."""
 
     @property
     def write_error(self) -> str:
-        """Why the last write failed; empty if it did not."""
+        """The error of the last write; empty if it succeeded."""
 
     def get(self, key: str) -> Entry | None: ...
 
     def storage_prefixes(self) -> Sequence[str]:
-        """Every prefix `/<group>/<resource>/` that has keys."""
+        """All prefixes `/<group>/<resource>/` with keys."""
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
-        """Entries under a prefix in key order; `after` skips up to and including that key."""
+        """Entries under a prefix, ordered by key.  `after`: start behind this key."""
 
     async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
-        """The same as of an earlier revision.  Raises Compacted or FutureRevision."""
+        """The list at an earlier revision.  Raises Compacted or FutureRevision."""
 
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
-        """Write, if the key is at `expect`; otherwise Conflict, once what it lost to is durable."""
+        """Write a value if the key is at `expect`.  Raises Conflict, as soon as the winning write is durable."""
 
     async def delete(self, key: str, *, expect: Revision) -> Revision:
-        """Delete, if the key is at `expect`; the revision is that of the deletion."""
+        """Delete a key if it is at `expect`.  Returns the revision of the deletion."""
 
     def subscribe(self, prefix: str, watcher: Watcher) -> Subscription:
-        """Hear of every change under a prefix, or of one key, after the present `revision`."""
+        """Call a watcher with every change under a prefix, or of one key, after the current `revision`."""
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> Sequence[Change]:
-        """History: the changes after `since` up to and including `until`.  Raises Compacted, FutureRevision or
-        TooSlow."""
+        """The changes after `since` up to and including `until`.  Raises Compacted, FutureRevision or TooSlow."""
 
     def watch(self, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        """`changes` and then `subscribe` as one stream that misses nothing and repeats nothing.  It raises what
-        `changes` raises, and TooSlow when its reader falls behind; it ends when the store closes."""
+        """`changes` followed by `subscribe` as one stream, in which no change is missing or repeated.  Raises the
+        errors of `changes`, and TooSlow if the reader falls behind.  Ends when the store closes."""
 
     async def compact(self, before: Revision) -> None:
-        """Forget history: `before` becomes the oldest revision, if it is not older than that already."""
+        """Delete history: `before` becomes the oldest revision, unless that is newer already."""
 
     async def wait_for_writes(self) -> None:
-        """Until every write that is under way now has happened, or has failed."""
+        """Wait until every write that has begun is durable or has failed."""
 
     async def close(self) -> None:
-        """Finish the writes under way; every later one is Unavailable."""
+        """Finish the writes that have begun.  Later writes raise Unavailable."""
 
 
 # --- keys -----------------------------------------------------------------------------------------
 
 
 def check_key(key: str) -> None:
-    """Raise ValueError unless the key has four or five parts, none empty, and can be written to a disk."""
+    """Raise ValueError unless the key has four or five non-empty parts that can be encoded as UTF-8."""
     parts = key.split("/")
     if not 5 <= len(parts) <= 6 or parts[0] or not all(parts[1:]):
         raise ValueError(f"not a key of the store: {key!r}")
     if not key.isascii():
-        key.encode()  # a lone surrogate is no text
+        key.encode()  # raises for a lone surrogate
 
 
 def check_prefix(prefix: str) -> None:
-    """Raise ValueError unless the prefix is `/<group>/<resource>/`, or that and some parts more."""
+    """Raise ValueError unless the prefix is `/<group>/<resource>/`, optionally followed by further parts."""
     parts = prefix.split("/")
     if len(parts) < 4 or parts[0] or parts[-1] or not all(parts[1:-1]):
         raise ValueError(f"not a prefix of keys of the store: {prefix!r}")
@@ -202,7 +202,7 @@ def resource_prefix(key: str) -> str:
 
 
 def prefixes_of(key: str) -> tuple[str, ...]:
-    """Every prefix a key lies under, the widest first: by resource, by cluster and, if it has one, by namespace."""
+    """All prefixes of a key, the shortest first: resource, cluster and, if it has one, namespace."""
     resource = key.index("/", key.index("/", 1) + 1) + 1
     cluster = key.index("/", resource) + 1
     namespace = key.find("/", cluster) + 1
@@ -212,5 +212,5 @@ def prefixes_of(key: str) -> tuple[str, ...]:
 
 
 def end_of(prefix: str) -> str:
-    """The first string behind every key of a prefix."""
+    """The first string after all keys of a prefix."""
     return prefix[:-1] + chr(ord("/") + 1)

@@ -1,7 +1,13 @@
-"""Forgetting: history is kept for a while, so that who was away can resume, and then it goes.
+"""The history that a store keeps: marks date revisions, gaps separate the runs of a store.
 
-Revisions carry no time, so a store notes now and then at what moment it was where (a mark).  History older than the
-newest mark of that age may go.  Marks are durable: after a restart the store still knows how old its history is.
+History is kept for some time, so that clients can resume watches, and is then compacted.  A revision has no time, so
+the store regularly records a mark: the current revision and the time.  Compaction deletes history up to the newest mark
+that is old enough.  Marks are durable.
+
+A store that is opened again continues at a revision that no earlier run can have reached.  If its file was restored
+from a backup, a client may remember a revision from after the backup.  Without a gap the restored store would reach
+that number again, and the client would resume a watch in a history that it never saw.  The number is in a gap, so the
+store refuses it as compacted, and the client lists again.
 """
 
 from __future__ import annotations
@@ -14,15 +20,15 @@ from typing import Final, Protocol
 
 from farflung.store.base import FIRST, Revision, StoreError
 
-PER_SECOND = 1_000_000  #: more writes a second than any store accepts
+PER_SECOND = 1_000_000  #: more writes per second than any store accepts
 KEEP: Final = 3600.0  #: seconds of history
-Clock = Callable[[], float]  #: seconds since the epoch: marks outlive the process
+Clock = Callable[[], float]  #: seconds since the epoch, because marks outlive the process
 
 log = logging.getLogger(__name__)
 
 
 class Marks:
-    """At which moment the store stood at which revision."""
+    """Revisions of the store with the time at which each was the newest."""
 
     def __init__(self, marks: Iterable[tuple[Revision, float]] = ()) -> None:
         self._revisions: list[Revision] = []
@@ -39,8 +45,8 @@ class Marks:
         self._moments.append(moment)
 
     def revision_at(self, moment: float) -> Revision:
-        """The newest revision known to be as old as that moment; FIRST if none is.  Moments need not ascend:
-        a wall clock can be set back."""
+        """The newest revision with a mark at or before a time; FIRST without such a mark.  Times may descend: a clock
+        can be set back."""
         old = (revision for revision, marked in zip(self._revisions, self._moments, strict=True) if marked <= moment)
         return max(old, default=FIRST)
 
@@ -50,25 +56,25 @@ class Marks:
 
 
 class CompactableStore(Protocol):
-    """A store that knows how old its history is."""
+    """A store with marks."""
 
     async def mark(self, moment: float) -> None:
-        """Note, durably, that the present revision is that of this moment."""
+        """Record durably that the current revision was the newest at this time."""
 
     def revision_at(self, moment: float) -> Revision:
-        """The newest revision known to be as old as that moment."""
+        """The newest revision with a mark at or before a time."""
 
     async def compact(self, before: Revision) -> None: ...
 
 
 async def compact_older(store: CompactableStore, *, now: float, keep: float) -> None:
-    """Compact what was superseded more than `keep` seconds ago."""
+    """Compact history that is older than `keep` seconds."""
     await store.mark(now)
     await store.compact(store.revision_at(now - keep))
 
 
 async def compact_periodically(store: CompactableStore, *, keep: float, clock: Clock) -> None:
-    """Do so for ever, sixty times per `keep`."""
+    """Compact forever, sixty times per `keep`."""
     while True:
         try:
             await compact_older(store, now=clock(), keep=keep)
@@ -81,13 +87,14 @@ async def compact_periodically(store: CompactableStore, *, keep: float, clock: C
 
 
 def first_revision(last: Revision, now: float) -> Revision:
-    """Where a store continues after `last`.  `now`: seconds since the epoch.  No gap if the clock was set back."""
+    """The revision at which a store continues after `last`.  `now`: seconds since the epoch.  Without a gap if the
+    clock was set back."""
     return last if last == FIRST else max(last, int(now * PER_SECOND))
 
 
 class Gaps:
     def __init__(self, gaps: Iterable[tuple[Revision, Revision]] = ()) -> None:
-        """Each from the last revision before a gap to the first one after it, in ascending order."""
+        """`gaps`: last revision before each gap and first revision after it, ascending."""
         self._lasts: list[Revision] = []
         self._firsts: list[Revision] = []
         for last, first in gaps:
@@ -98,7 +105,7 @@ class Gaps:
         self._firsts.append(first)
 
     def end(self, revision: Revision) -> Revision:
-        """The first revision after the gap that this one is in; the same one if it is in no gap."""
+        """The first revision after the gap that contains this one; the same revision if it is in no gap."""
         at = bisect_left(self._lasts, revision) - 1
         return revision if at < 0 else max(revision, self._firsts[at])
 

@@ -1,7 +1,7 @@
-"""Who hears of which change.
+"""Subscriptions: which watchers are called with which changes.
 
-A subscription is kept under its prefix, and a key lies under four at most: by resource, by cluster, by namespace, and
-itself.  A change therefore finds its subscribers with four look-ups, however many there are.
+Subscriptions are indexed by prefix.  A key has at most four: resource, cluster, namespace and the key itself.  So a
+change finds its subscribers with four lookups.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from farflung.store.base import (
     prefixes_of,
 )
 
-QUEUE = 10_000  #: changes a watch may lie behind before it is cut off; more than one commit ever holds
+QUEUE = 10_000  #: changes that a watch may be behind before it ends; more than one commit has
 
 log = logging.getLogger(__name__)
 
 
 class Listener:
-    """One subscription: a watcher until it is cancelled."""
+    """A subscription.  `watcher` is None after `cancel`."""
 
     __slots__ = ("_fanout", "_prefix", "watcher")
 
@@ -45,7 +45,7 @@ class Listener:
 
 
 class Backlog:
-    """The changes a watch has not read yet, up to a limit: the watcher behind `Fanout.watch`."""
+    """The changes that a watch has not read yet, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -69,7 +69,7 @@ class Backlog:
         self._news.set()
 
     async def take(self) -> Sequence[Change]:
-        """What is waiting, as soon as there is something; nothing at the end.  Raises TooSlow if some was dropped."""
+        """The waiting changes, or the next ones; empty at the end of the watch.  Raises TooSlow after an overflow."""
         while not self._changes:
             if self._overrun:
                 raise TooSlow(f"more than {self._limit} changes were waiting to be read")
@@ -106,31 +106,31 @@ class Fanout:
             del self._by_prefix[prefix]
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Tell every subscriber of its part of a batch.  Who subscribes meanwhile does not hear of this batch."""
+        """Call all watchers with their changes of one commit.  A watcher that subscribes meanwhile is not called."""
         if not self._by_prefix:
             return
-        for listeners, heard in self._audiences(changes):
+        for listeners, parts in self._audiences(changes):
             for listener in listeners:
                 if listener.watcher is not None:
-                    self._tell(listener.watcher, heard)
+                    self._call(listener.watcher, parts)
 
     def _audiences(self, changes: Sequence[Change]) -> list[tuple[list[Listener], list[Change]]]:
-        """The listeners of each prefix that has some, with the changes under it, which they share."""
-        heard: dict[str, list[Change]] = {}
+        """The listeners of each prefix with the changes under it.  They share the list."""
+        parts: dict[str, list[Change]] = {}
         for change in changes:
             for prefix in (*prefixes_of(change.key), change.key):
                 if prefix in self._by_prefix:
-                    heard.setdefault(prefix, []).append(change)
-        return [(list(self._by_prefix[prefix]), part) for prefix, part in heard.items()]
+                    parts.setdefault(prefix, []).append(change)
+        return [(list(self._by_prefix[prefix]), part) for prefix, part in parts.items()]
 
-    def _tell(self, watcher: Watcher, changes: Sequence[Change]) -> None:
+    def _call(self, watcher: Watcher, changes: Sequence[Change]) -> None:
         try:
             watcher(changes)
         except Exception:
-            log.exception("a subscriber of the store failed; the others go on")
+            log.exception("a watcher of the store failed")
 
     async def watch(self, store: Store, prefix: str, *, since: Revision) -> AsyncIterator[Change]:
-        """The changes under a prefix after `since`: first those that happened, then those that happen."""
+        """The changes under a prefix after `since`, from history and then live."""
         check_prefix(prefix)
         if since > store.revision:
             raise FutureRevision(since, store.revision)

@@ -1,4 +1,4 @@
-"""The store as a list of changes: the reference the others are compared with, and the store of tests."""
+"""A store in memory: the reference that other stores are tested against, and the store of most tests."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from farflung.store.fanout import Fanout
 
 
 class MemoryStore:
-    """A store that lives as long as its process.  It forgets history older than `keep` seconds as it is written to."""
+    """A store without a file.  Writes compact history that is older than `keep` seconds."""
 
     def __init__(self, *, stamp: Stamp = unstamped, clock: Clock = time.time, keep: float = KEEP) -> None:
         self._stamp = stamp
         self._clock = clock
         self._keep = keep
         self._entries: dict[str, Entry] = {}
-        self._keys: dict[str, set[str]] = {}  #: of each resource
+        self._keys: dict[str, set[str]] = {}  #: by resource
         self._log: list[Change] = []
         self._revision = FIRST
         self._oldest = FIRST
@@ -157,7 +157,7 @@ class MemoryStore:
             self._marks.forget(before)
 
     async def wait_for_writes(self) -> None:
-        """Nothing is ever under way."""
+        """All writes are durable at once."""
 
     async def close(self) -> None:
         self._closed = True

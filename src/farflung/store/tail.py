@@ -1,4 +1,4 @@
-"""The newest lines of the log, in memory: most watches resume, and most lists page on, from moments ago."""
+"""The newest changes in memory, from which most watches resume and most lists continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import attrgetter
 from farflung.store.base import Change, Entry, Revision
 
 LINES = 20_000
-BYTES = 32 * 1024 * 1024  #: of values that only the tail still holds
+BYTES = 32 * 1024 * 1024  #: of previous values, which only the tail references
 
 revision_of = attrgetter("revision")
 
@@ -36,7 +36,7 @@ class Tail:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Drop the oldest lines, down to three quarters, so that it happens rarely."""
+        """Drop the oldest changes, down to three quarters of the limits, so that this is rare."""
         lines, size = self._lines * 3 // 4, self._size * 3 // 4
         dropped = 0
         for change in self._changes:
@@ -47,7 +47,7 @@ class Tail:
         self._drop(dropped)
 
     def forget(self, before: Revision) -> None:
-        """Drop the lines up to and including a revision."""
+        """Drop the changes up to and including a revision."""
         dropped = bisect_right(self._changes, before, key=revision_of)
         for change in self._changes[:dropped]:
             self._weight -= len(change.previous.value) if change.previous is not None else 0
@@ -60,13 +60,13 @@ class Tail:
             del self._changes[:count]
 
     def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
-        """The changes under a prefix after `since` (not before the floor) up to and including `until`."""
+        """The changes under a prefix after `since` (at least `floor`), up to and including `until`."""
         start = bisect_right(self._changes, since, key=revision_of)
         end = bisect_right(self._changes, until, key=revision_of)
         return [change for change in self._changes[start:end] if change.key.startswith(prefix)]
 
     def undone(self, prefix: str, revision: Revision) -> dict[str, Entry | None]:
-        """What every key changed after a revision (not before the floor) was at that revision."""
+        """The entries at a revision (at least `floor`) of all keys that changed after it."""
         past: dict[str, Entry | None] = {}
         for change in self.changes(prefix, since=revision, until=self.newest):
             past.setdefault(change.key, change.previous)

@@ -1,7 +1,7 @@
-"""The files of an SQLite store: made, locked, checked and loaded.
+"""The files of an SQLite store: creation, lock, checks and loading.
 
-Whoever cannot use the files learns so before anything is written to them: a file is judged by its header, and loaded
-through a connection that cannot write.
+Nothing is written to files that cannot be used: the header is checked first, and a read-only connection loads the
+content.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Final
 from farflung.lib.sqlite_file import beside, create_database
 from farflung.store.base import FIRST, Entry, Revision, Unusable
 from farflung.store.compaction import first_revision
-from farflung.store.present import Present
 from farflung.store.sqlite.history import newest_changes
 from farflung.store.sqlite.rows import APPLICATION, FORMAT, LIVE, NEWEST_BUT, SCHEMA, compacted, gaps, note_gaps
+from farflung.store.state import CurrentState
 from farflung.store.tail import Tail
 
-RESUMED: Final = 5_000  #: changes to have in memory at the start …
-RESUMED_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if what they replaced is large
+RESUMED: Final = 5_000  #: changes in memory after the start …
+RESUMED_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if the replaced values are large
 
-HEADER = 100  #: bytes; the fields used here have not moved since SQLite 3.0
-PATIENCE: Final = 60.0  #: seconds a writer waits for a checkpoint to let it in
-HURRY: Final = 0.1  #: seconds a checkpoint waits for a reader, and lets writers wait for itself
+HEADER = 100  #: bytes; the fields used here are at the same offsets since SQLite 3.0
+PATIENCE: Final = 60.0  #: seconds that a writer waits for a checkpoint
+HURRY: Final = 0.1  #: seconds that a checkpoint waits for a reader, and delays writers
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What the files say."""
+    """The content of the files."""
 
-    present: Present
+    state: CurrentState
     tail: Tail
     oldest: Revision
     marks: list[tuple[Revision, float]]
@@ -45,7 +45,7 @@ class LoadedState:
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """The files in use: what they said, and a connection for each thread that works on them."""
+    """The locked files: their content, and a connection for each thread."""
 
     lock: FileLock
     loaded: LoadedState
@@ -55,7 +55,7 @@ class OpenFiles:
 
 
 class FileLock:
-    """Keeps other processes off the files; the system releases it when this one ends, however it ends."""
+    """Excludes other processes from the files.  The operating system releases it when this process ends."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -68,7 +68,7 @@ class FileLock:
             reason = self._refusal(error)
             self.release()
             raise Unusable(f"{path} {reason}") from error
-        with suppress(OSError):  # the number only helps to find the process
+        with suppress(OSError):  # the pid only helps users to find the process
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -83,8 +83,8 @@ class FileLock:
 
 
 def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
-    """Everything `open` needs of the disk.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then
-    leaves the files as they were."""
+    """Lock, check and load the files.  `now`: seconds since the epoch.  Blocks.  Raises Unusable, and then leaves the
+    files unchanged."""
     with ExitStack() as undo:
         lock = FileLock(path)
         undo.callback(lock.release)
@@ -100,7 +100,8 @@ def open_files(path: Path, *, lines: int, now: float) -> OpenFiles:
 
 
 def prepare(path: Path) -> None:
-    """Make the file if there is none; refuse one that is not a store of a format we know.  Needs the lock."""
+    """Create the file if it is missing.  Refuse a file that is not a store of a known format.  The caller holds the
+    lock."""
     with unusable_files(path):
         header = read_header(path)
         if header:
@@ -135,8 +136,8 @@ def check_header(path: Path, header: bytes) -> None:
 
 
 def load(path: Path, lines: int, now: float) -> LoadedState:
-    """Read the present, and as many of the newest changes as watches are likely to resume from.  The revision
-    continues after a gap.  Needs the lock, and a prepared file."""
+    """Read the current state, and the newest changes, from which watches resume.  Revisions continue after a gap.  The
+    caller holds the lock and has called `prepare`."""
     with unusable_files(path), closing(connect_to_inspect(path)) as connection, paused_garbage_collection():
         entries = [Entry(key, value, revision) for revision, key, value in connection.execute(LIVE)]
         if any(type(entry.value) is not bytes or type(entry.key) is not str for entry in entries):
@@ -146,17 +147,17 @@ def load(path: Path, lines: int, now: float) -> LoadedState:
         known = gaps(connection)
         last = max(newest or FIRST, oldest, known[-1][1] if known else FIRST)
         first = first_revision(last, now)
-        present = Present(entries, first)
+        state = CurrentState(entries, first)
         [since] = connection.execute(NEWEST_BUT, (min(lines, RESUMED),)).fetchone() or [FIRST]
         since = max(oldest, since)
-        tail = Tail(*newest_changes(connection, since, present.get, size=RESUMED_BYTES), lines=lines)
+        tail = Tail(*newest_changes(connection, since, state.get, size=RESUMED_BYTES), lines=lines)
         marks = connection.execute("select rv, time from mark order by rv").fetchall()
-    return LoadedState(present, tail, oldest, marks, known if first == last else [*known, (last, first)])
+    return LoadedState(state, tail, oldest, marks, known if first == last else [*known, (last, first)])
 
 
 @contextmanager
 def paused_garbage_collection() -> Iterator[None]:
-    """Build much that stays, without the garbage collector looking through it again and again."""
+    """Python's garbage collector would traverse the loaded entries again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -167,23 +168,23 @@ def paused_garbage_collection() -> Iterator[None]:
 
 
 def connect_to_inspect(path: Path) -> sqlite3.Connection:
-    """A connection that leaves no trace: not even the empty companions of the file if it has none."""
+    """A connection that creates no files beside the database."""
     mode = "mode=ro" if file_size(beside(path, "-wal")) else "immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """For the thread that reads history."""
+    """The connection of the thread that reads history."""
     location = f"{path.absolute().as_uri()}?mode=ro"
     return sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Connection:
-    """For the threads that write and checkpoint.  A commit returns when the write-ahead log is on the disk."""
+    """A connection for the writer or the checkpointer.  A commit returns when the write-ahead log is on disk."""
     location = f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(location, uri=True, isolation_level=None, check_same_thread=False, timeout=patience)
     try:
-        connection.execute("pragma journal_mode = wal")  # a copy that SQLite made may have lost it
+        connection.execute("pragma journal_mode = wal")  # a copy made by SQLite may not have this mode
         connection.execute("pragma synchronous = full")
         connection.execute("pragma wal_autocheckpoint = 0")
     except sqlite3.Error:
@@ -194,7 +195,7 @@ def connect_to_write(path: Path, *, patience: float = PATIENCE) -> sqlite3.Conne
 
 @contextmanager
 def unusable_files(path: Path) -> Iterator[None]:
-    """Turn what goes wrong on the way to a usable store into one sentence."""
+    """Turn errors into Unusable with a message for users."""
     try:
         yield
     except OSError as error:
@@ -214,7 +215,7 @@ OUTSIDE = {
 
 
 def sqlite_problem(error: Exception) -> str:
-    """Whether the trouble lies around the file or in it."""
+    """Distinguish problems of the directory or disk from a damaged file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in OUTSIDE:
         return f"cannot be opened ({error}): check that its directory is writable and its disk has room"

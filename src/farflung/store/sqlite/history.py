@@ -1,6 +1,6 @@
-"""The past, read from the file: what memory no longer holds.
+"""History that is no longer in memory, read from the file.
 
-Each question is answered from one snapshot, and the snapshot also says whether the past requested for is still there.
+Each query reads one snapshot.  It raises Compacted if the snapshot no longer has the requested revision.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from farflung.store.base import Change, Compacted, Entry, Page, Revision, TooSlo
 from farflung.store.sqlite.rows import compacted
 
 T = TypeVar("T")
-CurrentEntry = Callable[[str], Entry | None]  #: the present entry of a key
-ChangedRow = tuple[int, str, bytes | None, int, bytes | None]  #: revision, key, value, revision and value before
+CurrentEntry = Callable[[str], Entry | None]  #: returns the current entry of a key
+#: revision, key, value, previous revision, previous value
+ChangedRow = tuple[int, str, bytes | None, int, bytes | None]
 
-#: What is told of the past at once.  Who missed more has less to read when it lists again.
+#: Limits of one answer.  A client that missed more reads less by listing again.
 MOST_CHANGES: Final = 100_000
-MOST_BYTES: Final = 64 * 1024 * 1024  #: of values, new and old
+MOST_BYTES: Final = 64 * 1024 * 1024  #: of new and old values
 
 COUNT = """
 select count(*) from (
@@ -37,7 +38,7 @@ select kv.rv, kv.key, kv.val from (
 ) as state cross join kv on kv.rv = state.newest order by state.key
 """
 
-# The inner select needs the index alone; the rows are then read one by one, in its order.
+# The inner select only reads the index; then the rows are read one by one, in index order.
 CHANGES = """
 select now.rv, now.key, now.val, now.prev, before.val
 from (
@@ -52,7 +53,7 @@ from kv as now left join kv as before on before.rv = now.prev where now.rv > ? o
 
 
 class History:
-    """Reads on a thread of its own.  Entries that are still current come from `known`, not as copies."""
+    """Reads on its own thread.  Current entries are taken from `known` instead of copied."""
 
     def __init__(self, connection: sqlite3.Connection, known: CurrentEntry) -> None:
         self._connection = connection
@@ -61,7 +62,7 @@ class History:
         self._thread = ThreadPoolExecutor(1, "store-history")
 
     async def changes(self, prefix: str, *, since: Revision, until: Revision) -> list[Change]:
-        """Raises TooSlow if they are more than one may have in memory for everyone who asks."""
+        """Raises TooSlow if there are too many for memory."""
         rows = await self._ask(since, lambda: self._changed_rows(prefix, since, until))
         return changes_from(rows, self._known)
 
@@ -76,7 +77,7 @@ class History:
         return rows
 
     async def page(self, prefix: str, revision: Revision, *, after: str, limit: int) -> Page:
-        """The entries under a prefix as of a revision."""
+        """The entries under a prefix at a revision."""
         rows, remaining = await self._ask(revision, lambda: self._rows(prefix, revision, after, limit))
         entries = [entry_from(self._known, key, value, written) for written, key, value in rows]
         return Page(entries, revision, after=entries[-1].key if remaining and entries else "", remaining=remaining)
@@ -109,7 +110,7 @@ class History:
                 self._connection.execute("rollback")
 
     def close(self) -> None:
-        """Blocks until a read under way is done."""
+        """Blocks until a running read ends."""
         self._closing = True
         self._thread.shutdown()
         self._connection.close()
@@ -118,8 +119,8 @@ class History:
 def newest_changes(
     connection: sqlite3.Connection, since: Revision, known: CurrentEntry, *, size: int
 ) -> tuple[Revision, list[Change]]:
-    """The end of the log, after a revision that is not before `since`; that revision, too.  Read backwards, until the
-    values that were replaced have so many bytes: the log may be larger than the memory."""
+    """The end of the log and the revision before it, which is not before `since`.  Reads backwards until the replaced
+    values exceed `size` bytes, because the log may be larger than memory."""
     changes: list[Change] = []
     replaced: dict[Revision, Entry] = {}
     for revision, key, value, before, value_before in connection.execute(NEWEST_CHANGES, (since,)):

@@ -1,9 +1,13 @@
-"""What stands in the tables.
+"""The tables, and the statements that read and compact them.
 
-kv     the log, a row per revision; `prev` is the revision of the key's value before, 0 if it had none
-meta   `compacted`, the oldest revision one may ask for; `swept`, up to where superseded rows are deleted
-mark   which revision was the newest at which time
-gap    the last revision before the store was opened again, and the first one after that; absent in older files
+    kv     the log, a row per revision; `prev` is the revision of the key's previous value, 0 without one
+    meta   `compacted`, the oldest available revision; `swept`, up to which superseded rows are deleted
+    mark   revisions and the times at which they were the newest
+    gap    the last revision before the store was opened again, and the first one after; missing in older files
+
+Compaction first records the new oldest revision and then deletes rows, a few per transaction.  A row is deleted if a
+later row of its key is compacted too, or if it is a deletion.  So the newest row of a live key is kept, and the value
+that the first remaining change replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Final
 
 from farflung.store.base import FIRST, Revision
 
-FORMAT: Final = 1  #: raise it with every change that an older version would misread
+FORMAT: Final = 1  #: to be raised with every change that an older version would misread
 APPLICATION: Final = int.from_bytes(b"Farf", "big")
 PUT, DELETE = 0, 1  #: kv.op
 
@@ -34,7 +38,7 @@ SCHEMA = (
     "pragma journal_mode = wal",
 )
 
-# The inner select needs the index alone, the outer one then reads the rows in the order they lie in.
+# The inner select only reads the index; the outer one then reads the rows in the order of the file.
 LIVE = """
 select rv, key, val from kv where rv in (
     select newest from (select max(rv) as newest, op from kv group by key) where op = 0
@@ -44,7 +48,7 @@ select rv, key, val from kv where rv in (
 
 NEWEST_BUT = "select rv from kv order by rv desc limit 1 offset ?"
 
-STEP: Final = 256  #: rows looked at in one transaction: a few milliseconds that a write may have to wait
+STEP: Final = 256  #: rows per transaction: a write may wait a few milliseconds for it
 
 NEXT = """
 select max(rv), count(*) from (
@@ -89,7 +93,7 @@ def note_compacted(connection: sqlite3.Connection, before: Revision) -> None:
 
 
 def sweep(connection: sqlite3.Connection, step: int = STEP) -> bool:
-    """Delete the next rows that are forgotten.  True when none is left."""
+    """Delete the next compacted rows.  Returns whether none is left."""
     [(swept,)] = connection.execute("select value from meta where name = 'swept'").fetchall()
     [(last, count)] = connection.execute(NEXT, {"swept": swept, "step": step}).fetchall()
     if count == 0:

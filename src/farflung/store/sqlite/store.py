@@ -1,4 +1,9 @@
-"""What happens in the event loop: numbering, checking, publishing."""
+"""The SQLite store: an SQLite file, and the current state in memory.
+
+`store` runs in the event loop: it assigns revisions, checks writes against memory and pending writes, and publishes
+durable ones.  `writer` has the threads that commit writes and move the write-ahead log into the file.  `history` reads
+changes that are no longer in memory.  `files` opens, checks, locks and loads the file.  `rows` has the tables.
+"""
 
 from __future__ import annotations
 
@@ -32,28 +37,28 @@ from farflung.store.compaction import KEEP, Clock, Gaps, Marks, compact_periodic
 from farflung.store.fanout import Fanout
 from farflung.store.sqlite import files, rows
 from farflung.store.sqlite.history import History
-from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Writer, resolve, fail_write
+from farflung.store.sqlite.writer import Checkpointer, PendingWrite, Writer, fail_write, resolve
 from farflung.store.tail import LINES
 
 T = TypeVar("T")
 
-PAUSE: Final = 0.005  #: seconds between two steps of a compaction, so that it does not crowd out the writes
+PAUSE: Final = 0.005  #: seconds between two steps of a compaction, so that writes are not delayed
 
 
 class SqliteStore:
-    """A store in an SQLite file.  `await SqliteStore.open(path)`, and `close` it in the same event loop."""
+    """Created by `await SqliteStore.open(path)`.  `close` must be called in the same event loop."""
 
     def __init__(self, opened: files.OpenFiles, *, stamp: Stamp, keep: float, clock: Clock) -> None:
         loaded = opened.loaded
         self._opened = opened
         self._stamp = stamp
         self._loop = asyncio.get_running_loop()
-        self._present = loaded.present
+        self._state = loaded.state
         self._tail = loaded.tail
         self._marks = Marks(loaded.marks)
         self._gaps = Gaps(loaded.gaps)
         self._oldest = loaded.oldest
-        self._last_assigned = loaded.present.revision
+        self._last_assigned = loaded.state.revision
         self._under_way: dict[str, PendingWrite] = {}
         self._fanout = Fanout()
         self._compacting = asyncio.Lock()
@@ -62,7 +67,7 @@ class SqliteStore:
         self._write_error = ""
         self._writer = Writer(opened.writing, loop=self._loop, committed=self._publish, failed=self._fail, dirty=dirty)
         self._checkpointer = Checkpointer(opened.checkpointing, dirty)
-        self._history = History(opened.reading, self._present.get)
+        self._history = History(opened.reading, self._state.get)
         self._forgetting = self._loop.create_task(compact_periodically(self, keep=keep, clock=clock))
 
     @classmethod
@@ -75,15 +80,14 @@ class SqliteStore:
         clock: Clock = time.time,
         lines: int = LINES,
     ) -> SqliteStore:
-        """Open the store in a file, which is made if it is not there.  Raises Unusable, and then alters nothing.
-        Revisions continue after a gap.  History is kept for `keep` seconds in the file, and for `lines` changes in
-        memory as well."""
+        """Open the store in a file, or create it.  Raises Unusable, and then changes nothing.  Revisions continue after
+        a gap.  `keep`: seconds of history in the file; `lines`: changes in memory."""
         opened = await asyncio.to_thread(files.open_files, path, lines=lines, now=clock())
         return cls(opened, stamp=stamp, keep=keep, clock=clock)
 
     @property
     def revision(self) -> Revision:
-        return self._present.revision
+        return self._state.revision
 
     @property
     def last_assigned(self) -> Revision:
@@ -98,25 +102,25 @@ class SqliteStore:
         return self._write_error
 
     def get(self, key: str) -> Entry | None:
-        return self._present.get(key)
+        return self._state.get(key)
 
     def storage_prefixes(self) -> Sequence[str]:
-        return self._present.storage_prefixes()
+        return self._state.storage_prefixes()
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
-        return self._present.page(prefix, after=after, limit=limit)
+        return self._state.page(prefix, after=after, limit=limit)
 
     async def list_at(self, prefix: str, revision: Revision, *, after: str = "", limit: int = 0) -> Page:
         check_prefix(prefix)
         self._check_revision(revision)
         if revision >= self._tail.floor:
             undone = self._tail.undone(prefix, revision)
-        elif self._present.unchanged_since(prefix, revision):
+        elif self._state.unchanged_since(prefix, revision):
             undone = {}
         else:
             return await self._history.page(prefix, revision, after=after, limit=limit)
-        return self._present.page_before(prefix, after=after, limit=limit, revision=revision, undone=undone)
+        return self._state.page_before(prefix, after=after, limit=limit, revision=revision, undone=undone)
 
     async def put(self, key: str, value: bytes, *, expect: Revision) -> Entry:
         check_key(key)
@@ -135,21 +139,22 @@ class SqliteStore:
         return revision
 
     async def _expected(self, key: str, expect: Revision) -> Entry | None:
-        """The entry to replace, once no write of its key is under way: whoever loses, loses to something durable."""
+        """The entry to replace, when no write of its key is pending, so that a conflict is always with a durable
+        write."""
         while (ahead := self._under_way.get(key)) is not None:
             finished = self._loop.create_future()
             ahead.waiting.append(finished)
             await finished
         if self._closed is not None:
             raise Unavailable("the store is closed")
-        entry = self._present.get(key)
+        entry = self._state.get(key)
         actual = ABSENT if entry is None else entry.revision
         if actual != expect:
             raise Conflict(key, expect, actual)
         return entry
 
     async def wait_for_writes(self) -> None:
-        """Writes are committed in their order: the last one is done after all others."""
+        """Writes are committed in order, so the last one is durable after all others."""
         for write in reversed(self._under_way.values()):
             done = self._loop.create_future()
             write.waiting.append(done)
@@ -157,7 +162,7 @@ class SqliteStore:
             return
 
     def _write(self, change: Change) -> asyncio.Future[None]:
-        """Take the next revision.  Nothing may be awaited between the check and this."""
+        """Assign the next revision.  The caller must not await between the check and this."""
         self._last_assigned = change.revision
         write = PendingWrite(change, self._loop.create_future())
         self._under_way[change.key] = write
@@ -165,12 +170,12 @@ class SqliteStore:
         return write.outcome
 
     def _publish(self, writes: Sequence[PendingWrite]) -> None:
-        """These are durable: let them be seen, then heard of, then acknowledged."""
+        """Make durable writes visible, call watchers, then return to the writers."""
         self._write_error = ""
         for write in writes:
             change = write.change
             del self._under_way[change.key]
-            self._present.apply(change)
+            self._state.apply(change)
             self._tail.append(change)
         self._fanout.publish([write.change for write in writes])
         for write in writes:
@@ -178,7 +183,7 @@ class SqliteStore:
             resolve_all(write.waiting)
 
     def _fail(self, writes: Sequence[PendingWrite], reason: str) -> None:
-        """These did not happen: their keys are as they were, their revisions will never be seen."""
+        """Failed writes leave their keys unchanged, and their revisions are not used."""
         self._write_error = reason
         for write in writes:
             del self._under_way[write.change.key]
@@ -196,7 +201,7 @@ class SqliteStore:
             raise FutureRevision(until, self.revision)
         if since >= self._tail.floor:
             return self._tail.changes(prefix, since=since, until=until)
-        if self._present.unchanged_since(prefix, since):
+        if self._state.unchanged_since(prefix, since):
             return []
         return await self._history.changes(prefix, since=since, until=until)
 
@@ -231,14 +236,14 @@ class SqliteStore:
             finished = await self._perform(rows.sweep)
 
     async def mark(self, moment: float) -> None:
-        """Note, durably, that the present revision is that of this moment."""
+        """Record durably that the current revision was the newest at this time."""
         revision = self.revision
         if revision > self._marks.newest:
             await self._perform(partial(rows.note_mark, revision=revision, moment=moment))
             self._marks.add(revision, moment)
 
     def revision_at(self, moment: float) -> Revision:
-        """The newest revision known to be as old as that moment."""
+        """The newest revision with a mark at or before a time."""
         return self._marks.revision_at(moment)
 
     async def _perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -258,7 +263,7 @@ class SqliteStore:
         self._fanout.close()
 
     def _stop_threads(self) -> None:
-        """The connection that writes is the last to go: SQLite then moves the rest of its log into the file."""
+        """The writing connection is closed last: SQLite then moves the rest of the write-ahead log into the file."""
         self._checkpointer.stop()
         self._history.close()
         self._opened.checkpointing.close()
@@ -268,7 +273,7 @@ class SqliteStore:
 
 
 def compact_copy(value: bytes) -> bytes:
-    """A copy without spare room: encoders over-allocate, and this is kept."""
+    """A copy without spare capacity: encoders over-allocate, and this value is kept."""
     return bytes(memoryview(value))
 
 

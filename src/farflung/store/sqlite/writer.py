@@ -1,7 +1,8 @@
-"""The one thread that writes.
+"""The threads that write to the file.
 
-It takes whatever has gathered since it last looked and commits that at once: with many writers the price of a disk
-sync is shared by all of them, with one writer nothing waits.
+The writer commits all writes that were submitted during its last commit.  So many writers share the cost of a disk
+sync, and a single writer does not wait.  The checkpointer moves the write-ahead log into the file without blocking
+writes.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from farflung.store.sqlite.rows import DELETE, PUT
 
 T = TypeVar("T")
 
-#: Rows of one insert.  Each statement lets the event loop have the interpreter, and asks for it back.
+#: Rows per insert.  Each statement releases and acquires the interpreter lock.
 STATEMENT: Final = 64
-BATCH: Final = 1024  #: writes of one commit …
+BATCH: Final = 1024  #: writes per commit …
 BATCH_BYTES: Final = 16 * 1024 * 1024  #: … or fewer, if they are large
 
-PERIOD: Final = 0.2  #: seconds between two looks while there are writes
-IDLE: Final = 2.0  #: seconds without a write after which the log is cut to nothing
-PATIENCE: Final = 5.0  #: seconds until the next try after a failure
-FRAMES: Final = 32_768  #: pages in the log (128 MiB) that are worth making writers wait for
+PERIOD: Final = 0.2  #: seconds between two checkpoints while there are writes
+IDLE: Final = 2.0  #: seconds without a write before the log is truncated
+PATIENCE: Final = 5.0  #: seconds before a retry after a failure
+FRAMES: Final = 32_768  #: pages in the log (128 MiB) above which a checkpoint may block writers
 
 log = logging.getLogger(__name__)
 
 
 class PendingWrite:
-    """A change under way.  `outcome` is its writer's; `waiting` are those who want to write the same key."""
+    """A change that is not durable yet.  `outcome`: awaited by its writer; `waiting`: awaited by other writers of the
+    key."""
 
     __slots__ = ("change", "outcome", "waiting")
 
@@ -45,7 +47,7 @@ class PendingWrite:
 
 
 class Job(Generic[T]):
-    """Other work for the writer's connection, in a transaction of its own."""
+    """Other work on the writer's connection, in its own transaction."""
 
     __slots__ = ("outcome", "work")
 
@@ -55,14 +57,14 @@ class Job(Generic[T]):
 
 
 class Stop:
-    """The last thing to do."""
+    """Ends the writer's thread."""
 
 
 Item = PendingWrite | Job[Any] | Stop
 
 
 class Writer:
-    """Commits writes in the order they come, and tells the event loop: `committed`, or `failed` with a reason."""
+    """Commits writes in order, and calls `committed`, or `failed` with a reason, in the event loop."""
 
     def __init__(
         self,
@@ -84,13 +86,13 @@ class Writer:
         self.submit: Callable[[Item], None] = self._queue.put
 
     async def perform(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run some work between two commits.  Raises Unavailable if the disk will not have it."""
+        """Run work between two commits.  Raises Unavailable if it fails."""
         job: Job[T] = Job(work, self._loop.create_future())
         self.submit(job)
         return await job.outcome
 
     def stop(self) -> None:
-        """Commit what has been submitted, and end.  Blocks."""
+        """Commit all submitted writes and end the thread.  Blocks."""
         self.submit(Stop())
         self._thread.join()
 
@@ -107,7 +109,7 @@ class Writer:
                 item = self._queue.get()
 
     def _gather(self, first: PendingWrite) -> tuple[list[PendingWrite], Item | None]:
-        """The writes that can be committed at once, and what comes after them if that is known."""
+        """The writes of one commit, and the item after them if it is known."""
         writes = [first]
         size = write_size(first)
         try:
@@ -127,14 +129,14 @@ class Writer:
         except Exception as error:
             log.warning("%d writes failed: %s", len(writes), error)
             self._roll_back()
-            self._tell(self._failed, writes, str(error))
+            self._call_in_loop(self._failed, writes, str(error))
         else:
             self._dirty.set()
-            self._tell(self._committed, writes)
+            self._call_in_loop(self._committed, writes)
 
     def _insert(self, writes: list[PendingWrite]) -> None:
         execute = self._connection.execute
-        if self._connection.in_transaction:  # a rollback failed; what joined it now would not be committed
+        if self._connection.in_transaction:  # a rollback failed; statements that joined it would not be committed
             execute("rollback")
         if len(writes) <= STATEMENT:
             execute(insert(len(writes)), insert_values(writes))
@@ -152,10 +154,10 @@ class Writer:
             self._connection.execute("commit")
         except Exception as error:
             self._roll_back()
-            self._tell(fail_write, job.outcome, str(error))
+            self._call_in_loop(fail_write, job.outcome, str(error))
         else:
             self._dirty.set()
-            self._tell(resolve, job.outcome, result)
+            self._call_in_loop(resolve, job.outcome, result)
 
     def _roll_back(self) -> None:
         try:
@@ -164,7 +166,7 @@ class Writer:
         except sqlite3.Error:
             log.exception("a failed commit could not be rolled back")
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *arguments: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
@@ -208,7 +210,7 @@ def fail_write(outcome: asyncio.Future[Any], reason: str) -> None:
 
 
 class Checkpointer:
-    """A thread that sleeps until a commit sets `dirty`."""
+    """Sleeps until a commit sets `dirty`."""
 
     def __init__(self, connection: sqlite3.Connection, dirty: threading.Event) -> None:
         self._connection = connection
@@ -218,7 +220,7 @@ class Checkpointer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Blocks until a checkpoint under way is done."""
+        """Blocks until a running checkpoint ends."""
         self._stopping.set()
         self._dirty.set()
         self._thread.join()
@@ -230,7 +232,7 @@ class Checkpointer:
                 self._dirty.set()
 
     def _next_commit(self) -> bool:
-        """Wait for one.  `stop` sets `dirty` last, so clearing it first cannot hide that it is time to stop."""
+        """Wait for a commit.  `stop` sets `dirty` last, so clearing it first cannot hide `_stopping`."""
         self._dirty.wait()
         self._dirty.clear()
         return not self._stopping.is_set()

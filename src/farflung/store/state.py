@@ -1,4 +1,4 @@
-"""What is, in memory: the current entries, and their keys in order."""
+"""The current state in memory: entries, and their keys in order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from farflung.store.base import Change, Entry, Page, Revision, end_of, resource_prefix
 
-BLOCK = 512  #: keys; a block is cut in two when it has twice as many
+BLOCK = 512  #: keys; a block is split at twice this size
 
 NOTHING: Mapping[str, Entry | None] = {}
 
 
 class SortedKeys:
-    """A sorted set of strings in blocks, so that adding one moves hundreds of neighbours, not all of them."""
+    """A sorted set of strings in blocks: an insertion moves only the keys of one block."""
 
     __slots__ = ("_blocks", "_firsts")
 
@@ -25,7 +25,7 @@ class SortedKeys:
         return bool(self._blocks)
 
     def add(self, key: str) -> None:
-        """Add a key that is not in the set."""
+        """The key must not be in the set."""
         if not self._blocks:
             self._blocks, self._firsts = [[key]], [key]
             return
@@ -38,7 +38,7 @@ class SortedKeys:
             self._firsts.insert(at + 1, block[BLOCK])
 
     def remove(self, key: str) -> None:
-        """Remove a key that is in the set."""
+        """The key must be in the set."""
         at = bisect_right(self._firsts, key) - 1
         block = self._blocks[at]
         del block[bisect_left(block, key)]
@@ -48,7 +48,7 @@ class SortedKeys:
             del self._blocks[at], self._firsts[at]
 
     def rank(self, key: str) -> int:
-        """How many keys of the set are not greater than this one."""
+        """The number of keys that are not greater than this one."""
         at = bisect_right(self._firsts, key) - 1
         if at < 0:
             return 0
@@ -67,7 +67,7 @@ class SortedKeys:
 
 
 class Bucket:
-    """The keys of one resource, and the revision that last changed any of them."""
+    """The keys of one resource, and the revision of their last change."""
 
     __slots__ = ("changed", "keys")
 
@@ -76,15 +76,15 @@ class Bucket:
         self.changed = changed
 
 
-class Present:
-    """The current entries as of `revision`.  Who applies changes applies them in order."""
+class CurrentState:
+    """The entries at `revision`.  Changes must be applied in order."""
 
     def __init__(self, entries: Iterable[Entry], revision: Revision) -> None:
         self.revision = revision
         self._loaded = revision
         self._entries = {entry.key: entry for entry in entries}
         self._buckets = self._sorted_by_resource()
-        self._emptied = revision  #: when the last resource lost its last key
+        self._emptied = revision  #: when a resource lost its last key
         self.get = self._entries.get
 
     def _sorted_by_resource(self) -> dict[str, Bucket]:
@@ -112,11 +112,10 @@ class Present:
             self._emptied = change.revision
 
     def storage_prefixes(self) -> Sequence[str]:
-        """The prefixes of all resources that have keys."""
         return tuple(self._buckets)
 
     def unchanged_since(self, prefix: str, revision: Revision) -> bool:
-        """Whether nothing of the prefix's resource changed after a revision.  False also means: not known."""
+        """Whether no key of the prefix's resource changed after a revision.  False may also mean unknown."""
         bucket = self._buckets.get(resource_prefix(prefix))
         return (self._emptied if bucket is None else bucket.changed) <= revision
 
@@ -126,7 +125,8 @@ class Present:
     def page_before(
         self, prefix: str, *, after: str, limit: int, revision: Revision, undone: Mapping[str, Entry | None]
     ) -> Page:
-        """A page of the past: `undone` holds what each key changed since then was, None where it was not yet."""
+        """A page at an earlier revision.  `undone`: the entries of changed keys at that revision, None if they did not
+        exist."""
         start = max(prefix, after)
         bucket = self._buckets.get(resource_prefix(prefix))
         keys: list[str] = []

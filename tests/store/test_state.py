@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.store.base import Change, Entry
-from farflung.store.present import BLOCK, Present, SortedKeys
+from farflung.store.state import BLOCK, CurrentState, SortedKeys
 
 words = st.text("ab-/0é", max_size=3)
 
@@ -54,7 +54,7 @@ def key(name: str, resource: str = "configmaps") -> str:
 
 
 def test_a_resource_is_unchanged_since_its_own_last_change() -> None:
-    present = Present([Entry(key("a"), b"", 5)], 7)
+    present = CurrentState([Entry(key("a"), b"", 5)], 7)
     assert present.unchanged_since("/core/configmaps/", 7)
     assert not present.unchanged_since("/core/configmaps/", 6)
     present.apply(Change(8, key("s", "secrets"), Entry(key("s", "secrets"), b"", 8), None))
@@ -65,7 +65,7 @@ def test_a_resource_is_unchanged_since_its_own_last_change() -> None:
 
 def test_a_resource_without_objects_takes_no_place_and_has_changed_nonetheless() -> None:
     old = Entry(key("a"), b"", 5)
-    present = Present([old, Entry(key("s", "secrets"), b"", 6)], 7)
+    present = CurrentState([old, Entry(key("s", "secrets"), b"", 6)], 7)
     present.apply(Change(8, key("a"), None, old))
     assert list(present.storage_prefixes()) == ["/core/secrets/"]
     assert not present.unchanged_since("/core/configmaps/", 7)
@@ -83,7 +83,7 @@ names = st.sampled_from([f"{letter}{number}" for letter in "ab" for number in ra
 def test_a_page_of_the_past_agrees_with_undoing_every_change(
     now: set[str], changed: dict[str, bool], limit: int, after: str
 ) -> None:
-    present = Present([Entry(key(name), b"now", 2) for name in now], 9)
+    present = CurrentState([Entry(key(name), b"now", 2) for name in now], 9)
     undone = {key(name): Entry(key(name), b"then", 1) if existed else None for name, existed in changed.items()}
     then = {key(name): b"now" for name in now} | {name: entry and entry.value for name, entry in undone.items()}
     expected = sorted(name for name, value in then.items() if value is not None and (not after or name > key(after)))
