@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farflung.apis import definitions
-from farflung.apis.builtin import BUILTIN, GROUPS, HUB, WORKLOADS
+from farflung.apis.builtin.kinds import BUILTIN, GROUPS, HUB, WORKLOADS
 from farflung.apis.resource import ALL_VERBS, Resource, storage_version_hash
 
 BY_NAME = {f"{one.qualified}/{one.version}": one for one in BUILTIN}

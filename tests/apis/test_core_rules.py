@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.builtin_rules import RULES, rules_for
+from farflung.apis.builtin.rules import RULES, rules_for
 from farflung.apis.core.validation import validate_finalize
 from farflung.apis.metadata import validate_metadata
 from farflung.machinery import names

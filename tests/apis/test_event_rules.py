@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.apis.events import GROUP, RULES, to_core, to_events_v1
+from farflung.apis.core.events import GROUP, RULES, to_core, to_events_v1
 from farflung.machinery.errors import Obj
 
 CORE: Obj = {

@@ -9,8 +9,9 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.apis import builtin, definitions, wire
-from farflung.apis.builtin_rules import rules_for
+from farflung.apis import definitions, wire
+from farflung.apis.builtin import kinds as builtin
+from farflung.apis.builtin.rules import rules_for
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
 from farflung.apis.resource import Resource
 from farflung.machinery.errors import Obj, invalid

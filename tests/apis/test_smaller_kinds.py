@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.builtin_rules import RULES
+from farflung.apis.builtin.rules import RULES
 from farflung.machinery.errors import Obj
 
 

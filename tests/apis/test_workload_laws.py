@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis import definitions, wire
-from farflung.apis.builtin_rules import RULES
+from farflung.apis.builtin.rules import RULES
 from farflung.apis.core.services import NotAvailable, allocate_service
 from farflung.hub.admission.pod_admission import admit_pod
 from farflung.machinery.errors import ApiError, Obj, invalid

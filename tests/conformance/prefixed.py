@@ -24,7 +24,7 @@ import replay
 from exchanges import Outcome, Replay, Scenario, Step
 from servers import Request, Server, server_of
 
-from farflung.apis.builtin import BUILTIN, HUB
+from farflung.apis.builtin.kinds import BUILTIN, HUB
 from farflung.hub.routing.target import DEFAULT_CLUSTER, target_of
 
 DIFFERENCES: Final = Path(__file__).parent / "prefixed-differences.txt"

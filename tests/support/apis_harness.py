@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub import objects
 from farflung.hub.catalog.custom.definition import Definition

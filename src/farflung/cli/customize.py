@@ -13,7 +13,7 @@ from typing import Final
 import click
 import orjson
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.edge.kinds import KINDS as EDGE
 from farflung.apis.kcp.kinds import KINDS as KCP
 from farflung.apis.names import Collection

@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.http.certificates import Certificates
 from farflung.hub.admission import plugins
 from farflung.hub.admission.policies.registry import Policies

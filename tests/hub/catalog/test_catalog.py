@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.catalog import Catalog
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.catalog import Catalog
 from farflung.machinery.versions import version_order
 
 

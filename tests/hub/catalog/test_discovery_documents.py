@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from farflung.apis.builtin import BUILTIN, HUB
+from farflung.apis.builtin.catalog import Catalog
+from farflung.apis.builtin.kinds import BUILTIN, HUB
 from farflung.apis.resource import Resource, Subresource
 from farflung.http.messages import Request
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.discovery import AGGREGATED, Documents
 from farflung.machinery.errors import ApiError
 

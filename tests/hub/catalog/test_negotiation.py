@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
 from farflung.hub.catalog.negotiation import Representation, negotiate
 from farflung.machinery.errors import ApiError

@@ -8,11 +8,11 @@ import orjson
 import pytest
 from hub_harness import LocalHub
 
-from farflung.apis import builtin
+from farflung.apis.builtin import kinds as builtin
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi.custom import published, told_of
 from farflung.hub.catalog.openapi.serving import PROTOBUF_V2, OpenAPI, Shelf
 from farflung.machinery.errors import Obj

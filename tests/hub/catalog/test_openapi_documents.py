@@ -5,10 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from farflung.apis import builtin, definitions
+from farflung.apis import definitions
+from farflung.apis.builtin import kinds as builtin
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource, Subresource
 from farflung.http.messages import Request, Response
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi.enumerations import VALUES
 from farflung.hub.catalog.openapi.gnostic import V2, V3, Encoder
 from farflung.hub.catalog.openapi.schemas import DESCRIPTIONS as OURS

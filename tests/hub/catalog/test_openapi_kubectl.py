@@ -9,12 +9,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from farflung.apis import builtin
+from farflung.apis.builtin import kinds as builtin
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.definitions import META, definition
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
 from farflung.http.server import serve
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.openapi.serving import OpenAPI
 from farflung.machinery.errors import ApiError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.wire import MESSAGES, known
 from farflung.machinery.codec.protobuf import MAGIC, decode, encode, encode_items, encode_list
 from farflung.machinery.codec.protobuf_bytes import delimited, tag_of, varint

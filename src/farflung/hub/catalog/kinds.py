@@ -9,14 +9,14 @@ from typing import Final
 
 import orjson
 
-from farflung.apis import events as events
 from farflung.apis.autoscaling import validation as autoscaling
 from farflung.apis.autoscaling.scale import BuiltinScaling, Scaling
-from farflung.apis.builtin_rules import rules_for
+from farflung.apis.builtin.catalog import Catalog
+from farflung.apis.builtin.rules import rules_for
+from farflung.apis.core import events
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
 from farflung.hub import objects
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large
 from farflung.machinery.schema.model import Schema

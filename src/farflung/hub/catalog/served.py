@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.catalog import Catalog, Path
 from farflung.hub.catalog.custom.definition import Definition
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, builtin_kind

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.served import Changed, Kinds, Served
 from farflung.hub.objects import cluster_in, storage_prefix
 from farflung.store.base import Store, Subscription, Watcher, resource_prefix

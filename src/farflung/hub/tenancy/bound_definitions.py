@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from farflung.apis.apiextensions import kinds
-from farflung.apis.builtin import BUILTIN
+from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.globalscheduler.pods import machine_cells
 from farflung.apis.resource import ALL_VERBS, Resource, Subresource
 from farflung.hub.catalog.custom.definition import Definition

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from farflung.apis.builtin import HUB
+from farflung.apis.builtin.kinds import HUB
 from farflung.apis.kcp import kinds as kcp
 from farflung.hub.catalog.custom.definition import Definition
 from farflung.hub.catalog.served import Kinds, Served

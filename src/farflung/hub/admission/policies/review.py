@@ -11,13 +11,13 @@ import orjson
 
 from farflung.apis.admissionregistration.authorizer import AuthorizerValue, DecisionValue, ResourceCheck
 from farflung.apis.autoscaling.scale import API_VERSION, KIND
+from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
 from farflung.hub import objects
 from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
 from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.user import SERVICE_ACCOUNT, User
-from farflung.hub.catalog.catalog import Path
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
 from farflung.hub.namespaces import namespace_key

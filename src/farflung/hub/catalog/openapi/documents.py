@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.definitions import META, VERSION
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi import operations
 from farflung.hub.catalog.openapi.operations import Operation, Path
 from farflung.hub.catalog.openapi.parameters import PARAMETERS, Parameter

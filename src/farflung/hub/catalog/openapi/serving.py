@@ -22,10 +22,10 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
 from farflung.hub.catalog import negotiation
-from farflung.hub.catalog.catalog import Catalog
 from farflung.hub.catalog.openapi import documents, gnostic
 from farflung.hub.catalog.openapi.operations import Path
 from farflung.hub.catalog.openapi.schemas import Own

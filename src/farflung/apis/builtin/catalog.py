@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from farflung.apis.builtin import GROUPS
+from farflung.apis.builtin.kinds import GROUPS
 from farflung.apis.resource import Resource
 from farflung.machinery.versions import version_order
 

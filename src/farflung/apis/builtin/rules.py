@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from farflung.apis import (
-    apiregistration,
-    coordination,
-    discovery,
-    events,
-    flowcontrol,
-    node,
-    policy,
-    rbac,
-    scheduling,
-    storage,
-)
+from farflung.apis import apiregistration, coordination, discovery, flowcontrol, policy, rbac, scheduling, storage
 from farflung.apis.admissionregistration import validation as admissionregistration
 from farflung.apis.apiextensions import validation as apiextensions
 from farflung.apis.apps import validation as apps
 from farflung.apis.autoscaling import validation as autoscaling
 from farflung.apis.batch import validation as batch
 from farflung.apis.certificates import validation as certificates
-from farflung.apis.core import limits
+from farflung.apis.core import events, limits, runtime_classes
 from farflung.apis.core import validation as core
 from farflung.apis.networking import validation as networking
 from farflung.apis.validation import Rules
@@ -44,7 +33,7 @@ RULES: Final[Mapping[tuple[str, str], Rules]] = {
     **events.RULES,
     **flowcontrol.RULES,
     **networking.RULES,
-    **node.RULES,
+    **runtime_classes.RULES,
     **policy.RULES,
     **rbac.RULES,
     **scheduling.RULES,

@@ -13,9 +13,7 @@ from farflung.apis import (
     coordination,
     devices,
     discovery,
-    events,
     flowcontrol,
-    node,
     policy,
     rbac,
     reviews,
@@ -28,6 +26,7 @@ from farflung.apis.apps import kinds as apps
 from farflung.apis.autoscaling import kinds as autoscaling
 from farflung.apis.batch import kinds as batch
 from farflung.apis.certificates import kinds as certificates
+from farflung.apis.core import events, runtime_classes
 from farflung.apis.core import kinds as core
 from farflung.apis.networking import kinds as networking
 from farflung.apis.resource import Resource
@@ -50,7 +49,7 @@ EVERYTHING: Final[tuple[Resource, ...]] = (
     *apiextensions.RESOURCES,
     *scheduling.RESOURCES,
     *coordination.RESOURCES,
-    *node.RESOURCES,
+    *runtime_classes.RESOURCES,
     *discovery.RESOURCES,
     *devices.RESOURCES,
     *flowcontrol.RESOURCES,
