@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from farflung.machinery import names
-from farflung.machinery.cel.budget import MOST_WORK, STEP, OverBudget
-from farflung.machinery.cel.types import BOOL, DYN
-from farflung.machinery.cel.values import EvaluationError
+from farflung.machinery.cel.language.budget import MOST_WORK, STEP, OverBudget
+from farflung.machinery.cel.language.types import BOOL, DYN
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.errors import Obj, go_quote
 from farflung.machinery.selectors import EVERYTHING, IN_OBJECTS, Labels, LabelSelector, Requirement
 

@@ -17,9 +17,9 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
+from farflung.machinery.cel.language.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
+from farflung.machinery.cel.language.values import Duration, EvaluationError, Timestamp
 from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
-from farflung.machinery.cel.values import Duration, EvaluationError, Timestamp
 
 VARIABLES: dict[str, Type] = {
     "i": INT,

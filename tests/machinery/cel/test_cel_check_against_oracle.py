@@ -12,13 +12,13 @@ from examples import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from farflung.machinery.cel import types
-from farflung.machinery.cel.declarations import Function, Functions
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
+from farflung.machinery.cel.language import types
+from farflung.machinery.cel.language.declarations import Function, Functions
+from farflung.machinery.cel.language.types import Kind, Type, is_optional
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.parser import parse
-from farflung.machinery.cel.types import Kind, Type, is_optional
 
 ORDERS = ("_<_", "_<=_", "_>_", "_>=_")
 VARIABLES = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.machinery.cel import ast
 from farflung.machinery.cel.environment import Checked, Environment
 from farflung.machinery.cel.errors import CompileError
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.types import BOOL, DYN, INT, STRING, TIMESTAMP, Field, list_of, map_of, object_type
 from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Field, list_of, map_of, object_type
 
 POINT = object_type("Point", {"x": Field(INT, "x"), "__in__": Field(STRING, "in"), "when": Field(TIMESTAMP, "when")})
 ENVIRONMENT = Environment(

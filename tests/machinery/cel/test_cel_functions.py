@@ -9,8 +9,8 @@ import pytest
 from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.evaluate import Program
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.values import EvaluationError
 
 ENVIRONMENT = Environment({}, KUBERNETES, homogeneous=False)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from farflung.machinery.cel import ast
 from farflung.machinery.cel.errors import CompileError
+from farflung.machinery.cel.language import ast
 from farflung.machinery.cel.parser import MOST_CHARACTERS, MOST_NESTING, parse
 
 BEGINS = (

@@ -11,8 +11,8 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from farflung.apis.definitions import schema
-from farflung.machinery import managed
 from farflung.machinery.errors import ApiError
+from farflung.machinery.fields import managed
 from farflung.machinery.fields.shapes import no_reference
 from farflung.machinery.patch.apply import apply
 from farflung.machinery.schema.model import Schema

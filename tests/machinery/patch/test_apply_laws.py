@@ -6,7 +6,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.machinery import managed
+from farflung.machinery.fields import managed
 from farflung.machinery.fields.shapes import no_reference
 from farflung.machinery.patch.apply import apply
 from farflung.machinery.schema.model import Schema

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from farflung.apis.definitions import schema
-from farflung.machinery import managed
 from farflung.machinery.errors import ApiError
+from farflung.machinery.fields import managed
 from farflung.machinery.fields.sets import path
 from farflung.machinery.patch.apply import LAST_APPLIED, apply
 

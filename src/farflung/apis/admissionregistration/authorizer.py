@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from farflung.machinery import names
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.types import BOOL, STRING, Kind, Type
-from farflung.machinery.cel.values import EvaluationError
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, STRING, Kind, Type
+from farflung.machinery.cel.language.values import EvaluationError
 
 AUTHORIZER: Final = Type(Kind.OPAQUE, "kubernetes.authorization.Authorizer")
 PATH_CHECK: Final = Type(Kind.OPAQUE, "kubernetes.authorization.PathCheck")

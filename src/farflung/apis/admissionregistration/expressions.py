@@ -11,13 +11,11 @@ from typing import Any, Final
 
 from farflung.apis.admissionregistration import authorizer
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.declarations import Functions, functions
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
-from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.selection import Code, Run
-from farflung.machinery.cel.types import (
+from farflung.machinery.cel.language.declarations import Functions, functions
+from farflung.machinery.cel.language.types import (
     BOOL,
     DYN,
     INT,
@@ -31,7 +29,9 @@ from farflung.machinery.cel.types import (
     map_of,
     object_type,
 )
-from farflung.machinery.cel.values import RUN_TIME_NAMES
+from farflung.machinery.cel.language.values import RUN_TIME_NAMES
+from farflung.machinery.cel.library import KUBERNETES
+from farflung.machinery.cel.selection import Code, Run
 from farflung.machinery.errors import Obj
 
 FUNCTIONS: Final[Functions] = functions(KUBERNETES.values(), authorizer.LIBRARY)

@@ -25,9 +25,9 @@ from farflung.controllers.status_summarizer.collectors import (
     number,
 )
 from farflung.controllers.status_summarizer.health import Row
-from farflung.machinery.cel.budget import MOST_WORK, OverBudget
+from farflung.machinery.cel.language.budget import MOST_WORK, OverBudget
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library.moments import timestamp_of
-from farflung.machinery.cel.values import EvaluationError
 from farflung.machinery.errors import Obj
 from farflung.placement.types import Route
 

@@ -21,10 +21,8 @@ from farflung.machinery.cel.adapt import Adapters
 from farflung.machinery.cel.environment import Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.evaluate import Program
-from farflung.machinery.cel.library import KUBERNETES
-from farflung.machinery.cel.library.moments import written_duration, written_timestamp
-from farflung.machinery.cel.types import DYN, Kind, Type, is_optional
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.types import DYN, Kind, Type, is_optional
+from farflung.machinery.cel.language.values import (
     LISTS,
     MOST_INT,
     NONE,
@@ -35,6 +33,8 @@ from farflung.machinery.cel.values import (
     shown_key,
     type_name,
 )
+from farflung.machinery.cel.library import KUBERNETES
+from farflung.machinery.cel.library.moments import written_duration, written_timestamp
 from farflung.machinery.errors import Obj, go_quote
 
 LONGEST_TEXT: Final = 1024  #: characters

@@ -22,7 +22,6 @@ from farflung.hub.namespaces import check_open
 from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.hub.registry.call import Call
 from farflung.lib.memory import remember
-from farflung.machinery import managed
 from farflung.machinery.errors import (
     ApiError,
     FieldError,
@@ -34,6 +33,7 @@ from farflung.machinery.errors import (
     invalid,
     invalid_value,
 )
+from farflung.machinery.fields import managed
 from farflung.machinery.fields.sets import Fields, path, union
 from farflung.store.base import Entry, Revision
 

@@ -17,8 +17,9 @@ from farflung.hub.registry import logs, patch, pods, read, respond, token_reques
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import PARTS, STATUS_FIELDS, manager_of, set_managed_fields
 from farflung.hub.registry.update import Change, change_object
-from farflung.machinery import managed, table
+from farflung.machinery import table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
+from farflung.machinery.fields import managed
 from farflung.machinery.patch import apply as server_side_apply
 from farflung.store.base import Entry
 

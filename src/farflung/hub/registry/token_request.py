@@ -20,7 +20,6 @@ from farflung.hub.options import write_options
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import Write, manager_of, set_namespace
-from farflung.machinery import managed
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import (
     ApiError,
@@ -33,6 +32,7 @@ from farflung.machinery.errors import (
     invalid_value,
     not_found,
 )
+from farflung.machinery.fields import managed
 from farflung.machinery.times import format_seconds
 
 GROUP: Final = "authentication.k8s.io"

@@ -24,8 +24,8 @@ from farflung.hub.registry.pipeline import (
     set_managed_fields,
     set_namespace,
 )
-from farflung.machinery import managed
 from farflung.machinery.errors import ApiError, Obj, bad_request, forbidden
+from farflung.machinery.fields import managed
 from farflung.store.base import Conflict, Entry
 
 ATTEMPTS: Final = 8  #: of a change that does not insist on a resourceVersion

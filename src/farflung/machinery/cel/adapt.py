@@ -16,10 +16,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import STEP, Meter
-from farflung.machinery.cel.library.moments import date_of, duration_of, timestamp_of
-from farflung.machinery.cel.types import Kind, Type
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import STEP, Meter
+from farflung.machinery.cel.language.types import Kind, Type
+from farflung.machinery.cel.language.values import (
     NANOS,
     Duration,
     EvaluationError,
@@ -28,6 +27,7 @@ from farflung.machinery.cel.values import (
     Timestamp,
     checked_duration,
 )
+from farflung.machinery.cel.library.moments import date_of, duration_of, timestamp_of
 
 Adapter = Callable[[Meter, Any], Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.ast import Expression
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
 
 
 class TooDeepError(Exception):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from farflung.machinery.cel import ast
 from farflung.machinery.cel.bounds import INFINITE, ONE, REGEX, TRAVERSAL, UNKNOWN, Bounds
-from farflung.machinery.cel.types import CIDR, IP, NAMED_FORMAT, QUANTITY, SEMVER, URL, Kind, Type
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.types import CIDR, IP, NAMED_FORMAT, QUANTITY, SEMVER, URL, Kind, Type
 
 LONGEST_NAME_PATTERN: Final = 128  #: characters of the longest regular expression behind `format.dns1123Label()`
 LONGEST_FORMAT: Final = 64

@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import Metered
-from farflung.machinery.cel.declarations import Overload
-from farflung.machinery.cel.equality import equal, is_member
-from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.costs import TRAVERSAL
-from farflung.machinery.cel.selection import Code, Run
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import Metered
+from farflung.machinery.cel.language.declarations import Overload
+from farflung.machinery.cel.language.equality import equal, is_member
+from farflung.machinery.cel.language.values import (
     NONE,
     NUMBERS,
     EvaluationError,
@@ -21,6 +18,9 @@ from farflung.machinery.cel.values import (
     no_such_overload,
     type_name,
 )
+from farflung.machinery.cel.library import costs
+from farflung.machinery.cel.library.costs import TRAVERSAL
+from farflung.machinery.cel.selection import Code, Run
 
 #: what an implementation may raise if a value is not of the type that was declared: data may break its schema
 UNFIT: Final = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.ast import Expression
-from farflung.machinery.cel.declarations import Function, Functions, Overload
 from farflung.machinery.cel.errors import Issue
 from farflung.machinery.cel.inference import ANYTHING, Inference
-from farflung.machinery.cel.types import (
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.declarations import Function, Functions, Overload
+from farflung.machinery.cel.language.types import (
     BOOL,
     BYTES,
     DOUBLE,

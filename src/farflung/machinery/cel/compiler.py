@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from farflung.machinery.cel import ast, calls, loops, selection
+from farflung.machinery.cel import calls, loops, selection
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.ast import Expression
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Overload
-from farflung.machinery.cel.library import costs, optionals, regexes
-from farflung.machinery.cel.selection import Code, Run
-from farflung.machinery.cel.types import Kind, Type, is_optional
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Overload
+from farflung.machinery.cel.language.types import Kind, Type, is_optional
+from farflung.machinery.cel.language.values import (
     NONE,
     EvaluationError,
     OptionalValue,
@@ -24,6 +23,8 @@ from farflung.machinery.cel.values import (
     no_such_overload,
     type_value,
 )
+from farflung.machinery.cel.library import costs, optionals, regexes
+from farflung.machinery.cel.selection import Code, Run
 
 NO_VALUE: Final = object()
 

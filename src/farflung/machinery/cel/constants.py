@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.ast import Expression
 from farflung.machinery.cel.errors import Issue
-from farflung.machinery.cel.values import EvaluationError
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.values import EvaluationError
 
 #: overload → what the arguments before the one that is looked at may be
 CHECKED: Final[dict[str, tuple[str, ...]]] = {

@@ -20,9 +20,9 @@ from farflung.machinery.cel.bounds import INFINITE
 from farflung.machinery.cel.environment import Checked, Environment
 from farflung.machinery.cel.errors import CompileError
 from farflung.machinery.cel.estimate import estimate
+from farflung.machinery.cel.language.types import BOOL, DYN, STRING, Type, optional_of
 from farflung.machinery.cel.library import KUBERNETES
 from farflung.machinery.cel.schema_types import LARGEST_REQUEST, Declarations, Declared
-from farflung.machinery.cel.types import BOOL, DYN, STRING, Type, optional_of
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, invalid_value, not_supported, required
 
 MOST_PER_RULE: Final = 10_000_000

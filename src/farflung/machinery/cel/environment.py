@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.machinery.cel import constants, types
-from farflung.machinery.cel.ast import Expression
+from farflung.machinery.cel import constants
 from farflung.machinery.cel.checker import Checker
-from farflung.machinery.cel.declarations import Functions
 from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
 from farflung.machinery.cel.inference import Inference, TooComplexError
+from farflung.machinery.cel.language import types
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.declarations import Functions
+from farflung.machinery.cel.language.types import DYN, Type
 from farflung.machinery.cel.parser import parse
-from farflung.machinery.cel.types import DYN, Type
 
 __all__ = ["Checked", "CompileError", "Environment"]
 

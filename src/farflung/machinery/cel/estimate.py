@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final, NamedTuple
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.ast import Expression
 from farflung.machinery.cel.bounds import (
     IMPOSSIBLE,
     NOTHING,
@@ -25,7 +23,9 @@ from farflung.machinery.cel.bounds import (
 from farflung.machinery.cel.call_estimates import CallEstimate, Operand, matching
 from farflung.machinery.cel.call_estimates import estimate as estimate_call
 from farflung.machinery.cel.environment import Checked
-from farflung.machinery.cel.types import Kind, Type, is_optional
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.types import Kind, Type, is_optional
 
 LIST_COST: Final = exactly(10)
 MAP_COST: Final = exactly(30)

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from farflung.machinery.cel import calls
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.ast import Expression
-from farflung.machinery.cel.budget import PER_CALL, OverBudget
 from farflung.machinery.cel.compiler import Compiler
+from farflung.machinery.cel.language.ast import Expression
+from farflung.machinery.cel.language.budget import PER_CALL, OverBudget
+from farflung.machinery.cel.language.types import Type
+from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.selection import Code, Run
-from farflung.machinery.cel.types import Type
-from farflung.machinery.cel.values import EvaluationError, no_such_overload
 
 NOTHING_COMPUTED: Final[Mapping[str, Code]] = MappingProxyType({})
 

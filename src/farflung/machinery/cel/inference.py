@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.machinery.cel.types import DYN, Kind, Type, parameter
+from farflung.machinery.cel.language.types import DYN, Kind, Type, parameter
 
 NULLABLE: Final = frozenset({Kind.OPAQUE, Kind.OBJECT, Kind.NULL, Kind.TIMESTAMP, Kind.DURATION})
 ANYTHING: Final = frozenset({Kind.DYN, Kind.ERROR})

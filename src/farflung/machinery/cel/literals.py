@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from farflung.machinery.cel.ast import UnsignedInteger
+from farflung.machinery.cel.language.ast import UnsignedInteger
 
 MOST_DIGITS: Final = 20  #: of 2**64, the longest integer there can be
 _ESCAPES: Final = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from farflung.machinery.cel.budget import OverBudget
-from farflung.machinery.cel.equality import has_key
+from farflung.machinery.cel.language.budget import OverBudget
+from farflung.machinery.cel.language.equality import has_key
+from farflung.machinery.cel.language.values import LISTS, EvaluationError, no_such_overload, shown_key
 from farflung.machinery.cel.selection import Code, Run
-from farflung.machinery.cel.values import LISTS, EvaluationError, no_such_overload, shown_key
 
 
 class Variables:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.ast import ACCUMULATOR, Expression
 from farflung.machinery.cel.builder import Builder
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import ACCUMULATOR, Expression
 
 SIMPLE_NAME: Final = "argument must be a simple name"
 NOT_AN_IDENTIFIER: Final = "argument is not an identifier"

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from farflung.machinery.cel import ast, lexer, literals, macros
-from farflung.machinery.cel.ast import Expression
+from farflung.machinery.cel import lexer, literals, macros
 from farflung.machinery.cel.builder import Builder, TooDeepError
 from farflung.machinery.cel.errors import NOWHERE, CompileError, Issue
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.ast import Expression
 from farflung.machinery.cel.lexer import END, ESCAPED_IDENTIFIER, IDENTIFIER, Token
 from farflung.machinery.cel.token_stream import HopelessError, TokenStream, UnparsableError
 

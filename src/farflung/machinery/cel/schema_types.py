@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from farflung.machinery.cel.parser import RESERVED
-from farflung.machinery.cel.types import (
+from farflung.machinery.cel.language.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -27,6 +26,7 @@ from farflung.machinery.cel.types import (
     map_of,
     object_type,
 )
+from farflung.machinery.cel.parser import RESERVED
 from farflung.machinery.errors import Obj
 
 LARGEST_REQUEST: Final = 3 * 1024 * 1024  #: bytes: what an object can be at most, for estimates

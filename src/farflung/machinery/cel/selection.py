@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapter
-from farflung.machinery.cel.budget import Meter
-from farflung.machinery.cel.equality import has_key
-from farflung.machinery.cel.library.operators import index, index_list
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import Meter
+from farflung.machinery.cel.language.equality import has_key
+from farflung.machinery.cel.language.values import (
     LISTS,
     NONE,
     NUMBERS,
@@ -22,6 +21,7 @@ from farflung.machinery.cel.values import (
     no_such_key,
     no_such_overload,
 )
+from farflung.machinery.cel.library.operators import index, index_list
 
 
 class Run(Meter):

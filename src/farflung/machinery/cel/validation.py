@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from farflung.machinery.cel.adapt import Adapters
-from farflung.machinery.cel.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
 from farflung.machinery.cel.crd import Node, Rule
 from farflung.machinery.cel.evaluate import Program
-from farflung.machinery.cel.types import Kind, Type, optional_of
-from farflung.machinery.cel.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
+from farflung.machinery.cel.language.budget import MOST_WORK_PER_OBJECT, OVER, PER_CALL, PER_OBJECT, Meter, OverBudget
+from farflung.machinery.cel.language.types import Kind, Type, optional_of
+from farflung.machinery.cel.language.values import NO_SUCH_OVERLOAD, NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import FieldError, Obj, duplicate, field_forbidden, go_quote, invalid_value, required
 
 ROOT: Final = "<nil>"  #: how Go prints the path of the object itself

@@ -17,9 +17,9 @@ import orjson
 
 from farflung.machinery.errors import ApiError, Obj, bad_request, go_quote
 from farflung.machinery.fields.check import untypable
+from farflung.machinery.fields.managed import APPLY, UPDATE, Entries, arranged, entry, identity_of
 from farflung.machinery.fields.sets import Fields, difference, intersection, paths, union, without_trees
 from farflung.machinery.fields.shapes import METADATA, UNOWNED_METADATA, Emptied, Root, Unkeyed, shape_of
-from farflung.machinery.managed import APPLY, UPDATE, Entries, arranged, entry, identity_of
 from farflung.machinery.schema.model import Schema
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"  #: owns all of an object that had no owners when first applied to

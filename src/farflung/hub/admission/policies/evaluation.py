@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from farflung.apis.admissionregistration.expressions import VARIABLES, Compiled, Expression, Validation
-from farflung.machinery.cel.budget import PER_CALL, PER_OBJECT, OverBudget
-from farflung.machinery.cel.values import EvaluationError, type_name
+from farflung.machinery.cel.language.budget import PER_CALL, PER_OBJECT, OverBudget
+from farflung.machinery.cel.language.values import EvaluationError, type_name
 from farflung.machinery.errors import go_quote
 
 PER_POLICY: Final = PER_OBJECT  #: what the validations of a policy may cost, for one binding and parameter

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.machinery.cel.declarations import Functions, functions
+from farflung.machinery.cel.language.declarations import Functions, functions
 from farflung.machinery.cel.library import (
     addresses,
     conversions,

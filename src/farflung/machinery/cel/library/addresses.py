@@ -6,12 +6,12 @@ import ipaddress
 import re
 from typing import Any, Final
 
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.types import CIDR as CIDR_TYPE
+from farflung.machinery.cel.language.types import IP as IP_TYPE
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.types import BOOL, INT, STRING
-from farflung.machinery.cel.types import CIDR as CIDR_TYPE
-from farflung.machinery.cel.types import IP as IP_TYPE
-from farflung.machinery.cel.values import EvaluationError
 from farflung.machinery.errors import go_quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -7,13 +7,10 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.moments import duration_of, timestamp_of, written_duration, written_timestamp
-from farflung.machinery.cel.library.operators import checked_int, checked_uint
-from farflung.machinery.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, A
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, A
+from farflung.machinery.cel.language.values import (
     LEAST_INT,
     MOST_INT,
     MOST_UINT,
@@ -24,6 +21,9 @@ from farflung.machinery.cel.values import (
     UInt,
     checked_timestamp,
 )
+from farflung.machinery.cel.library import costs
+from farflung.machinery.cel.library.moments import duration_of, timestamp_of, written_duration, written_timestamp
+from farflung.machinery.cel.library.operators import checked_int, checked_uint
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]{1,40}", re.ASCII)

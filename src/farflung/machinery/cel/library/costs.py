@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import PER_CALL
-from farflung.machinery.cel.values import LISTS
+from farflung.machinery.cel.language.budget import PER_CALL
+from farflung.machinery.cel.language.values import LISTS
 
 Arguments = tuple[Any, ...]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from farflung.machinery import names
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import NAMED_FORMAT, STRING, optional_of
+from farflung.machinery.cel.language.values import NONE, EvaluationError, OptionalValue
 from farflung.machinery.cel.library.moments import date_of
 from farflung.machinery.cel.library.strings import LIST_OF_STRING
 from farflung.machinery.cel.library.urls import URLError, _parse
-from farflung.machinery.cel.types import NAMED_FORMAT, STRING, optional_of
-from farflung.machinery.cel.values import NONE, EvaluationError, OptionalValue
 from farflung.machinery.errors import go_quote
 
 _UUID: Final = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)

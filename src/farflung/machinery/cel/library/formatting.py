@@ -7,10 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import SLOW, STEP, Meter
-from farflung.machinery.cel.library.conversions import written_bool, written_double
-from farflung.machinery.cel.library.moments import written_duration, written_timestamp
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import SLOW, STEP, Meter
+from farflung.machinery.cel.language.values import (
     LISTS,
     Duration,
     EvaluationError,
@@ -19,6 +17,8 @@ from farflung.machinery.cel.values import (
     UInt,
     type_name,
 )
+from farflung.machinery.cel.library.conversions import written_bool, written_double
+from farflung.machinery.cel.library.moments import written_duration, written_timestamp
 from farflung.machinery.errors import go_quote
 
 _CLAUSE: Final = re.compile(r"(\.[0-9]*)?(.?)", re.DOTALL)

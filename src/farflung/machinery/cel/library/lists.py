@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import STEP, Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.equality import ORDERED, compare, equal
-from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.library.operators import add_durations, checked_int, checked_uint
-from farflung.machinery.cel.types import (
+from farflung.machinery.cel.language.budget import STEP, Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.equality import ORDERED, compare, equal
+from farflung.machinery.cel.language.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -26,7 +24,9 @@ from farflung.machinery.cel.types import (
     Type,
     list_of,
 )
-from farflung.machinery.cel.values import LISTS, Duration, EvaluationError, UInt, no_such_overload
+from farflung.machinery.cel.language.values import LISTS, Duration, EvaluationError, UInt, no_such_overload
+from farflung.machinery.cel.library import costs
+from farflung.machinery.cel.library.operators import add_durations, checked_int, checked_uint
 
 COMPARABLE: Final[tuple[tuple[str, Type], ...]] = (
     ("int", INT),

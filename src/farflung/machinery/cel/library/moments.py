@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.types import DURATION, INT, STRING, TIMESTAMP
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import DURATION, INT, STRING, TIMESTAMP
+from farflung.machinery.cel.language.values import (
     LEAST_INT,
     MOST_INT,
     NANOS,

@@ -10,12 +10,11 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.equality import equal, has_key, hashable, is_member
-from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.types import (
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.equality import equal, has_key, hashable, is_member
+from farflung.machinery.cel.language.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -34,7 +33,7 @@ from farflung.machinery.cel.types import (
     Type,
     optional_of,
 )
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.values import (
     LEAST_INT,
     LISTS,
     MOST_INT,
@@ -54,6 +53,7 @@ from farflung.machinery.cel.values import (
     shown_key,
     type_name,
 )
+from farflung.machinery.cel.library import costs
 
 # --- arithmetic -----------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from farflung.machinery.cel import ast
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.equality import has_key
-from farflung.machinery.cel.types import BOOL, LIST_OF_A, MAP_OF_A_TO_B, OPTIONAL_OF_A, A, B, list_of
-from farflung.machinery.cel.values import NONE, Duration, EvaluationError, OptionalValue, Timestamp, shown_key
+from farflung.machinery.cel.language import ast
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.equality import has_key
+from farflung.machinery.cel.language.types import BOOL, LIST_OF_A, MAP_OF_A_TO_B, OPTIONAL_OF_A, A, B, list_of
+from farflung.machinery.cel.language.values import NONE, Duration, EvaluationError, OptionalValue, Timestamp, shown_key
 
 OR: Final = "optional_or_optional"
 OR_VALUE: Final = "optional_orValue_value"

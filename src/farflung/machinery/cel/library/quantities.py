@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, DOUBLE, INT, STRING
+from farflung.machinery.cel.language.types import QUANTITY as QUANTITY_TYPE
+from farflung.machinery.cel.language.values import LEAST_INT, MOST_INT, EvaluationError
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.types import BOOL, DOUBLE, INT, STRING
-from farflung.machinery.cel.types import QUANTITY as QUANTITY_TYPE
-from farflung.machinery.cel.values import LEAST_INT, MOST_INT, EvaluationError
 from farflung.machinery.quantity import EXPONENT, ONE, Quantity, QuantityError, parse
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final, Protocol
 
 import re2
 
-from farflung.machinery.cel.budget import Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.budget import Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.strings import LIST_OF_STRING
-from farflung.machinery.cel.types import BOOL, INT, STRING
-from farflung.machinery.cel.values import EvaluationError
 
 _MEMORY: Final = 2 << 20  #: of one compiled pattern
 _STEPS_A_UNIT: Final = 4  #: of RE2's slowest machine, which it seldom needs

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, INT, STRING
+from farflung.machinery.cel.language.types import SEMVER as SEMVER_TYPE
+from farflung.machinery.cel.language.values import MOST_UINT, EvaluationError
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.types import BOOL, INT, STRING
-from farflung.machinery.cel.types import SEMVER as SEMVER_TYPE
-from farflung.machinery.cel.values import MOST_UINT, EvaluationError
 from farflung.machinery.errors import go_quote
 
 _DIGITS: Final = re.compile("[0-9]+", re.ASCII)

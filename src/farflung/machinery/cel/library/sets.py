@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import STEP, Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
-from farflung.machinery.cel.equality import is_member
+from farflung.machinery.cel.language.budget import STEP, Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.equality import is_member
+from farflung.machinery.cel.language.types import BOOL, LIST_OF_A
 from farflung.machinery.cel.library import costs
-from farflung.machinery.cel.types import BOOL, LIST_OF_A
 
 
 def contains(meter: Meter, elements: list[Any], others: list[Any]) -> bool:

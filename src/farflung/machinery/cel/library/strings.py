@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import SLOW, Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.budget import SLOW, Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, INT, LIST_OF_DYN, STRING, list_of
+from farflung.machinery.cel.language.values import EvaluationError, no_such_overload
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.formatting import format_text
-from farflung.machinery.cel.types import BOOL, INT, LIST_OF_DYN, STRING, list_of
-from farflung.machinery.cel.values import EvaluationError, no_such_overload
 
 LIST_OF_STRING: Final = list_of(STRING)
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from farflung.machinery.cel.budget import SLOW, Meter, Metered
-from farflung.machinery.cel.declarations import Function, Overload
+from farflung.machinery.cel.language.budget import SLOW, Meter, Metered
+from farflung.machinery.cel.language.declarations import Function, Overload
+from farflung.machinery.cel.language.types import BOOL, STRING, Type, map_of
+from farflung.machinery.cel.language.types import URL as URL_TYPE
+from farflung.machinery.cel.language.values import EvaluationError
 from farflung.machinery.cel.library import costs
 from farflung.machinery.cel.library.strings import LIST_OF_STRING
-from farflung.machinery.cel.types import BOOL, STRING, Type, map_of
-from farflung.machinery.cel.types import URL as URL_TYPE
-from farflung.machinery.cel.values import EvaluationError
 from farflung.machinery.errors import go_quote
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from farflung.machinery.cel.types import DYN, Type
+from farflung.machinery.cel.language.types import DYN, Type
 
 if TYPE_CHECKING:
-    from farflung.machinery.cel.declarations import Overload
+    from farflung.machinery.cel.language.declarations import Overload
 
 MOST_DEPTH: Final = 250
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from farflung.machinery.cel.types import Kind, Type
+from farflung.machinery.cel.language.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True)

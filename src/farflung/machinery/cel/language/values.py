@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, Final
 
-from farflung.machinery.cel.types import Kind, Type
+from farflung.machinery.cel.language.types import Kind, Type
 from farflung.machinery.quantity import Quantity
 
 LEAST_INT: Final = -(1 << 63)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from farflung.machinery.cel.budget import STEP, Meter
-from farflung.machinery.cel.values import (
+from farflung.machinery.cel.language.budget import STEP, Meter
+from farflung.machinery.cel.language.values import (
     LISTS,
     NONE,
     NUMBERS,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.definitions import schema
-from farflung.machinery import managed
 from farflung.machinery.errors import ApiError
+from farflung.machinery.fields import managed
 from farflung.machinery.fields.sets import path
 from farflung.machinery.fields.shapes import no_reference
 from farflung.machinery.schema.model import Schema
