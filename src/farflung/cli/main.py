@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
-from farflung import __version__
 from farflung.cli.edge import edge
 from farflung.lib import garbage
 from farflung.lib.packages import WrongPackage
+from farflung.lib.version import __version__
 
 
 class Commands(click.Group):

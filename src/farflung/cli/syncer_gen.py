@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import click
 
-from farflung import __version__
 from farflung.cli import tokens
 from farflung.cli.connection import CLUSTERS, Asking, change, mending
 from farflung.cli.registration import Registered, Wanted, register, revoke
 from farflung.client.errors import KubeconfigError
 from farflung.client.kubeconfig import files_of_environment, load, merge
 from farflung.lib.files import write_private
+from farflung.lib.version import __version__
 from farflung.machinery.names import dns_label, label_value, qualified_name
 from farflung.syncer.manifest import Server, Syncer, dumped, edge_objects, kubeconfig, token_in
 from farflung.syncer.rbac import edge_rules, parse_resource

@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 import orjson
 
-from farflung import __version__
 from farflung.apis.names import Collection
 from farflung.client.errors import NONSENSE, Garbled, refusal
 from farflung.client.transport import Reply, Request, Transport
+from farflung.lib.version import __version__
 from farflung.machinery.errors import Obj
 
 PAGE: Final = 500  #: objects asked for at once

@@ -16,7 +16,6 @@ from typing import Final
 
 import orjson
 
-from farflung import __version__
 from farflung.http.messages import Answer, Request, Response, Stream
 from farflung.hub.audit import UNANSWERED, Audit, Trail
 from farflung.hub.auth import attributes
@@ -34,6 +33,7 @@ from farflung.hub.registry.reviews import Reviews
 from farflung.hub.registry.watch import Watches
 from farflung.hub.routing.target import Target, target_of
 from farflung.hub.routing.views import OneCluster, Place, Routes
+from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path, no_such_resource
 from farflung.store.base import Unavailable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from farflung import __version__
+from farflung.lib.version import __version__
 from farflung.lib.words import count
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds

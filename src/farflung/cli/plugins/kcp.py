@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from farflung import __version__
 from farflung.cli.plugins import commands
 from farflung.cli.plugins.bindings import BIND, CLAIMS
 from farflung.cli.plugins.commands import Command
 from farflung.cli.plugins.flags import LOGGING
 from farflung.cli.plugins.snapshot import CRD
 from farflung.cli.plugins.workspace import WORKSPACE
+from farflung.lib.version import __version__
 
 ABOUT = """Commands for workspaces and the APIs in them, for kcp and for Farflung's hub, which speaks as kcp does.
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from farflung import __version__
+from farflung.lib.version import __version__
 from farflung.machinery.errors import Obj
 
 VERSION: Final = f"v1.33.0+farflung-{__version__}"  #: of what we act like

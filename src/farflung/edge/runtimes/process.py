@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from farflung import __version__
 from farflung.edge.runtimes import web_servers
 from farflung.edge.runtimes.base import Address, Container, Finished, ImageError, Started, StartError
 from farflung.edge.runtimes.images import (
@@ -32,6 +31,7 @@ from farflung.edge.runtimes.kept import Kept, Work, kept
 from farflung.edge.runtimes.log_lines import LogWriter
 from farflung.edge.runtimes.roots import below, directory, furnish
 from farflung.edge.runtimes.web_servers import Program, Site
+from farflung.lib.version import __version__
 
 FLAG: Final = "--allow-local-commands"
 HERE: Final = "127.0.0.1"

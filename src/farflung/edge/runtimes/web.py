@@ -19,7 +19,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from farflung import __version__
+from farflung.lib.version import __version__
 
 PATIENCE: Final = 60.0  #: seconds that a client may be silent
 NOWHERE: Final = "/nonexistent/nothing"
