@@ -25,7 +25,7 @@ from exchanges import Outcome, Replay, Scenario, Step
 from servers import Request, Server, server_of
 
 from farflung.apis.builtin.kinds import BUILTIN, HUB
-from farflung.hub.routing.target import DEFAULT_CLUSTER, target_of
+from farflung.hub.request.target import DEFAULT_CLUSTER, target_of
 
 DIFFERENCES: Final = Path(__file__).parent / "prefixed-differences.txt"
 RECORDINGS: Final = {recorded.name_of(path).removesuffix(".jsonl"): path for path in recorded.recordings("kubernetes")}

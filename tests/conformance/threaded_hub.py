@@ -15,9 +15,9 @@ from servers import NetworkServer
 from farflung.cli import credentials, start
 from farflung.cli.credentials import Administrator
 from farflung.http.server import Server, serve
-from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import User
 from farflung.lib import ids
 from farflung.store.memory import MemoryStore
 

@@ -15,8 +15,8 @@ import pytest
 from apis_harness import widget_schema
 from hub_process import Client, HubProcess, Json, eventually
 
-from farflung.hub import objects
-from farflung.hub.objects import cluster_in
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.paths import LOGICAL_CLUSTERS, WORKSPACES, logical_cluster_key
 from farflung.store.sqlite.store import SqliteStore
 

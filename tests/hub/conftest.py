@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hub_harness import LocalHub
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.store.base import Store
 from farflung.store.memory import MemoryStore
 from farflung.store.sqlite.store import SqliteStore

@@ -24,7 +24,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The audit's lines without their durations."""
-    found = [record.getMessage() for record in caplog.records if record.name == "farflung.hub.audit"]
+    found = [record.getMessage() for record in caplog.records if record.name == "farflung.hub.request.audit"]
     assert all(re.search(r" ms=\d+\.\d from=inside$", line) for line in found), found
     return [re.sub(r" ms=.*", "", line) for line in found]
 

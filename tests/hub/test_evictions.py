@@ -11,7 +11,7 @@ from hub_harness import PODS, LocalHub, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub import disruption
+from farflung.hub.endpoints import disruption
 from farflung.machinery.errors import ApiError, Obj
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -18,7 +18,7 @@ from hub_harness import CONFIG_MAPS, LocalHub, Watch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.sqlite.store import SqliteStore
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.apis.builtin.kinds import BUILTIN
-from farflung.hub import objects
-from farflung.hub.namespaces import is_terminating
+from farflung.hub.catalog import objects
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry
 

@@ -11,9 +11,9 @@ import pytest
 from hub_harness import PODS, Collector, LocalHub, pod
 
 from farflung.http.messages import Response, Stream
-from farflung.hub import objects
-from farflung.hub.nodes import LogsWanted
-from farflung.hub.registry import logs
+from farflung.hub.catalog import objects
+from farflung.hub.endpoints import logs
+from farflung.hub.endpoints.nodes import LogsWanted
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 

@@ -11,7 +11,7 @@ from hub_harness import CONFIG_MAPS, PODS, SERVICES, LocalHub, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision
 from farflung.store.memory import MemoryStore

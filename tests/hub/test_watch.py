@@ -9,7 +9,7 @@ import pytest
 from hub_harness import CONFIG_MAPS, PARTIAL, TABLE, Collector, LocalHub
 
 from farflung.http.messages import Stream
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.store.sqlite.store import SqliteStore
 
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}

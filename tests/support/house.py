@@ -9,12 +9,12 @@ from typing import Any, Self
 from hub_harness import NEW_UID, authority, hashed
 from simulated_time import now
 
-from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.signing_keys import SigningKeys
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient
 from farflung.hub.controllers.namespaces import Pace
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.memory import MemoryStore
 

@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 
 from farflung.http.certificates import Certificates, new_authority, new_key
 from farflung.http.messages import Request, Response, Stream
-from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
 from farflung.hub.auth.rbac.defaults import default_bindings, default_roles
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import token_hash
-from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.nodes import Nodes
+from farflung.hub.catalog import objects
+from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.lib import ids
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store

@@ -19,7 +19,7 @@ from farflung.client.rest import Client
 from farflung.edge.node.node import Node
 from farflung.edge.runtimes.base import Address
 from farflung.edge.runtimes.process import ProcessRuntime
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.lib.backoff import Backoff
 from farflung.lib.klog import Logger
 from farflung.machinery.errors import Obj

@@ -11,11 +11,11 @@ from typing import Any
 
 from hub_harness import ADMIN_TOKEN, Answer, LocalHub, Query
 
-from farflung.hub import objects
 from farflung.hub.assembly import Options
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.manager import ControllerManager
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store

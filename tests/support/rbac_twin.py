@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.machinery.errors import Obj
 
 Objects = dict[tuple[str, str, str], Obj]  #: (plural, namespace, name) → a role or binding

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.workspaces import WorkspaceController
+from farflung.hub.request.user import User
 from farflung.hub.tenancy.bootstrap import ROOT_FOUNDING, shard
 from farflung.hub.tenancy.builtin_objects import builtin_types
 from farflung.hub.tenancy.direct_writes import SHARD, WORKSPACE, WORKSPACE_TYPE, Written, kind, rewritten, written

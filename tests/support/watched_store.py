@@ -14,7 +14,7 @@ from local_transport import Function
 from simulated_time import now
 
 from farflung.http import messages
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Compacted, Entry, Revision
 from farflung.store.compaction import Gaps, first_revision

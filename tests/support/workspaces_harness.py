@@ -7,7 +7,7 @@ from typing import Any
 from hub_harness import ADMIN_TOKEN, USER_TOKEN
 from platform_harness import PlatformHub
 
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib import ids
 from farflung.machinery.errors import Obj

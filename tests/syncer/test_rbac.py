@@ -11,7 +11,7 @@ from platform_harness import MAPS, OPERATOR, RBAC
 from registered import Registry, name_of, registry
 
 from farflung.cli.registration import Registered
-from farflung.hub.auth.attributes import Attributes
+from farflung.hub.request.attributes import Attributes
 from farflung.machinery.errors import Obj
 from farflung.syncer.rbac import (
     NAMESPACES,

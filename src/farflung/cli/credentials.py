@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from farflung.hub.auth.static_tokens import HandedOut, read_tokens, token_hash, write_tokens
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.lib import yaml_loader
 from farflung.lib.files import locked, write_private
 from farflung.lib.ids import Uids, new_token

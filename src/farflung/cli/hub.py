@@ -32,13 +32,13 @@ from farflung.cli.credentials import (
 from farflung.cli.scheduler_files import ConfigurationError, Files
 from farflung.http.certificates import CertificateError, ensure_certificates, server_context
 from farflung.http.server import Server, listening_sockets, serve_on
-from farflung.hub import objects
 from farflung.hub.assembly import Assembly, Options, Sources
-from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.signing_keys import ensure_keys
 from farflung.hub.auth.static_tokens import read_tokens
-from farflung.hub.nodes import Nodes
+from farflung.hub.catalog import objects
+from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.request.audit import Audit
 from farflung.lib import garbage, outlet
 from farflung.placement.guard import USUAL, Limits
 from farflung.store.base import FIRST, Unusable

@@ -16,7 +16,7 @@ from farflung.cli.credentials import KUBECONFIG, Administrator, Context, cluster
 from farflung.cli.plugins.contexts import CURRENT, PREVIOUS
 from farflung.cli.scheduler_files import Files
 from farflung.cli.supervisor import kept_running
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED
 from farflung.hub.tenancy import bootstrap
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.lib import yaml_loader

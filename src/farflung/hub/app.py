@@ -17,21 +17,22 @@ from typing import Final
 import orjson
 
 from farflung.http.messages import Answer, Request, Response, Stream
-from farflung.hub.audit import UNANSWERED, Audit, Trail
-from farflung.hub.auth import attributes
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.impersonation import impersonated
 from farflung.hub.auth.service_account_tokens import openid_document
-from farflung.hub.auth.user import User
-from farflung.hub.bodies import read_ahead, takes_long
+from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.catalog.served import Kinds
+from farflung.hub.endpoints import pods
+from farflung.hub.endpoints.reviews import Reviews
 from farflung.hub.metrics import Metrics
-from farflung.hub.objects import EVERY_CLUSTER
-from farflung.hub.registry import create, delete, patch, pods, read, respond, subresources, update
+from farflung.hub.registry import create, delete, patch, read, respond, subresources, update
+from farflung.hub.registry.bodies import read_ahead, takes_long
 from farflung.hub.registry.call import Call, Redefined, Tools
-from farflung.hub.registry.reviews import Reviews
 from farflung.hub.registry.watch import Watches
-from farflung.hub.routing.target import Target, target_of
+from farflung.hub.request import attributes
+from farflung.hub.request.audit import UNANSWERED, Audit, Trail
+from farflung.hub.request.target import Target, target_of
+from farflung.hub.request.user import User
 from farflung.hub.routing.views import OneCluster, Place, Routes
 from farflung.lib.version import __version__
 from farflung.machinery.errors import ApiError, method_not_allowed, no_such_path, no_such_resource

@@ -20,25 +20,25 @@ from farflung.apis.builtin.kinds import BUILTIN
 from farflung.http.certificates import Certificates
 from farflung.hub.admission import plugins
 from farflung.hub.admission.policies.registry import Policies
+from farflung.hub.admission.pools import Pools
+from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.app import Hub
-from farflung.hub.audit import Audit
 from farflung.hub.auth.authenticator import Authenticator
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import StaticTokens, token_hash
-from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.catalog.custom.registry import kinds_in
+from farflung.hub.catalog.custom_registry import kinds_in
 from farflung.hub.catalog.served import Served
 from farflung.hub.controllers.events import DEFAULT_TTL_SECONDS
 from farflung.hub.controllers.manager import ControllerManager, ManagerDependencies, ManagerOptions
 from farflung.hub.controllers.namespaces import DEFAULT_PACE, Pace
-from farflung.hub.nodes import Nodes
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
+from farflung.hub.endpoints.nodes import Nodes
 from farflung.hub.registry.call import Tools
 from farflung.hub.registry.pipeline import STEPS, Pipeline
 from farflung.hub.registry.watch import Watches
+from farflung.hub.request.audit import Audit
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.lib import ids
 from farflung.store.base import Store
 

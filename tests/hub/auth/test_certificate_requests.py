@@ -28,7 +28,7 @@ from farflung.hub.auth.certificate_requests import (
     parse_request,
     sign_request,
 )
-from farflung.hub.auth.user import AUTHENTICATED
+from farflung.hub.request.user import AUTHENTICATED
 
 NOW = authority().ca.not_valid_before_utc + timedelta(hours=1)
 DNS, ADDRESS = x509.DNSName("node.example.com"), x509.IPAddress(ip_address("10.0.0.1"))

@@ -12,8 +12,8 @@ from hub_harness import LocalHub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.machinery.errors import Obj
 
 GROUP = "rbac.authorization.k8s.io"

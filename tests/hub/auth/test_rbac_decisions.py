@@ -12,9 +12,9 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import LARGEST, Authorizer
-from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, User
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT
 from farflung.store.memory import MemoryStore

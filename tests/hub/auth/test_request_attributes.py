@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hub_harness import CONFIG_MAPS, USER_TOKEN, LocalHub
 
-from farflung.hub.auth.attributes import Attributes, of_path, of_target
-from farflung.hub.routing.target import target_of
+from farflung.hub.request.attributes import Attributes, of_path, of_target
+from farflung.hub.request.target import target_of
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from farflung.hub.auth.service_account_tokens import (
     encode,
 )
 from farflung.hub.auth.signing_keys import SigningKeys
-from farflung.hub.auth.user import User
+from farflung.hub.request.user import User
 from farflung.machinery.errors import ApiError, Obj
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -13,7 +13,7 @@ from farflung.hub.auth.authenticator import REMEMBERED, Authenticator
 from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import HandedOut, StaticTokens, read_tokens, token_hash, write_tokens
-from farflung.hub.auth.user import AUTHENTICATED, User
+from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Unusable
 from farflung.store.memory import MemoryStore

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.negotiation import Representation, negotiate
+from farflung.hub.request.negotiation import Representation, negotiate
 from farflung.machinery.errors import ApiError
 
 MAPS = next(one for one in BUILTIN if one.plural == "configmaps")

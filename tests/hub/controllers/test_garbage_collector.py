@@ -11,7 +11,7 @@ from house import House, owned_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.garbage_collector import WORKERS
 from farflung.machinery.errors import Obj
 from farflung.store.base import Revision, Unavailable

@@ -17,7 +17,7 @@ from house import House, owned_by
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import Entry, Revision
 from farflung.store.memory import MemoryStore

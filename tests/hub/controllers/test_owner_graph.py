@@ -6,6 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farflung.hub.catalog.objects import uid_of
 from farflung.hub.controllers.owner_graph import (
     Delete,
     DependentsSummary,
@@ -23,7 +24,6 @@ from farflung.hub.controllers.owner_graph import (
     is_concerned,
     ownership_of,
 )
-from farflung.hub.objects import uid_of
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.store.base import Entry
 

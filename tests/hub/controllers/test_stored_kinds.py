@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.builtin.kinds import BUILTIN
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import storage_prefix
 from farflung.hub.controllers.stored_kinds import KindsChange, KindTable, StoredKinds, StoredKindsWatch
-from farflung.hub.objects import storage_prefix
 from farflung.store.base import Change
 from farflung.store.memory import MemoryStore
 

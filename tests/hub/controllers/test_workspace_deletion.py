@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from platform_harness import TENANCY, platform_hub
 from tenancy_harness import ADMIN, LocalTenancy, workspace_controller
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.workspaces import plan_deletion
 from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE, kind, rewritten
 from farflung.hub.tenancy.home_workspaces import Homes

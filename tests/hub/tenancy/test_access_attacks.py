@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from platform_harness import PlatformHub
 
 from farflung.http.messages import Request, Response, Stream
-from farflung.hub import objects
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.paths import logical_cluster_key, workspace_key
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS
 from farflung.machinery.errors import Obj

@@ -11,8 +11,8 @@ import pytest
 from apis_harness import DEFINITION, EXPORT, LATER, NOW, SCHEMA, URL, LocalApis, condition, widget_schema
 
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.user import User
-from farflung.hub.routing.target import Target
+from farflung.hub.request.target import Target
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings, status
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports

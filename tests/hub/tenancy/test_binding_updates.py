@@ -13,7 +13,7 @@ from apis_harness import API_BINDING, DEFINITION, EXPORT, LATER, LocalApis, cond
 
 from farflung.apis.resource import Resource
 from farflung.http.messages import Answer, Request, Response
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.api_bindings import APIBindingController
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.tenancy.api_exports import SECRET

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.edge import kinds as edge
-from farflung.hub import objects
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
-from farflung.hub.catalog.custom.registry import kinds_in
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.custom_registry import kinds_in
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder
 from farflung.hub.tenancy.bootstrap import Bootstrap, edge_schemas

@@ -6,7 +6,7 @@ import pytest
 from workspaces_harness import LocalWorkspaces
 
 from farflung.apis import wire
-from farflung.hub.media_types import PROTOBUF
+from farflung.hub.request.media_types import PROTOBUF
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import Obj
 

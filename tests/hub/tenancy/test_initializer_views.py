@@ -11,8 +11,8 @@ import pytest
 from hub_harness import MERGE_PATCH, Answer
 from platform_harness import ALICE, BOB, MAPS, MASTER, OPERATOR, TENANCY, PlatformHub, platform_hub
 
-from farflung.hub import objects
-from farflung.hub.auth.user import ADMINISTRATORS
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import ADMINISTRATORS
 from farflung.hub.tenancy.initializer_views import owner_in, place_in
 from farflung.hub.tenancy.paths import logical_cluster_key
 from farflung.machinery.errors import Obj

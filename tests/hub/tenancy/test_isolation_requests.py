@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from platform_harness import ALICE, APIS, BOB, MAPS, OPERATOR, RBAC, TENANCY, PlatformHub, binding, platform_hub
 
 from farflung.http.messages import Request
-from farflung.hub.auth.user import AUTHENTICATED, User
+from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery.errors import Obj
 
 SECRET = "what-only-bob-may-know"

@@ -14,7 +14,7 @@ from apis_harness import widget_schema
 from hub_harness import APPLY_PATCH, MERGE_PATCH, PARTIAL_LIST, TABLE, Answer, Watch
 from platform_harness import ALICE, APIS, BOB, MAPS, OPERATOR, RBAC, TENANCY, PlatformHub, api_binding, platform_hub
 
-from farflung.hub.auth.user import AUTHENTICATED, User
+from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery.errors import Obj
 
 CARL = "carl"

@@ -19,8 +19,8 @@ from platform_harness import ALICE, APIS, BOB, MASTER, OPERATOR, RBAC, PlatformH
 from seed_machine import MACHINE
 
 from farflung.controllers.global_scheduler.object_readers import SubjectDecoder
-from farflung.hub import objects
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import ApiError, Obj
 from farflung.placement.types import PROJECTED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS, WorkspaceAuthorizer, bound_by, consumer, is_limited
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import ABSENT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from platform_harness import OPERATOR, TENANCY, PlatformHub, platform_hub
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.store.base import Entry, Revision, Unavailable
 from farflung.store.memory import MemoryStore
 

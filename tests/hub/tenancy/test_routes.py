@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from farflung.hub import objects
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.catalog import objects
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.routing.views import Place
 from farflung.hub.tenancy.paths import Clusters, logical_cluster_key, workspace_key
 from farflung.hub.tenancy.routes import WorkspaceRoutes

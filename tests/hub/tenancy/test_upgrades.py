@@ -9,7 +9,7 @@ from hub_harness import MERGE_PATCH
 from platform_harness import APIS, OPERATOR, PlatformHub
 from seed_machine import MACHINE
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.tenancy.api_exports import schema_key
 from farflung.hub.tenancy.direct_writes import rewritten
 from farflung.machinery.errors import Obj

@@ -9,7 +9,7 @@ import pytest
 from apis_harness import API_BINDING, EXPORT, LATER, LocalApis, widget_schema
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.tenancy.export_views import Views
 from farflung.machinery.errors import ApiError
 

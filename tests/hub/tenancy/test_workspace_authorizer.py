@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.hub.auth.attributes import Attributes, of_target
 from farflung.hub.auth.impersonation import impersonated
-from farflung.hub.auth.user import ADMINISTRATORS, ANONYMOUS, AUTHENTICATED, User
-from farflung.hub.routing.target import Target
+from farflung.hub.request.attributes import Attributes, of_target
+from farflung.hub.request.target import Target
+from farflung.hub.request.user import ADMINISTRATORS, ANONYMOUS, AUTHENTICATED, User
 from farflung.hub.tenancy.workspace_authorizer import (
     ACCESS,
     NOWHERE,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tenancy_harness import ADMIN, SHARD_ADMIN, URL, LocalTenancy, everybody
 
-from farflung.hub.auth.user import User
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.direct_writes import WORKSPACE_TYPE
 from farflung.hub.tenancy.home_workspaces import Homes

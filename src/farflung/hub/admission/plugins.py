@@ -10,19 +10,18 @@ from farflung.apis.apiextensions.conditions import with_status
 from farflung.apis.certificates import validation as certificates
 from farflung.apis.core import validation as core
 from farflung.apis.core.services import allocate_service, give_back
-from farflung.hub import objects
 from farflung.hub.admission import limit_ranges, pod_admission
 from farflung.hub.admission.policies.matching import CREATE as CREATE_OPERATION
 from farflung.hub.admission.policies.matching import DELETE as DELETE_OPERATION
 from farflung.hub.admission.policies.matching import UPDATE as UPDATE_OPERATION
 from farflung.hub.admission.policies.registry import GROUP as REGISTRATION
+from farflung.hub.admission.quota_tracker import Refused
 from farflung.hub.auth.certificate_requests import CLIENT, asks_for_everything, check_signer
-from farflung.hub.auth.rbac.escalation import check_no_escalation
+from farflung.hub.auth.escalation import check_no_escalation
 from farflung.hub.auth.rbac.policy import GROUP as RBAC
-from farflung.hub.auth.user import ADMINISTRATORS
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
-from farflung.hub.options import WriteOptions
-from farflung.hub.quotas import Refused
+from farflung.hub.endpoints.token_review import user_info
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import (
     CHANGES,
@@ -34,7 +33,8 @@ from farflung.hub.registry.pipeline import (
     of_kinds,
     validate_change,
 )
-from farflung.hub.registry.token_review import user_info
+from farflung.hub.request.options import WriteOptions
+from farflung.hub.request.user import ADMINISTRATORS
 from farflung.machinery.errors import Obj, forbidden
 
 SERVICE_ACCOUNT_WAIT: Final = 1.0  #: seconds to wait for a namespace's default ServiceAccount

@@ -15,7 +15,7 @@ from farflung.http.messages import Request
 from farflung.hub.auth.certificate_requests import CLUSTER
 from farflung.hub.auth.service_account_tokens import AUDIENCES, CREDENTIAL, AccountTokens, Refused, Session
 from farflung.hub.auth.static_tokens import FOREVER, Known, StaticTokens, token_hash
-from farflung.hub.auth.user import ANONYMOUS, AUTHENTICATED, User
+from farflung.hub.request.user import ANONYMOUS, AUTHENTICATED, User
 from farflung.machinery.errors import go_quote, unauthorized
 
 REMEMBERED: Final = 4096  #: headers that were right

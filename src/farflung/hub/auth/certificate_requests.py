@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from farflung.http.certificates import CLOCK_SKEW, LIFETIME, Certificates
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.user import ADMINISTRATORS, User
-from farflung.hub.routing.target import DEFAULT_CLUSTER, Target
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import DEFAULT_CLUSTER, Target
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.machinery.errors import Obj, forbidden, go_quote
 
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"

@@ -19,7 +19,7 @@ import orjson
 from farflung.http.messages import Request, Response
 from farflung.hub.auth.signing_keys import SigningKeys
 from farflung.hub.auth.static_tokens import FOREVER
-from farflung.hub.auth.user import AUTHENTICATED, User
+from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.machinery import times
 from farflung.store.base import Entry, Store
 

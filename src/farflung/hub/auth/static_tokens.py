@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.hub.auth.user import AUTHENTICATED, User
+from farflung.hub.request.user import AUTHENTICATED, User
 from farflung.lib.files import write_private
 from farflung.store.base import Unusable
 

@@ -14,7 +14,7 @@ import orjson
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource, Subresource
 from farflung.http.messages import Request, Response
-from farflung.hub.catalog import negotiation
+from farflung.hub.request import negotiation
 from farflung.machinery.errors import Obj, method_not_allowed, no_such_path
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

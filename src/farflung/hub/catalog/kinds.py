@@ -16,7 +16,7 @@ from farflung.apis.builtin.rules import rules_for
 from farflung.apis.core import events
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.shapes import Shape, shape_of
 from farflung.machinery.errors import Obj, too_large
 from farflung.machinery.schema.model import Schema

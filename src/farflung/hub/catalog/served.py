@@ -14,11 +14,11 @@ from weakref import WeakValueDictionary
 
 from farflung.apis.builtin.catalog import Catalog, Path
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.custom.definition import Definition
+from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.discovery import Documents
 from farflung.hub.catalog.kinds import Kind, builtin_kind
 from farflung.hub.catalog.shapes import Shape, shape_of
-from farflung.hub.routing.target import Target
+from farflung.hub.request.target import Target
 from farflung.machinery.errors import Obj
 
 if TYPE_CHECKING:  # loaded when the first client asks for OpenAPI documents

@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
-from farflung.hub.namespaces import is_terminating
-from farflung.hub.objects import cluster_in, name_in
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy.api_bindings import BINDINGS, FINALIZER
 from farflung.hub.tenancy.api_exports import EXPORTS, SCHEMAS, Exporter, extras, identity_secret, schema_names

@@ -11,12 +11,12 @@ from typing import Final
 from cryptography import x509
 
 from farflung.http.certificates import Certificates
-from farflung.hub import objects
 from farflung.hub.auth.certificate_requests import SIGNERS, Unsigned, check_place, parse_request, sign_request
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.objects import cluster_in
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import TimeError, format_seconds, parse
 from farflung.store.base import Change, Entry, Store, Subscription

@@ -16,16 +16,16 @@ from typing import Final
 import orjson
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
 from farflung.hub.auth.rbac.coverage import missing
 from farflung.hub.auth.rbac.defaults import API_VERSION, AUTO_UPDATE, default_bindings, default_roles
 from farflung.hub.auth.rbac.policy import CLUSTER_BINDINGS, CLUSTER_ROLES
 from farflung.hub.auth.rbac.rules import rule_of
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.media_types import APPLY_PATCH
-from farflung.hub.objects import cluster_in
+from farflung.hub.request.media_types import APPLY_PATCH
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import LabelSelector, selector_of
 from farflung.store.base import Change, Entry, Store, Subscription

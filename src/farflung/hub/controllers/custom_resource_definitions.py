@@ -15,13 +15,13 @@ from farflung.apis.apiextensions.conditions import (
     terminating,
     with_status,
 )
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.garbage_collector import GarbageCollector
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds, StoredKindsWatch
-from farflung.hub.namespaces import is_terminating
-from farflung.hub.objects import cluster_in
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription

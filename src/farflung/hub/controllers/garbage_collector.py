@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.owner_graph import (
     Action,
@@ -30,8 +31,7 @@ from farflung.hub.controllers.owner_graph import (
 )
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
-from farflung.hub.namespaces import is_terminating
-from farflung.hub.objects import cluster_in
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.names import FOREGROUND, ORPHAN
 from farflung.machinery.times import format_seconds

@@ -10,9 +10,9 @@ import orjson
 
 from farflung.apis.resource import Resource
 from farflung.http.messages import Handler, Request, Response
-from farflung.hub import objects
-from farflung.hub.media_types import JSON, MERGE_PATCH
-from farflung.hub.objects import cluster_in
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
+from farflung.hub.request.media_types import JSON, MERGE_PATCH
 from farflung.machinery.errors import ApiError, Obj
 from farflung.store.base import Revision
 

@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 
 from farflung.http.certificates import Certificates
 from farflung.http.messages import Handler
+from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.auth.service_account_tokens import AccountTokens
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.controllers.certificates import CertificateController
@@ -41,8 +42,7 @@ from farflung.hub.controllers.service_accounts import ServiceAccountsController,
 from farflung.hub.controllers.stored_kinds import StoredKinds, follow
 from farflung.hub.controllers.system_objects import SystemObjectsController
 from farflung.hub.controllers.volume_protection import PODS, VolumeProtectionController
-from farflung.hub.quotas import Quotas
-from farflung.hub.routing.target import DEFAULT_CLUSTER
+from farflung.hub.request.target import DEFAULT_CLUSTER
 from farflung.store.base import Store
 
 #: field managers of what controllers write

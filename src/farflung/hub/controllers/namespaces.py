@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import storage_prefix
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.owner_graph import is_concerned, ownership_of
 from farflung.hub.controllers.reconcile_queue import STALE, ReconcileQueue, Unfinished
 from farflung.hub.controllers.stored_kinds import KindsChange, StoredKinds, StoredKindsWatch
-from farflung.hub.namespaces import is_terminating, namespace_key
-from farflung.hub.objects import storage_prefix
+from farflung.hub.registry.namespaces import is_terminating, namespace_key
 from farflung.machinery.errors import ApiError, Obj
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Change, Entry, Store, Subscription

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub import objects
+from farflung.hub.admission.quota_tracker import HOME, Quotas
 from farflung.hub.admission.quotas import status_of
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.quotas import HOME, Quotas
 from farflung.machinery.quantity import QuantityError, parse
 from farflung.store.base import Store
 

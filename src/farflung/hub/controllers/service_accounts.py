@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from farflung.hub import objects
 from farflung.hub.auth.service_account_tokens import Account, AccountTokens
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.namespaces import NAMESPACES, Scope, scope_of
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.namespaces import is_terminating, namespace_key
-from farflung.hub.objects import cluster_in
+from farflung.hub.registry.namespaces import is_terminating, namespace_key
 from farflung.machinery.errors import ApiError
 from farflung.store.base import Change, Entry, Store, Subscription
 

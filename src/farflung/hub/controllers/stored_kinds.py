@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
+from farflung.hub.catalog.objects import cluster_in, storage_prefix
 from farflung.hub.catalog.served import Changed, Kinds, Served
-from farflung.hub.objects import cluster_in, storage_prefix
 from farflung.store.base import Store, Subscription, Watcher, resource_prefix
 
 

@@ -19,10 +19,10 @@ import orjson
 from pyroaring import BitMap
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in, name_in, storage_prefix
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
-from farflung.hub.objects import cluster_in, name_in, storage_prefix
 from farflung.hub.tenancy.hashes import sync_target_key
 from farflung.hub.tenancy.status import READY_CONDITION, Verdict, is_met, merged
 from farflung.lib.numbers import Numbers

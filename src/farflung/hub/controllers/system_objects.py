@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, collection_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from farflung.apis.core.claims import CLAIM, VOLUME
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.controllers.loopback import LoopbackClient, object_path
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.stored_kinds import StoredKinds
-from farflung.hub.namespaces import is_terminating
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.machinery.errors import Obj
 from farflung.store.base import Change, Entry, Store, Subscription
 

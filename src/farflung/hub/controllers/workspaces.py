@@ -25,7 +25,8 @@ from datetime import datetime
 from typing import Final
 
 from farflung.apis.apiextensions.conditions import mark_deleted as mark_definition
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.controllers.api_bindings import APIBindingController
 from farflung.hub.controllers.custom_resource_definitions import CRDController
 from farflung.hub.controllers.garbage_collector import GarbageCollector
@@ -34,8 +35,7 @@ from farflung.hub.controllers.manager import HubController, ManagerOptions
 from farflung.hub.controllers.owner_graph import ownership_of
 from farflung.hub.controllers.reconcile_queue import ReconcileQueue
 from farflung.hub.controllers.sync_targets import SyncTargetController
-from farflung.hub.namespaces import is_terminating
-from farflung.hub.objects import cluster_in
+from farflung.hub.registry.namespaces import is_terminating
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.direct_writes import all_of, rewritten
 from farflung.hub.tenancy.hashes import NAME_LENGTH

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request
-from farflung.hub import objects
 from farflung.hub.admission.policies.registry import Policies
-from farflung.hub.audit import Trail
+from farflung.hub.admission.pools import Pools
+from farflung.hub.admission.quota_tracker import Quotas
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.service_account_tokens import AccountTokens
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Kinds
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.nodes import Nodes
-from farflung.hub.pools import Pools
-from farflung.hub.quotas import Quotas
-from farflung.hub.routing.target import Query, Target, parse_query
+from farflung.hub.endpoints.nodes import Nodes
+from farflung.hub.request.audit import Trail
+from farflung.hub.request.target import Query, Target, parse_query
+from farflung.hub.request.user import User
 from farflung.machinery.errors import ApiError, FieldError, Obj, invalid, not_found
 from farflung.machinery.times import format_seconds
 from farflung.store.base import Entry, Revision, Store

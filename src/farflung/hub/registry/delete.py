@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from farflung.http.messages import Answer, Response
-from farflung.hub import bodies, objects
-from farflung.hub.options import META, WriteOptions, integer, list_options
-from farflung.hub.registry import read, respond
+from farflung.hub.catalog import objects
+from farflung.hub.registry import bodies, read, respond
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import DELETE, Write, modified
 from farflung.hub.registry.update import ATTEMPTS, is_released
-from farflung.hub.routing.target import parse_query
+from farflung.hub.request.options import META, WriteOptions, integer, list_options
+from farflung.hub.request.target import parse_query
 from farflung.machinery.errors import (
     ApiError,
     Obj,

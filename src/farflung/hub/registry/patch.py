@@ -7,11 +7,9 @@ from collections.abc import Callable
 import orjson
 
 from farflung.http.messages import Answer
-from farflung.hub.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from farflung.hub.options import WriteOptions, write_options
 from farflung.hub.registry import respond
+from farflung.hub.registry.bodies import Body, PatchContext, conform_patched, decode_applied, media_type, parse_patch
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.create import create_object
 from farflung.hub.registry.pipeline import (
@@ -23,6 +21,8 @@ from farflung.hub.registry.pipeline import (
     without_cluster_annotation,
 )
 from farflung.hub.registry.update import Change, change_object, check_name, create_or_change
+from farflung.hub.request.media_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery.errors import ApiError, Obj, bad_request, conflict, unsupported_media_type
 from farflung.machinery.patch import apply as server_side_apply
 from farflung.machinery.patch import json as json_patch

@@ -18,9 +18,9 @@ import orjson
 from farflung.apis.metadata import validate_metadata, validate_metadata_update
 from farflung.apis.validation import no_change, no_changes, no_warnings
 from farflung.hub.catalog.kinds import Kind
-from farflung.hub.namespaces import check_open
-from farflung.hub.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.namespaces import check_open
+from farflung.hub.request.options import FIELD_MANAGER_LIMIT, WriteOptions
 from farflung.lib.memory import remember
 from farflung.machinery.errors import (
     ApiError,

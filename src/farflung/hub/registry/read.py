@@ -11,12 +11,12 @@ import msgspec
 import orjson
 
 from farflung.http.messages import Answer, Response
-from farflung.hub import objects
-from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.objects import EVERY_CLUSTER, Selection, decode
-from farflung.hub.options import ListOptions, list_options, revision_of
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import EVERY_CLUSTER, Selection, decode
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
+from farflung.hub.request.negotiation import Representation
+from farflung.hub.request.options import ListOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, Obj, bad_request, expired
 from farflung.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
 from farflung.store.base import Compacted, Entry, FutureRevision, Page, Revision

@@ -15,9 +15,10 @@ import yaml
 
 from farflung.apis import wire
 from farflung.http.messages import Request, Response
-from farflung.hub import media_types, objects
-from farflung.hub.catalog.negotiation import Representation, negotiate
+from farflung.hub.catalog import objects
 from farflung.hub.registry.call import Call
+from farflung.hub.request import media_types
+from farflung.hub.request.negotiation import Representation, negotiate
 from farflung.machinery import table
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import ApiError, Obj

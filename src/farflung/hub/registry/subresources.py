@@ -8,15 +8,16 @@ from typing import Final
 from farflung.apis.autoscaling.kinds import SCALES
 from farflung.apis.autoscaling.scale import Scaling
 from farflung.http.messages import Answer
-from farflung.hub.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.catalog import shapes
-from farflung.hub.catalog.negotiation import Representation
-from farflung.hub.media_types import APPLY_PATCH
-from farflung.hub.options import WriteOptions, write_options
-from farflung.hub.registry import logs, patch, pods, read, respond, token_request, update
+from farflung.hub.endpoints import logs, pods, token_request
+from farflung.hub.registry import patch, read, respond, update
+from farflung.hub.registry.bodies import PatchContext, conform_patched, decode_applied, decode_object, media_type
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import PARTS, STATUS_FIELDS, manager_of, set_managed_fields
 from farflung.hub.registry.update import Change, change_object
+from farflung.hub.request.media_types import APPLY_PATCH
+from farflung.hub.request.negotiation import Representation
+from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery import table
 from farflung.machinery.errors import ApiError, Obj, method_not_allowed, no_such_path
 from farflung.machinery.fields import managed

@@ -9,11 +9,9 @@ from typing import Final
 import orjson
 
 from farflung.http.messages import Answer
-from farflung.hub import objects
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.bodies import decode_object
-from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.catalog import objects
 from farflung.hub.registry import respond
+from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.create import create_object
 from farflung.hub.registry.pipeline import (
@@ -24,6 +22,8 @@ from farflung.hub.registry.pipeline import (
     set_managed_fields,
     set_namespace,
 )
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery.errors import ApiError, Obj, bad_request, forbidden
 from farflung.machinery.fields import managed
 from farflung.store.base import Conflict, Entry

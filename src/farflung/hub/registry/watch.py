@@ -16,14 +16,14 @@ from typing import Final
 import orjson
 
 from farflung.http.messages import Sink, Stream
-from farflung.hub import objects
-from farflung.hub.catalog.negotiation import Representation
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import Selection
 from farflung.hub.catalog.served import Changed
-from farflung.hub.objects import Selection
-from farflung.hub.options import ListOptions, list_options, revision_of
 from farflung.hub.registry import respond
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.read import only_key, selection_of, too_large
+from farflung.hub.request.negotiation import Representation
+from farflung.hub.request.options import ListOptions, list_options, revision_of
 from farflung.machinery.errors import ApiError, expired
 from farflung.store.base import Change, Compacted, Entry, Revision, Store, Subscription, TooSlow
 

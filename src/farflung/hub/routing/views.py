@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.user import User
-from farflung.hub.routing.target import DEFAULT_CLUSTER, split_cluster
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import DEFAULT_CLUSTER, split_cluster
+from farflung.hub.request.user import User
 from farflung.machinery.errors import ApiError
 
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.tenancy.direct_writes import NAMESPACE, kind, put_missing, written
 from farflung.hub.tenancy.paths import Clusters
 from farflung.hub.tenancy.status import Verdict, merged

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from farflung.apis.kcp import kinds as kcp
-from farflung.hub import objects
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.served import Kinds
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import api_exports as exports
 from farflung.hub.tenancy.api_bindings import BINDINGS, Names, Offer, Offered, Reference, Taken

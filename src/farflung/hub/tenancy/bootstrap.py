@@ -18,8 +18,8 @@ from farflung.apis.edge import kinds as edge
 from farflung.apis.globalscheduler import kinds as globalscheduler
 from farflung.apis.kcp import compute, kinds
 from farflung.apis.resource import Resource
-from farflung.hub import objects
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import guards
 from farflung.hub.tenancy.api_exports import Exporter, export_key, schema_key, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder

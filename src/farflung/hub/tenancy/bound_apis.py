@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from farflung.apis.kcp import kinds as kcp
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import NEVER, Kind
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.catalog.served import Kinds
-from farflung.hub.objects import cluster_in
-from farflung.hub.routing.target import Target
+from farflung.hub.request.target import Target
 from farflung.hub.tenancy.api_bindings import BINDINGS, EXPORT_VALID, UP_TO_DATE, Claim, Reference, claim_of
 from farflung.hub.tenancy.api_exports import schema_key
 from farflung.hub.tenancy.bound_definitions import BoundDefinition, Form

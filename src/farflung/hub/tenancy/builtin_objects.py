@@ -10,7 +10,7 @@ from typing import Final
 
 from farflung.apis.globalscheduler.kinds import GROUP as GLOBAL_SCHEDULER
 from farflung.apis.kcp.compute import EXPORT
-from farflung.hub.auth.user import AUTHENTICATED
+from farflung.hub.request.user import AUTHENTICATED
 from farflung.hub.tenancy.workspace_authorizer import OPERATORS, PREFIX
 from farflung.machinery.errors import Obj
 

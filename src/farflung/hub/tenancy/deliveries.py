@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from farflung.apis.globalscheduler.kinds import GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.hub.tenancy.virtual_machines import BINDING, PODS
 from farflung.machinery.errors import Obj, forbidden
 

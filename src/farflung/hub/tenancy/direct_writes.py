@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.store.base import ABSENT, Conflict, Store
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from farflung.apis.resource import Resource
-from farflung.hub import objects
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.objects import cluster_in, name_in
 from farflung.hub.catalog.served import Definitions, Kinds, Served
-from farflung.hub.objects import cluster_in, name_in
 from farflung.hub.tenancy.api_bindings import Claim, Offer, claim_of, wishes
 from farflung.hub.tenancy.api_exports import EXPORTS, exists, schema_names
 from farflung.hub.tenancy.binding_strategy import Binder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from farflung.hub.auth.user import User
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.paths import PATH, ROOT, SINGLETON
 from farflung.hub.tenancy.workspace_authorizer import REQUIRED_GROUPS, is_operator

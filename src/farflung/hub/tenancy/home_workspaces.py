@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from farflung.hub import objects
-from farflung.hub.auth.user import User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types
 from farflung.hub.tenancy.hashes import home_cluster_name

@@ -18,13 +18,13 @@ from urllib.parse import unquote
 import msgspec
 
 from farflung.apis.resource import Resource
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer, refusal
-from farflung.hub.auth.user import User
+from farflung.hub.catalog.objects import EVERY_CLUSTER
 from farflung.hub.catalog.served import Kinds, Served
-from farflung.hub.objects import EVERY_CLUSTER
 from farflung.hub.registry.call import Call
-from farflung.hub.routing.target import target_of
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import target_of
+from farflung.hub.request.user import User
 from farflung.hub.routing.views import Place, no_access
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy.bound_definitions import viewed_parts

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from farflung.hub.objects import cluster_in
+from farflung.hub.catalog.objects import cluster_in
 from farflung.hub.tenancy.hashes import home_cluster_name
 from farflung.machinery.errors import ApiError, bad_request
 from farflung.store.base import Entry, Store

@@ -9,7 +9,7 @@ from functools import cache
 
 from farflung.apis.builtin.kinds import HUB
 from farflung.apis.kcp import kinds as kcp
-from farflung.hub.catalog.custom.definition import Definition
+from farflung.hub.catalog.custom_kinds import Definition
 from farflung.hub.catalog.served import Kinds, Served
 from farflung.hub.tenancy.api_exports import Exporter
 from farflung.hub.tenancy.binding_strategy import Binder

@@ -12,8 +12,8 @@ from typing import Final
 
 from farflung.apis.globalscheduler.kinds import GROUP
 from farflung.apis.resource import Resource
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import virtual_machines as machines
 from farflung.machinery.errors import Obj, forbidden
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote
 
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import refusal
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.hub.routing.views import Place
 from farflung.hub.tenancy import initializer_views as initializing
 from farflung.hub.tenancy.paths import Clusters, is_path, malformed

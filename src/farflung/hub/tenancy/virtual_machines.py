@@ -14,8 +14,8 @@ from typing import Any, Final
 from farflung.apis.globalscheduler.kinds import GROUP
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.machinery.errors import FieldError, Obj, field_forbidden, forbidden, invalid_value, required
 
 PODS: Final = ("", "pods")

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer, refusal
-from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
+from farflung.hub.auth.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import Decision
 from farflung.hub.auth.rbac.rules import Rule
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
-from farflung.hub.objects import cluster_in, name_in
+from farflung.hub.catalog.objects import cluster_in, name_in
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from farflung.hub.tenancy.api_bindings import claim_of, wishes
 from farflung.machinery.errors import ApiError, Obj, object_details, qualified
 from farflung.store.base import Change, Entry, Store

@@ -14,8 +14,8 @@ from typing import Final
 
 import orjson
 
-from farflung.hub import objects
-from farflung.hub.auth.user import ADMINISTRATORS, User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import ADMINISTRATORS, User
 from farflung.hub.tenancy import hashes
 from farflung.hub.tenancy import status as states
 from farflung.hub.tenancy import workspace_types as types

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
-from farflung.hub.auth.attributes import Attributes
-from farflung.hub.auth.user import User
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import CHANGES, CREATE, DELETE, UPDATE, WRITES, Applies, Stage, Step, Write
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import User
 from farflung.hub.tenancy import api_bindings as bindings
 from farflung.hub.tenancy import deliveries, guards, priorities
 from farflung.hub.tenancy import initializer_views as initializing

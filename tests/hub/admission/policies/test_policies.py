@@ -18,7 +18,7 @@ from hub_harness import (
 )
 from policies import BINDINGS, POLICIES, bind, binding, policy, refused, rule
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.store.memory import MemoryStore
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policies import BINDINGS, POLICIES, binding, policy, rule
 
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.store.memory import MemoryStore
 
 Labels = dict[str, str]

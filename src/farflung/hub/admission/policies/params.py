@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from farflung.hub import objects
 from farflung.hub.admission.policies.registry import ParamReference
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.machinery.errors import Obj
 from farflung.store.base import Store

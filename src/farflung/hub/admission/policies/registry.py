@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
-from farflung.hub import objects
 from farflung.hub.admission.policies.matching import Match, Matcher
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.served import Changed, Kinds, Served, path_of
 from farflung.machinery.errors import Obj

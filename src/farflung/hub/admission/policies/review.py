@@ -13,16 +13,16 @@ from farflung.apis.admissionregistration.authorizer import AuthorizerValue, Deci
 from farflung.apis.autoscaling.scale import API_VERSION, KIND
 from farflung.apis.builtin.catalog import Path
 from farflung.apis.resource import Resource
-from farflung.hub import objects
 from farflung.hub.admission.policies.matching import CREATE, DELETE, UPDATE
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.rbac.policy import Decision
-from farflung.hub.auth.user import SERVICE_ACCOUNT, User
+from farflung.hub.catalog import objects
 from farflung.hub.catalog.kinds import Kind, same
 from farflung.hub.catalog.served import path_of
-from farflung.hub.namespaces import namespace_key
+from farflung.hub.endpoints.token_review import user_info
 from farflung.hub.registry.call import Call
-from farflung.hub.registry.token_review import user_info
+from farflung.hub.registry.namespaces import namespace_key
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj
 from farflung.machinery.selectors import Labels
 

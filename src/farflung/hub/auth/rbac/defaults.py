@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from farflung.hub.auth.rbac.policy import GROUP
-from farflung.hub.auth.user import ADMINISTRATORS, AUTHENTICATED, UNAUTHENTICATED
+from farflung.hub.request.user import ADMINISTRATORS, AUTHENTICATED, UNAUTHENTICATED
 from farflung.machinery.errors import Obj
 
 API_VERSION: Final = f"{GROUP}/v1"

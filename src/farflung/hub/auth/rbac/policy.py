@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from farflung.hub import objects
 from farflung.hub.auth.rbac.rules import Role, Rule, role_of, spellings
-from farflung.hub.auth.user import SERVICE_ACCOUNT, User
+from farflung.hub.catalog import objects
+from farflung.hub.request.user import SERVICE_ACCOUNT, User
 from farflung.machinery.errors import Obj, go_quote
 from farflung.store.base import Entry
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from farflung.apis.definitions import META
 from farflung.apis.resource import Resource, Subresource
-from farflung.hub.media_types import JSON, PATCHES, PROTOBUF, STRATEGIC_PATCH, YAML
+from farflung.hub.request.media_types import JSON, PATCHES, PROTOBUF, STRATEGIC_PATCH, YAML
 from farflung.machinery.errors import Obj
 
 STREAMS: Final = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")

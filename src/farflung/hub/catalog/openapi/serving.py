@@ -25,11 +25,11 @@ import orjson
 from farflung.apis.builtin.catalog import Catalog
 from farflung.apis.resource import Resource
 from farflung.http.messages import Request, Response
-from farflung.hub.catalog import negotiation
 from farflung.hub.catalog.openapi import documents, gnostic
 from farflung.hub.catalog.openapi.operations import Path
 from farflung.hub.catalog.openapi.schemas import Own
-from farflung.hub.media_types import JSON
+from farflung.hub.request import negotiation
+from farflung.hub.request.media_types import JSON
 from farflung.machinery.errors import Obj, method_not_allowed, not_acceptable
 
 PLAIN: Final = "text/plain; charset=utf-8"  #: what the index is sent as

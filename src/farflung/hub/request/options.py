@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from farflung.hub.routing.target import is_true, parse_query
+from farflung.hub.request.target import is_true, parse_query
 from farflung.lib.memory import remember
 from farflung.machinery.errors import (
     FieldError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from farflung.hub.routing.target import Target, is_true, parse_query
+from farflung.hub.request.target import Target, is_true, parse_query
 from farflung.machinery import names
 from farflung.machinery.errors import ApiError
 from farflung.machinery.selectors import parse_fields

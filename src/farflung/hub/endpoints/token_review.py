@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.auth.user import User
+from farflung.hub.request.user import User
 from farflung.machinery.errors import Obj, bad_request
 
 

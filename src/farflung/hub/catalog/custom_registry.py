@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from farflung.hub import objects
-from farflung.hub.catalog.custom.definition import Definition, is_established
+from farflung.hub.catalog import objects
+from farflung.hub.catalog.custom_kinds import Definition, is_established
 from farflung.hub.catalog.served import Changed, Kinds, Served
 from farflung.store.base import Change, Entry, Revision, Store
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farflung.apis.metadata import OBJECT_META
-from farflung.hub import objects
+from farflung.hub.catalog import objects
 from farflung.machinery.errors import Obj
 from farflung.machinery.schema.structural.structural import compile_structural
 from farflung.store.sqlite.store import SqliteStore

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authorizer import Authorizer
 from farflung.hub.auth.rbac.coverage import described, missing, quoted
 from farflung.hub.auth.rbac.policy import GROUP, aggregate
 from farflung.hub.auth.rbac.rules import Rule, rule_of
-from farflung.hub.auth.user import User, is_administrator
-from farflung.hub.routing.target import Target
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.target import Target
+from farflung.hub.request.user import User, is_administrator
 from farflung.machinery.errors import ApiError, Obj, forbidden, go_quote, not_found
 
 FULL_AUTHORITY: Final = (

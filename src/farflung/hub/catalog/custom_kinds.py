@@ -21,9 +21,9 @@ from farflung.apis import definitions
 from farflung.apis.apiextensions import kinds
 from farflung.apis.metadata import OBJECT_META
 from farflung.apis.resource import Resource
-from farflung.hub.catalog.custom.conform import CustomConformer
-from farflung.hub.catalog.custom.rules import rules_of
-from farflung.hub.catalog.custom.scale import CustomScaling
+from farflung.hub.catalog.custom_conform import CustomConformer
+from farflung.hub.catalog.custom_rules import rules_of
+from farflung.hub.catalog.custom_scale import CustomScaling
 from farflung.hub.catalog.kinds import NEVER, Conversion, Kind, same
 from farflung.hub.catalog.shapes import Shape
 from farflung.machinery.codec.malformed import Malformed

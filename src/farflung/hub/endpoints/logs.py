@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from farflung.http.messages import Answer, Sink, Stream
-from farflung.hub import objects
-from farflung.hub.nodes import LogsWanted, Nodes
-from farflung.hub.options import integer
+from farflung.hub.catalog import objects
+from farflung.hub.endpoints.nodes import LogsWanted, Nodes
 from farflung.hub.registry.call import Call
-from farflung.hub.routing.target import Query, is_true
+from farflung.hub.request.options import integer
+from farflung.hub.request.target import Query, is_true
 from farflung.machinery import times
 from farflung.machinery.errors import (
     FieldError,

@@ -7,18 +7,18 @@ from typing import Final
 
 from farflung.apis.reviews import validate_local_review, validate_review, validate_self_review
 from farflung.http.messages import Answer
-from farflung.hub.auth.attributes import Attributes
 from farflung.hub.auth.authenticator import Authenticator
-from farflung.hub.auth.rbac.escalation import FULL_AUTHORITY
+from farflung.hub.auth.escalation import FULL_AUTHORITY
 from farflung.hub.auth.rbac.policy import aggregate
 from farflung.hub.auth.service_account_tokens import CLUSTER
-from farflung.hub.auth.user import SERVICE_ACCOUNT, User, is_administrator
-from farflung.hub.bodies import decode_object
-from farflung.hub.options import write_options
+from farflung.hub.endpoints.token_review import token_status, user_info
 from farflung.hub.registry import respond
+from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.pipeline import Write, manage_fields, manager_of, set_namespace
-from farflung.hub.registry.token_review import token_status, user_info
+from farflung.hub.request.attributes import Attributes
+from farflung.hub.request.options import write_options
+from farflung.hub.request.user import SERVICE_ACCOUNT, User, is_administrator
 from farflung.machinery.errors import FieldError, Obj, bad_request, invalid, no_such_path
 
 #: reviews that say who somebody is; of what was sent nothing comes back

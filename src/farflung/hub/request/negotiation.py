@@ -12,7 +12,7 @@ from typing import Final
 
 from farflung.apis import wire
 from farflung.apis.resource import Resource
-from farflung.hub import media_types
+from farflung.hub.request import media_types
 from farflung.lib.memory import remember
 from farflung.machinery.errors import ApiError, not_acceptable
 

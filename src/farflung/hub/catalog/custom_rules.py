@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from farflung.apis.resource import Resource
 from farflung.apis.validation import Rules, no_change, no_changes
-from farflung.hub.catalog.custom.scale import CustomScaling
+from farflung.hub.catalog.custom_scale import CustomScaling
 from farflung.machinery import names
 from farflung.machinery.errors import FieldError, Obj, invalid_value
 from farflung.machinery.schema.structural.structural import Structural

@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Final
 
 from farflung.http.messages import Request
-from farflung.hub.auth.user import User
-from farflung.hub.routing.target import split_cluster, target_of
+from farflung.hub.request.target import split_cluster, target_of
+from farflung.hub.request.user import User
 from farflung.hub.routing.views import Place
 from farflung.lib.memory import remember
 from farflung.machinery.errors import go_quote

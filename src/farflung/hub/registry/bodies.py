@@ -15,11 +15,11 @@ import orjson
 
 from farflung.apis import wire
 from farflung.http.messages import Request
-from farflung.hub import media_types
 from farflung.hub.catalog import shapes
-from farflung.hub.catalog.negotiation import ACCEPTED
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.options import WriteOptions
+from farflung.hub.request import media_types
+from farflung.hub.request.negotiation import ACCEPTED
+from farflung.hub.request.options import WriteOptions
 from farflung.machinery import go_text
 from farflung.machinery.codec import json, protobuf, yaml
 from farflung.machinery.codec.malformed import Malformed

@@ -9,17 +9,16 @@ import orjson
 
 from farflung.apis import wire
 from farflung.http.messages import Answer, Response
-from farflung.hub import objects
 from farflung.hub.auth.service_account_tokens import AUDIENCES, Account, Bound, Reference
-from farflung.hub.bodies import decode_object
-from farflung.hub.catalog import shapes
-from farflung.hub.catalog.negotiation import Representation
+from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.namespaces import check_open
-from farflung.hub.options import write_options
 from farflung.hub.registry import respond
+from farflung.hub.registry.bodies import decode_object
 from farflung.hub.registry.call import Call
+from farflung.hub.registry.namespaces import check_open
 from farflung.hub.registry.pipeline import Write, manager_of, set_namespace
+from farflung.hub.request.negotiation import Representation
+from farflung.hub.request.options import write_options
 from farflung.machinery.codec import protobuf
 from farflung.machinery.errors import (
     ApiError,

@@ -6,7 +6,7 @@ import gc
 
 from definitions import INTEGER, STRING, version
 
-from farflung.hub.catalog.custom.definition import COMPILED, Version
+from farflung.hub.catalog.custom_kinds import COMPILED, Version
 
 
 def test_versions_with_the_same_schema_are_compiled_once() -> None:

@@ -9,17 +9,17 @@ from typing import Final
 import msgspec
 
 from farflung.http.messages import Answer
-from farflung.hub import disruption, objects
-from farflung.hub.bodies import Body, decode_object
-from farflung.hub.catalog import shapes
+from farflung.hub.catalog import objects, shapes
 from farflung.hub.catalog.kinds import Kind
 from farflung.hub.catalog.shapes import Shape
-from farflung.hub.options import WriteOptions, write_options
+from farflung.hub.endpoints import disruption
 from farflung.hub.registry import delete, respond
+from farflung.hub.registry.bodies import Body, decode_object
 from farflung.hub.registry.call import Call
 from farflung.hub.registry.delete import DeleteOptions, Preconditions
 from farflung.hub.registry.pipeline import Write, differs_in_spec, modified, set_namespace
 from farflung.hub.registry.update import ATTEMPTS
+from farflung.hub.request.options import WriteOptions, write_options
 from farflung.machinery import names
 from farflung.machinery.errors import (
     ApiError,
