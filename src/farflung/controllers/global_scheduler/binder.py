@@ -1,4 +1,4 @@
-"""Write what was decided, and find out what became of it."""
+"""Writes bindings, and evicts machines."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from farflung.scheduling.values import Site, SiteKey
 
 PODS: Final = Collection("", "v1", "pods", "Pod")
 ALLOCATIONS: Final = Collection("globalscheduler.com", "v1", "allocations", "Allocation")
-NO_BINDING_API: Final = (404, 405)  #: what servers say of Bindings that know none
-EVICTION_PERIOD: Final = 1.0  #: seconds between two looks at what has to leave
+NO_BINDING_API: Final = (404, 405)  #: answers of servers without the Binding subresource
+EVICTION_PERIOD: Final = 1.0  #: seconds between two rounds of evictions
 
 
 class MachineBinder:
-    """`client_of`: the API of the workspace that a Pod or an Allocation is in; `delivers`: whether what is bound to a
-    site is brought there."""
+    """`client_of`: the API of a subject's workspace; `delivers`: whether machines at a site are delivered to a
+    SyncTarget."""
 
     def __init__(
         self,
@@ -55,14 +55,13 @@ class MachineBinder:
         self._env = context.env
         self._now = context.now
         self._log = context.log
-        self._knows_bindings = True  #: as far as the server has shown
+        self._knows_bindings = True  #: until a server refuses one
 
     def _informer(self, subject: SchedulingSubject) -> Informer[ObservedSubject]:
         return self._informers[subject.kind == POD]
 
     async def bind(self, placed: PlacedSubject) -> bool:
-        """Whether it is done.  A failure after which nobody knows is tried again until somebody does: until then what
-        is reserved stays so, and nothing else is tried."""
+        """Whether it is bound.  An error that leaves the result open is retried: until then the reservation stays."""
         failures, uid = 0, placed.request.uid
         while self._state.is_under_way(uid):
             try:
@@ -81,7 +80,7 @@ class MachineBinder:
         return False
 
     async def settle(self, subject: SchedulingSubject, uid: str) -> None:
-        """Ask what became of it, until somebody answers: if it is bound, that is so; if not, it is tried again."""
+        """Read the object after an unclear write: the cache gets its binding, or the write counts as failed."""
         failures = 0
         while self._state.is_under_way(uid):
             try:
@@ -102,12 +101,12 @@ class MachineBinder:
         return await self._client_of(subject).get(collection, subject.key.name, subject.key.namespace)
 
     async def unbind(self, subject: SchedulingSubject, found: Obj, refused_by: SiteKey | None = None) -> None:
-        """A Pod, if it is still as it was found.  `refused_by`: the Cluster that does not take it."""
+        """Unbind the Pod if it is unchanged.  `refused_by`: the Cluster that refused it."""
         patch = statuses.unbind_patch(found, refused_by, self._now())
         client = self._client_of(subject)
         self._informer(subject).assume(await client.patch(PODS, subject.key.name, patch, subject.key.namespace))
 
-    # --- writing ----------------------------------------------------------------------------------
+    # --- writes ---------------------------------------------------------------------------------------
 
     async def _write(self, placed: PlacedSubject) -> None:
         if placed.subject.kind == POD:
@@ -129,11 +128,12 @@ class MachineBinder:
                 if error.status not in NO_BINDING_API or (isinstance(error, NotFound) and error.names(name)):
                     raise
         patched = await client.patch(PODS, name, statuses.bind_patch(self._as_it_is(placed), chosen, site), namespace)
-        self._knows_bindings = False  # the workspace is there, and so is the Pod
-        self._informer(subject).assume(patched)  # and whoever hears of it says so in its status
+        self._knows_bindings = False  # the workspace and the Pod exist
+        self._informer(subject).assume(patched)  # the status writer sets PodScheduled
 
     def _as_it_is(self, placed: PlacedSubject) -> ObservedSubject:
-        """What is known of it by now, unless it asks for something else: then the server refuses what was decided."""
+        """The latest observation, unless the request changed: then the old resourceVersion lets the server refuse the
+        write."""
         seen = self._state.seen(placed.subject)
         if seen is None or seen.request is None or seen.uid != placed.seen.uid:
             return placed.seen
@@ -141,13 +141,13 @@ class MachineBinder:
         return seen if same else placed.seen
 
     async def _mark(self, placed: PlacedSubject, label: str | None) -> None:
-        """As something that is to be delivered there and nowhere else, whatever was tried before."""
+        """Set or remove the delivery label before the binding."""
         seen = self._as_it_is(placed)
         if (seen.request or placed.request).labels.get(BOUND_CLUSTER) != label:
             await self.mark(placed.subject, seen, label)
 
     async def mark(self, subject: SchedulingSubject, seen: ObservedSubject, label: str | None) -> None:
-        """As something that is to be delivered, if it is still what was seen; None: it is not."""
+        """Set the delivery label if the Pod is unchanged; None removes it."""
         patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version, "labels": {BOUND_CLUSTER: label}}}
         client, key = self._client_of(subject), subject.key
         self._informer(subject).assume(await client.patch(PODS, key.name, patch, key.namespace))
@@ -158,7 +158,7 @@ class MachineBinder:
         await self.write_status(subject, placed.seen, status)
 
     async def write_status(self, subject: SchedulingSubject, seen: ObservedSubject, status: Obj) -> None:
-        """Conflict if it is not any more what was seen."""
+        """Raises Conflict if the object changed."""
         collection = PODS if subject.kind == POD else ALLOCATIONS
         patch = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": status}
         client = self._client_of(subject)
@@ -170,7 +170,7 @@ class MachineBinder:
 
 
 def _is_final(error: ClientError) -> bool:
-    """The server understood and said no: it is not done, and asking again would lead to nothing else."""
+    """Whether the server definitely refused the request, so that a retry is useless."""
     return isinstance(error, Refused) and error.status < 500 and not isinstance(error, TooMany)
 
 
@@ -181,7 +181,7 @@ def event_object(subject: SchedulingSubject, seen: ObservedSubject) -> About:
 
 
 class Evictor:
-    """`tell`: who decides, that something changed; `refuse`: note that a site did not take a machine."""
+    """`tell`: wakes the decision loop; `refuse`: records that a site refused a machine."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Evictor:
         self._log = context.log
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             await self._env.sleep(EVICTION_PERIOD)
             now = self._env.monotonic()
@@ -218,7 +218,7 @@ class Evictor:
             self._tell()
 
     async def move(self, subject: SchedulingSubject, site: SiteKey) -> None:
-        """One that has to leave that site, if it is there."""
+        """Evict a machine from that site, if it is still there and due."""
         seen, now = self._state.seen(subject), self._env.monotonic()
         if seen is None or not self._state.has_to_leave(subject, site, now):
             return
@@ -228,7 +228,7 @@ class Evictor:
             self._state.ask_again(seen.request, now)
 
     async def _move_pod(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey, now: float) -> None:
-        """To another place, if there is one, or if the cluster is no more or does not take it."""
+        """Unbind the Pod if it fits elsewhere, or its Cluster was deleted or refuses it."""
         try:
             found = await self._binder.fetch(subject)
             request = read_pod_request(found, subject.key.cluster)
@@ -237,13 +237,15 @@ class Evictor:
         held = read_pod_reservation(found, subject.key.cluster, {})
         is_there = held is not None and (held.uid, held.site) == (seen.uid, site)
         if not is_there or not self._state.has_to_leave(subject, site, now):
-            return  # something happened to one of them in the meantime
+            return  # one of them changed in the meantime
         refused, gone = self._state.is_refused(subject, site), self._state.engine.site(site) is None
         if refused or gone or self._state.finds_another(request, site, now):
             by_name = self._state.is_taken(subject, site)
             if refused and not by_name:
                 await self._refuse(site, MachineRef(subject.key.cluster, seen.uid))
             await self._binder.unbind(subject, found, site if refused and not by_name else None)
-            self._log.info("left its cluster", v=1, key=str(subject.key), cluster=str(site))
-            why = "does not take it" if refused else "is no more" if gone else "is not well"
-            self._recorder.record(event_object(subject, seen), "Warning", "LeftCluster", f"Left {site}, which {why}")
+            self._log.info("evicted", v=1, key=str(subject.key), cluster=str(site))
+            why = "refused it" if refused else "was deleted" if gone else "is unhealthy"
+            self._recorder.record(
+                event_object(subject, seen), "Warning", "Evicted", f"Evicted from {site}: the Cluster {why}"
+            )

@@ -1,5 +1,5 @@
-"""What is wrong with which site, and since when: each of its taints and its health by itself, because who is there may
-tolerate one of them for longer than another.  Pure: `now` is an argument, in monotonic seconds."""
+"""Why a site is unhealthy, and since when.  Each taint and the health count separately, because machines may tolerate
+them for different times.  Pure: `now` is an argument, in monotonic seconds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ HEALTH_TAINTS: Final = {Health.OFFLINE: NOT_READY, Health.DOWN: NOT_READY, Healt
 
 @dataclass(frozen=True, slots=True)
 class FailoverOptions:
-    """How long a cluster that is not well keeps what it has, and how fast it loses it then."""
+    """When machines are evicted from an unhealthy Cluster, and how fast."""
 
-    tolerated: float = 300.0  #: seconds, of those who say nothing
-    vanished: float = 5.0  #: seconds that a Cluster may be away; somebody may be about to make it again
-    refused: float = 30.0  #: seconds that a cluster may refuse what is bound to it; it may be about to learn something
-    per_second: float = 10.0  #: stacks that leave
-    share: float = 0.1  #: of all stacks, that leave in a second, if that is more
-    held_above: float = 0.5  #: nothing leaves while more than this share of all clusters are not well
+    tolerated: float = 300.0  #: seconds, of machines without a toleration
+    vanished: float = 5.0  #: seconds after the deletion of a Cluster, which may be created again
+    refused: float = 30.0  #: seconds for which a Cluster may refuse a machine, whose cause may be temporary
+    per_second: float = 10.0  #: evictions
+    share: float = 0.1  #: of all machines evicted per second, if that is more
+    held_above: float = 0.5  #: evictions stop while more than this share of all Clusters is unhealthy
 
 
 class EvictionBudget:
-    """How many may leave now."""
+    """A token bucket of evictions."""
 
     def __init__(self, patience: FailoverOptions) -> None:
         self._patience = patience
@@ -37,7 +37,7 @@ class EvictionBudget:
         self._at: float | None = None
 
     def refill(self, now: float, stacks: int) -> None:
-        """`stacks`: how many there are in all."""
+        """`stacks`: the number of all machines."""
         rate = max(self._patience.per_second, self._patience.share * stacks)
         passed = 0.0 if self._at is None else now - self._at
         self._left = min(max(rate, 1.0), self._left + rate * passed)
@@ -51,8 +51,7 @@ class EvictionBudget:
 
 
 def toleration_seconds(taint: Taint, tolerations: tuple[Toleration, ...], otherwise: float) -> float:
-    """Seconds that a stack with these tolerations stays where there is this taint.  `otherwise`: if it says nothing
-    about it."""
+    """Seconds for which a machine stays at a site with this taint.  `otherwise`: without a matching toleration."""
     found = [inf if one.seconds is None else max(0.0, one.seconds) for one in tolerations if _tolerates(one, taint)]
     return min(found, default=otherwise)
 
@@ -66,23 +65,23 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def is_eviction_suspended(unwell: int, sites: int, patience: FailoverOptions) -> bool:
-    """Whether so many are not well that it is rather us who cannot see."""
+    """Whether so many sites are unhealthy that the fault is probably the scheduler's own connection."""
     return unwell > sites * patience.held_above
 
 
 class HealthCause(NamedTuple):
-    """A taint without its time; or one of those below."""
+    """A taint without its time, or one of the constants below."""
 
     key: str
     value: str = ""
 
 
-UNHEALTHY: Final = HealthCause("")  #: it does not matter what exactly its health is, as long as that is not good
-DELETED: Final = HealthCause("", "gone")  #: there is no such site
+UNHEALTHY: Final = HealthCause("")  #: the exact health does not matter
+DELETED: Final = HealthCause("", "gone")  #: the Cluster does not exist
 
 
 def find_causes(site: Site) -> Iterator[tuple[HealthCause, Taint]]:
-    """Why who is there has to leave some day, and as which taint that counts."""
+    """Causes of eviction, each as the taint that tolerations are compared with."""
     if site.health in HEALTH_TAINTS:
         yield UNHEALTHY, Taint(HEALTH_TAINTS[site.health], "", NO_EXECUTE)
     for taint in site.taints:
@@ -103,8 +102,7 @@ class ClusterHealth:
         return iter(self._since)
 
     def put(self, site: Site, now: float, ages: Mapping[HealthCause, float]) -> None:
-        """`ages`: for how long something has been so already; what was known before counts for more, as a clock may
-        have been set since."""
+        """`ages`: for how long each cause has existed.  A known time takes precedence, because clocks may change."""
         taints = dict(find_causes(site))
         if not taints:
             self.forget(site.key)
@@ -116,7 +114,7 @@ class ClusterHealth:
         self._taints[site.key] = taints
 
     def lose(self, key: SiteKey, now: float) -> None:
-        """It is not there, since now or since somebody first said so."""
+        """The site does not exist."""
         if DELETED not in self._since.get(key, {}):
             self._since[key] = {DELETED: now}
             self._taints.pop(key, None)
@@ -126,7 +124,7 @@ class ClusterHealth:
         self._taints.pop(key, None)
 
     def due(self, key: SiteKey, tolerations: Iterable[Toleration]) -> float:
-        """When a stack with these tolerations has to leave."""
+        """When a machine with these tolerations is evicted."""
         since, known = self._since.get(key, {}), tuple(tolerations)
         if DELETED in since:
             return since[DELETED] + self._patience.vanished

@@ -1,4 +1,4 @@
-"""Keep up with Clusters and the SyncTargets that stand for some of them, and say what is known of each Cluster."""
+"""Follows Clusters and their SyncTargets, and writes the status of Clusters."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from farflung.scheduling.values import Site, SiteKey
 NAME: Final = "global-scheduler-clusters"
 CLUSTERS: Final = Collection("globalscheduler.com", "v1", "clusters", "Cluster")
 LOGICAL_CLUSTERS: Final = Collection("core.kcp.io", "v1alpha1", "logicalclusters", "LogicalCluster")
-MAX_DELAY: Final = 10.0  #: seconds for which what is said of a Cluster waits while many wait for a place
-LOOKUP_RETRY: Final = 60.0  #: seconds after which a SyncTarget that is not there is looked for again by its path
-WRITE_PAUSE: Final = 1.0  #: seconds between two writes about the same Cluster
+MAX_DELAY: Final = 10.0  #: seconds for which a status write waits while many requests are pending
+LOOKUP_RETRY: Final = 60.0  #: seconds between two lookups of a workspace path whose SyncTarget does not exist
+WRITE_PAUSE: Final = 1.0  #: seconds between two writes to the same Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,52 +61,55 @@ class ClusterController:
         self._hooks = hooks
         self._monotonic = context.env.monotonic
         self._now = context.now
-        self._paths: dict[str, str] = {}  #: the logical clusters of workspaces that are named by their paths
-        self._namers: dict[str, set[Key]] = {}  #: Clusters by the paths that they name
+        self._paths: dict[
+            str, str
+        ] = {}  #: path → logical cluster of workspaces that Clusters name; empty: no such workspace
+        self._namers: dict[str, set[Key]] = {}  #: Clusters by the path that they name
         self._sharing = TargetShares()
         self._written: dict[SiteKey, float] = {}
-        self._late: dict[SiteKey, float] = {}  #: when it is written, whatever else there is to do
+        self._late: dict[SiteKey, float] = {}  #: deadline of a delayed write
         self.controller: Controller[SiteKey] = context.controller(NAME, self.reconcile)
 
     def target_of(self, site: SiteKey) -> SyncTargetKey | None:
-        """The SyncTarget that stands for it, if it is there."""
+        """The SyncTarget that represents the site, if it exists."""
         cluster = self._informer.cache.get(Key(*site))
         key = None if cluster is None else self._target_key(Key(*site), cluster)
         return None if key is None or key not in self._targets.cache else SyncTargetKey(key.cluster, key.name)
 
     def is_inventory(self, site: SiteKey) -> bool:
-        """Whether it is there, and no SyncTarget is to stand for it."""
+        """Whether the Cluster exists and names no SyncTarget."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is not None and cluster.target is None
 
     def has_target(self, site: SiteKey) -> bool:
-        """Whether a SyncTarget is to stand for it, be it there or not."""
+        """Whether the Cluster names a SyncTarget, which need not exist."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is not None and cluster.target is not None
 
     def is_found(self, site: SiteKey) -> bool:
-        """Whether it is known where its SyncTarget would be, if it has one."""
+        """Whether the logical cluster of its SyncTarget is known, or it names none."""
         cluster = self._informer.cache.get(Key(*site))
         return cluster is None or cluster.target is None or self._target_key(Key(*site), cluster) is not None
 
     def key_of_target(self, site: SiteKey) -> Key | None:
-        """Of the SyncTarget that is to stand for it, be it there or not; None: there is none, or nobody knows yet."""
+        """The key of the SyncTarget that it names, which need not exist; None: it names none, or its path is not
+        resolved."""
         cluster = self._informer.cache.get(Key(*site))
         return None if cluster is None else self._target_key(Key(*site), cluster)
 
     def users_of(self, target: Key) -> list[SiteKey]:
-        """The sites that a SyncTarget stands for."""
+        """The sites that a SyncTarget represents."""
         return self._sharing.users(target)
 
     def _target_key(self, key: Key, cluster: ObservedCluster) -> Key | None:
-        """None: it has none, or nobody has found out where it is."""
+        """None: it names none, or its path is not resolved."""
         if cluster.target is None:
             return None
         workspace = cluster.target.workspace or key.cluster
         logical = self._paths.get(workspace) if ":" in workspace else workspace
         return None if logical is None else Key(logical, "", cluster.target.name)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- triggers -------------------------------------------------------------------------------------
 
     def on_cluster(self, change: Change[ObservedCluster]) -> None:
         old, new = change.old, change.new
@@ -119,14 +122,14 @@ class ClusterController:
         self._look_at_all(concerned)
 
     def _note(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
-        """Those that have to be looked at."""
+        """Returns the affected sites."""
         if path := _path(cluster):
             self._namers.setdefault(path, set()).add(key)
         target = self._target_key(key, cluster)
         return [] if target is None else self._sharing.come(target, cluster.created, SiteKey(*key))
 
     def _forget(self, key: Key, cluster: ObservedCluster) -> list[SiteKey]:
-        """Those that have to be looked at."""
+        """Returns the affected sites."""
         target = self._target_key(key, cluster)
         if path := _path(cluster):
             discard_from(self._namers, path, key)
@@ -139,7 +142,8 @@ class ClusterController:
             self._look_at_all(self.users_of(change.key))
 
     def hear(self, site: SiteKey) -> None:
-        """Somebody came or went there: whoever has its SyncTarget in its place has another room."""
+        """Reservations at the site changed, so the free capacity of the Cluster that has its SyncTarget may have
+        changed."""
         cluster = self._informer.cache.get(Key(*site))
         first = None if cluster is None else self._share(Key(*site), cluster).first
         if first is not None:
@@ -179,12 +183,12 @@ class ClusterController:
         self.touch(site_key)
 
     def touch(self, key: SiteKey) -> None:
-        """What is said of it may have to be something else."""
+        """Enqueue a status write."""
         if key.cluster:
             last = self._written.get(key)
             self.controller.queue.add_after(key, 0.0 if last is None else last + WRITE_PAUSE - self._monotonic())
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- writes ---------------------------------------------------------------------------------------
 
     async def reconcile(self, key: SiteKey, worker: int) -> float | None:
         cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
@@ -205,7 +209,7 @@ class ClusterController:
         return again
 
     async def _write(self, key: SiteKey, cluster: ObservedCluster, site: Site, refusals: RefusalRecord | None) -> None:
-        """What there is to say of it, if it does not say so already."""
+        """Write the changed fields, if any."""
         word = self._word(Key(*key), cluster)
         status = plan_status(cluster, site, self._state.usage(key), self._now(), word, refusals)
         if not status:
@@ -217,7 +221,7 @@ class ClusterController:
         self._informer.assume(await client.patch(CLUSTERS, key.name, patch, key.namespace, "status"))
 
     async def refuse(self, key: SiteKey, machine: MachineRef) -> None:
-        """It did not take a machine: this is noted before the machine leaves.  Raises ClientError."""
+        """Record that the Cluster refused a machine, before the machine is unbound.  Raises ClientError."""
         cluster, site = self._informer.cache.get(Key(*key)), self._state.engine.site(key)
         if cluster is None or site is None:
             return
@@ -233,8 +237,8 @@ class ClusterController:
         return target_condition(cluster.target, found=found, reached=reached, share=self._share(key, cluster))
 
     async def _seek(self, key: Key, cluster: ObservedCluster) -> float | None:
-        """Find out where its SyncTarget is, if that is named by a path: a workspace may come, or be made again, later.
-        When to ask again; None: never."""
+        """Resolve the workspace path of its SyncTarget.  Returns seconds until the next attempt, because a workspace
+        may be created later; None: resolved."""
         path, target = _path(cluster), self._target_key(key, cluster)
         if not path or (target is not None and target in self._targets.cache):
             return None
@@ -242,13 +246,13 @@ class ClusterController:
             found = await self._hooks.workspace_of(path).get(LOGICAL_CLUSTERS, "cluster")
             logical = str((found["metadata"].get("annotations") or {}).get(CLUSTER, ""))
         except (NotFound, Forbidden):
-            logical = ""  # there is no such workspace
+            logical = ""  # no such workspace
         if logical != self._paths.get(path):
             self._lead(path, logical)
         return LOOKUP_RETRY
 
     def _lead(self, path: str, logical: str) -> None:
-        """All who name this path to that logical cluster."""
+        """Set the logical cluster of all Clusters that name this path."""
         found = [(key, self._informer.cache.get(key)) for key in sorted(self._namers.get(path, ()))]
         known = [(key, cluster) for key, cluster in found if cluster is not None]
         concerned = {SiteKey(*key) for key, _ in known}
@@ -262,5 +266,5 @@ class ClusterController:
 
 
 def _path(cluster: ObservedCluster) -> str:
-    """Of the workspace that its SyncTarget is in, if that is how it is named."""
+    """The workspace path of its SyncTarget; empty if it names none, or a logical cluster."""
     return "" if cluster.target is None or ":" not in cluster.target.workspace else cluster.target.workspace

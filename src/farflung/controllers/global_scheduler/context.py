@@ -1,4 +1,4 @@
-"""What the parts of the global scheduler share."""
+"""Dependencies that all parts of the global scheduler share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SchedulerContext:
     env: Environment
     now: Callable[[], datetime]
     log: Logger
-    workers: int  #: of each controller
+    workers: int  #: per controller
 
     def controller(
         self, name: str, reconcile: Callable[[K, int], Awaitable[float | None]], *, workers: int | None = None

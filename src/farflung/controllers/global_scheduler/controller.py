@@ -1,4 +1,4 @@
-"""The global scheduler at work: who waits is decided about one by one, and bound many at a time."""
+"""The global scheduler: wiring, the decision loop, and the workers that bind."""
 
 from __future__ import annotations
 
@@ -66,29 +66,29 @@ T = TypeVar("T")
 
 NAME: Final = "global-scheduler"
 SYNC_TARGETS: Final = Collection("workload.kcp.io", "v1alpha1", "synctargets", "SyncTarget")
-DECISION_SLICE: Final = 0.004  #: seconds of deciding before others get their turn
-WAKE_PAUSE: Final = 0.05  #: seconds between two looks at who could be helped
-WAKE_SHARE: Final = 0.1  #: of all time at most that is spent on these looks
-BIND_WORKERS: Final = 32  #: binds under way
-STATUS_WORKERS: Final = 8  #: workers that write why something is not placed
-FEW_WAITING: Final = 64  #: as long as no more wait, an Event tells of each that is placed
+DECISION_SLICE: Final = 0.004  #: seconds of decisions before other tasks run
+WAKE_PAUSE: Final = 0.05  #: seconds between two wake-ups of waiting requests
+WAKE_SHARE: Final = 0.1  #: largest share of time for wake-ups
+BIND_WORKERS: Final = 32  #: concurrent bindings
+STATUS_WORKERS: Final = 8  #: workers that write conditions of unplaced machines
+FEW_WAITING: Final = 64  #: with more pending requests, no Events are recorded and status writes wait
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalSchedulerSetting:
-    """Where the scheduler finds and puts things."""
+    """The servers, views and configuration of the scheduler."""
 
-    everywhere: Client  #: all workspaces at once, as somebody who may do everything in them
-    provider: Client  #: the workspace that has the edge API, and the mailboxes below it
-    root: Client  #: any workspace, by the way to what the root and root:compute export
-    pods_view: str  #: the URL of the view that shows Pods
-    scheduler_view: str  #: of the one that shows Clusters and Allocations
-    workload_view: str  #: of the one that shows SyncTargets
-    edge_view: str  #: of the one that shows EdgePlacements
+    everywhere: Client  #: all workspaces, with full access
+    provider: Client  #: the provider workspace, with the mailboxes below it
+    root: Client  #: a workspace with access to the views of root and root:compute
+    pods_view: str  #: URL of the view with Pods
+    scheduler_view: str  #: with Clusters and Allocations
+    workload_view: str  #: with SyncTargets
+    edge_view: str  #: with EdgePlacements
     now: Callable[[], datetime]
     policy: SchedulerPolicy = field(default_factory=default_policy)
     catalogue: Mapping[str, Flavor] = field(default_factory=dict)
-    sites: tuple[Site, ...] = ()  #: those that are not in the API
+    sites: tuple[Site, ...] = ()  #: sites from files
     patience: FailoverOptions = field(default_factory=FailoverOptions)
 
 
@@ -110,7 +110,7 @@ class GlobalScheduler:
         self._clients: dict[tuple[str, str], Client] = {}
         self._news = asyncio.Event()
         self._placed: asyncio.Queue[PlacedSubject] = asyncio.Queue(workers)
-        self._busy = 0  #: binds under way
+        self._busy = 0  #: bindings in progress
         self._wakes_at = 0.0
         self._synced = False
         self.figures = SchedulerMetrics()
@@ -205,7 +205,7 @@ class GlobalScheduler:
         return found
 
     def _client_of(self, subject: SchedulingSubject) -> Client:
-        """Whoever may do everything in a workspace writes to its Pods: the view of an export shows no Bindings."""
+        """Pods are written with full access to their workspace: the view of an export serves no Bindings."""
         cluster = subject.key.cluster
         if subject.kind == ALLOCATION:
             return self._client(self._setting.scheduler_view, cluster)
@@ -214,7 +214,7 @@ class GlobalScheduler:
             found = self._clients["", cluster] = self._setting.everywhere.workspace(cluster)
         return found
 
-    # --- running ----------------------------------------------------------------------------------
+    # --- loop -----------------------------------------------------------------------------------------
 
     def join(self, manager: Manager) -> None:
         manager.adopt(self)
@@ -226,7 +226,7 @@ class GlobalScheduler:
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """Mailboxes first: what is in them is none of ours."""
+        """Mailboxes first: Pods in them are copies."""
         asked: list[Informer[Any]] = [self.pods, self.allocations, self._clusters, self._targets]
         return [self._workspaces, *asked, self._placements, self._configs, self._bindings]
 
@@ -236,18 +236,18 @@ class GlobalScheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing is to be done now, as far as is known."""
+        """Whether no work is pending."""
         counts = self.state.queue.counts()
         deciding = counts.ready or counts.held or self.state.has_news or self._busy or not self._placed.empty()
         return self.synced and not deciding and all(one.queue.idle for one in self.controllers)
 
     def configure(self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site]) -> None:
-        """From now on, in place of what the setting says.  What is bound stays."""
+        """Replace policy, catalogue and sites.  Bindings stay."""
         self.state.configure(policy, catalogue, sites, self._env.monotonic())
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         self._log.info("starting controller", controller=NAME)
         try:
             await self._run()
@@ -270,17 +270,17 @@ class GlobalScheduler:
             group.create_task(self.moving.run(), name=f"{NAME} failover")
             group.create_task(self._decide(), name=NAME)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- triggers -------------------------------------------------------------------------------------
 
     def _mailbox_of(self, site: SiteKey) -> str:
-        """The name of it; empty: it has none."""
+        """The name of the site's mailbox; empty: none."""
         target = self.clusters.target_of(site)
         key = None if target is None else Key(target.cluster, "", target.name)
         seen = None if key is None else self._targets.cache.get(key)
         return "" if key is None or seen is None else mailbox_name(key.cluster, seen.uid)
 
     def _cluster_of(self, mailbox: str) -> str:
-        """Empty: it has none."""
+        """The logical cluster of a mailbox; empty: none."""
         key = self._mailboxes.workspace(mailbox)
         workspace = None if key is None else self._workspaces.cache.get(key)
         return "" if workspace is None else workspace.cluster
@@ -295,7 +295,7 @@ class GlobalScheduler:
                 self._delivering.look_at(site)
 
     def _leave_out(self, mailbox: str) -> None:
-        """What is in a mailbox is a copy, and nobody asks for anything there."""
+        """Pods in a mailbox are copies and are not scheduled."""
         for key in [one for one in self.pods.cache if one.cluster == mailbox]:
             self.state.hear(SchedulingSubject(POD, key), None, self._env.monotonic())
 
@@ -343,10 +343,10 @@ class GlobalScheduler:
             if one is not None and one.owner:
                 self._delivering.hear(change.key, one)
 
-    # --- deciding ---------------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------------
 
     async def _decide(self) -> None:
-        """One after the other, until cancelled.  Nothing is asked of anybody meanwhile."""
+        """Decides about one request after the other, until cancelled.  Does no I/O."""
         monotonic = self._env.monotonic
         while True:
             self._news.clear()
@@ -377,12 +377,12 @@ class GlobalScheduler:
             self._wakes_at = now + max(WAKE_PAUSE, spent / WAKE_SHARE)
 
     def _lead(self, site: SiteKey) -> None:
-        """What is bound there goes elsewhere, or it is known by now where to."""
+        """The SyncTarget of the site is known or has changed."""
         self._marking.look_at(site)
         self._lingering.look_at(site)
 
     def _bring(self, site: SiteKey) -> None:
-        """Other machines, there or away from there."""
+        """The machines to deliver to the site changed."""
         self._delivering.look_at(site)
         self._undelivered.look_at(site)
 
@@ -393,7 +393,7 @@ class GlobalScheduler:
             self._bring(key)
 
     async def _pause(self, now: float) -> None:
-        """Until something happens, or somebody's time has come."""
+        """Until a change, or until the next request is due."""
         next_at = self.state.queue.next_at()
         if self.state.has_news:
             next_at = min(self._wakes_at, next_at if next_at is not None else self._wakes_at)
@@ -418,7 +418,7 @@ class GlobalScheduler:
             self._telling.say(refused.subject, refused.seen, statuses.UNSCHEDULABLE, message)
             self._undelivered.hear(refused.subject, refused.seen)
 
-    # --- binding ----------------------------------------------------------------------------------
+    # --- bindings -------------------------------------------------------------------------------------
 
     async def _bind(self) -> None:
         while True:
@@ -432,7 +432,7 @@ class GlobalScheduler:
                     self._tell(placed)
                 else:
                     self.figures.failed()
-            except Exception as error:  # a mistake of ours about one must not keep the others from being bound
+            except Exception as error:  # a bug that concerns one machine must not stop the others
                 self.figures.failed()
                 self.state.failed(placed.request.uid, self._env.monotonic())
                 self._trouble(f"cannot bind {placed.subject.key}", error)

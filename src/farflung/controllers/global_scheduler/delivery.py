@@ -1,5 +1,5 @@
-"""Bring what is bound to a Cluster to the SyncTarget that stands for it: one EdgePlacement in each workspace that has
-something there."""
+"""Delivers machines to the SyncTarget of their Cluster, by one EdgePlacement per Cluster and workspace with machines
+there."""
 
 from __future__ import annotations
 
@@ -32,17 +32,15 @@ from farflung.scheduling.values import SiteKey
 DELIVERY_CONTROLLER: Final = "global-scheduler-delivering"
 PLACEMENTS: Final = Collection("edge.kcp.io", "v1alpha1", "edgeplacements", "EdgePlacement")
 PREFIX: Final = "global-scheduler-"
-OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation: the Cluster that an EdgePlacement of ours is about
-LOOKUP_RETRY: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
-UNSERVED_RETRY: Final = (
-    60.0  #: seconds after which a workspace is asked again, although nobody said that it has the edge API
-)
+OWNER: Final = "globalscheduler.com/delivers-to"  #: annotation of the scheduler's EdgePlacements: their Cluster
+LOOKUP_RETRY: Final = 1.0  #: seconds until the path of a SyncTarget may be resolved
+UNSERVED_RETRY: Final = 60.0  #: seconds between two attempts to write to a workspace without the edge API
 
 
 _binding: Final = msgspec.json.Decoder(Binding)
 PODS_BINDING: Final = "global-scheduler-pods"
 EXPORT: Final = {"path": "root:compute", "name": "kubernetes"}
-RECHECK: Final = 60.0  #: seconds after which somebody may have taken it away
+RECHECK: Final = 60.0  #: seconds after which the APIBinding of a mailbox is checked again
 
 
 class ExistingPlacement(NamedTuple):
@@ -60,7 +58,7 @@ def decode_placement(document: bytes) -> ExistingPlacement:
 
 
 def decode_binding_phase(document: bytes) -> bool:
-    """Whether what an APIBinding is for is served."""
+    """Whether the APIBinding is bound."""
     return _binding.decode(document).bound
 
 
@@ -69,7 +67,7 @@ def placement_name(site: SiteKey) -> str:
 
 
 def new_placement(site: SiteKey, target: SyncTargetKey) -> Obj:
-    """What leads all that is bound to the site to that SyncTarget, and to no other, and brings its status back."""
+    """Selects all machines of the site for its SyncTarget only, and returns their status."""
     here = f"target.metadata.annotations['kcp.io/cluster'] == {_quoted(target.cluster)}"
     spec = {
         "locationSelectors": [{}],
@@ -88,7 +86,7 @@ def owner_annotation(site: SiteKey) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a text of CEL."""
+    """As a CEL string."""
     return orjson.dumps(text).decode()
 
 
@@ -97,7 +95,7 @@ class DeliveryHooks:
     view: Callable[[str], Client]  #: the edge API of a workspace
     mailbox_of: Callable[[SiteKey], str]  #: the logical cluster of a site's mailbox; empty: none yet
     is_clearing: Callable[[Delivery], bool]  #: machines of the workspace still have a stale delivery label
-    on_served: Callable[[SiteKey], None]  #: a workspace got or lost the edge API
+    on_served: Callable[[SiteKey], None]  #: a workspace gained or lost the edge API
 
 
 class DeliveryController:
@@ -116,11 +114,11 @@ class DeliveryController:
         self._hooks = hooks
         self._unserved: dict[SiteKey, set[str]] = {}
         self._log = context.log
-        self._known: dict[str, set[Delivery]] = {}  #: by the name of the placement
+        self._known: dict[str, set[Delivery]] = {}  #: by the name of the EdgePlacement
         self.controller: Controller[Delivery] = context.controller(DELIVERY_CONTROLLER, self.reconcile)
 
     def look_at(self, site: SiteKey) -> None:
-        """Something came or went there, or it has another SyncTarget."""
+        """Machines or the SyncTarget of the site changed."""
         known = {one for one in self._known.get(placement_name(site), ()) if one.site == site}
         if self._clusters.is_found(site) and self._clusters.target_of(site) is None and not known:
             return
@@ -130,7 +128,7 @@ class DeliveryController:
         self._known.setdefault(placement_name(site), set()).update(wanted)
 
     def hear(self, key: Key, found: ExistingPlacement) -> None:
-        """One of ours is there, or was: it may not be wanted, or was changed by somebody."""
+        """An EdgePlacement of the scheduler was created, changed or deleted."""
         cluster, _, rest = found.owner.partition("|")
         namespace, _, name = rest.rpartition("/")
         site = SiteKey(cluster, namespace, name)
@@ -140,7 +138,7 @@ class DeliveryController:
             self.controller.queue.add(delivery)
 
     def hear_of_api(self, workspace: str) -> None:
-        """It may have the edge API by now."""
+        """The workspace may have the edge API now."""
         for site in sorted(site for site, unserved in self._unserved.items() if workspace in unserved):
             self.controller.queue.add(Delivery(workspace, site))
 
@@ -156,19 +154,19 @@ class DeliveryController:
             self._forget(name, delivery)
             return None
         if there is not None and not ours:
-            self._log.warning("an EdgePlacement of somebody else has our name", key=str(delivery.workspace), name=name)
+            self._log.warning("another owner's EdgePlacement has this name", key=str(delivery.workspace), name=name)
             return UNSERVED_RETRY
         if self._hooks.is_clearing(delivery):
-            return None  # we are told when it is done
+            return None  # enqueued again when the labels are removed
         again = await self._lead(delivery, new_placement(delivery.site, target), there)
         mailbox = self._hooks.mailbox_of(delivery.site)
-        if again is not None or not mailbox:  # we are told when it is there
+        if again is not None or not mailbox:  # enqueued again when the mailbox exists
             return again
         await self._setup.ensure_pods_api(mailbox)
         return RECHECK
 
     async def _lead(self, delivery: Delivery, wanted: Obj, there: ExistingPlacement | None) -> float | None:
-        """When to look again, if it is not done."""
+        """Create or correct the EdgePlacement.  Returns seconds until a retry; None: done."""
         if there is None:
             return await self._create(delivery, wanted)
         if any(there.spec.get(field) != value for field, value in wanted["spec"].items()):
@@ -188,7 +186,7 @@ class DeliveryController:
         return delivery.workspace in self._state.workspaces(delivery.site)
 
     def unserved(self, site: SiteKey) -> AbstractSet[str]:
-        """Workspaces that have something there, and do not have the edge API, as far as is known."""
+        """Workspaces with machines at the site and without the edge API."""
         return self._unserved.get(site, frozenset())
 
     def _note_served(self, delivery: Delivery, *, served: bool) -> None:
@@ -204,14 +202,12 @@ class DeliveryController:
         try:
             self._placements.assume(await self._hooks.view(delivery.workspace).create(PLACEMENTS, wanted))
         except AlreadyExists:
-            return 1.0  # it is still to be heard of
+            return 1.0  # not observed yet
         except NotFound:
             is_known = delivery.workspace in self.unserved(delivery.site)
             self._note_served(delivery, served=False)
-            self._log.info(
-                "workspace does not have the edge API, so nothing is delivered", v=1, workspace=delivery.workspace
-            )
-            return UNSERVED_RETRY if is_known else 1.0  # it may have come while we asked
+            self._log.info("no delivery: the workspace has no edge API", v=1, workspace=delivery.workspace)
+            return UNSERVED_RETRY if is_known else 1.0  # the API may have been bound in the meantime
         self._note_served(delivery, served=True)
         return None
 
@@ -225,10 +221,10 @@ class DeliveryController:
 
 class MailboxSetup:
     def __init__(self, workspace: Callable[[str], Client], monotonic: Callable[[], float]) -> None:
-        """`workspace`: all of a logical cluster."""
+        """`workspace`: full access to a logical cluster."""
         self._workspace = workspace
         self._monotonic = monotonic
-        self._seen: dict[str, float] = {}  #: when which mailbox served Pods
+        self._seen: dict[str, float] = {}  #: when a mailbox last served Pods
 
     async def ensure_pods_api(self, mailbox: str) -> None:
         """Raises ClientError."""

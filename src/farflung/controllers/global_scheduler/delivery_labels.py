@@ -1,9 +1,8 @@
-"""Mark what is bound as something that is to be brought there, whenever a SyncTarget comes to stand for its Cluster,
-and take the mark away from what is not.
+"""Sets and removes the delivery label of bound machines when the SyncTarget of their Cluster changes.
 
-EdgePlacements of ours select by this label.  Who binds a machine to a Cluster that names a SyncTarget puts it on; here
-is done what comes later.  Of several machines that have the same namespace and name one is brought to a SyncTarget: one
-of the Cluster that has the SyncTarget, then one that is there already, then the oldest.
+The scheduler's EdgePlacements select machines by this label.  A binding to a Cluster with a SyncTarget sets it; this
+controller handles later changes.  Of several machines with the same namespace and name one is delivered: by the Cluster
+that uses the SyncTarget first, then the one already delivered, then the oldest.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from farflung.runtime.controller import Controller
 from farflung.scheduling.values import SiteKey
 
 LABEL_CONTROLLER: Final = "global-scheduler-marking"
-LABEL_RETRY: Final = 1.0  #: seconds after which somebody may have found out where a SyncTarget is
+LABEL_RETRY: Final = 1.0  #: seconds until the path of a SyncTarget may be resolved
 
 
 class _LabelProblem(NamedTuple):
-    """What is wrong with one that is bound there."""
+    """The delivery label of a bound machine is wrong."""
 
     site: SiteKey
-    is_clearing: bool  #: it is marked, and is not to be
-    is_displaced: bool  #: it is not brought there, because another one has its name
+    is_clearing: bool  #: it has the label and must not
+    is_displaced: bool  #: it is not delivered, because of a name conflict
 
 
 class DeliveryLabels:
@@ -50,19 +49,21 @@ class DeliveryLabels:
         self._states: dict[SchedulingSubject, _LabelProblem] = {}
         self._clearing: dict[Delivery, set[SchedulingSubject]] = {}
         self._displaced: dict[SiteKey, set[SchedulingSubject]] = {}
-        self._waiting: dict[tuple[str, str], set[SchedulingSubject]] = {}  #: for a name, by namespace and name
+        self._waiting: dict[
+            tuple[str, str], set[SchedulingSubject]
+        ] = {}  #: machines in a name conflict, by namespace and name
         self.controller: Controller[SchedulingSubject] = context.controller(LABEL_CONTROLLER, self.reconcile)
 
     def is_clearing(self, delivery: Delivery) -> bool:
-        """Whether something of a workspace is marked that is not to be brought there.  What others have there is led by
-        EdgePlacements of their own, and does not wait for it."""
+        """Whether machines of the workspace still have a wrong label.  Other workspaces have EdgePlacements of their
+        own."""
         return delivery in self._clearing
 
     def displaced(self, site: SiteKey) -> set[SchedulingSubject]:
-        """What is bound there, and is not brought there, because another one has its name."""
+        """Machines at the site that a name conflict keeps from delivery."""
         return self._displaced.get(site, set())
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- triggers -------------------------------------------------------------------------------------
 
     def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
         if subject.kind != POD:
@@ -73,12 +74,12 @@ class DeliveryLabels:
             self._check_all(subject, site)
 
     def look_at(self, site: SiteKey) -> None:
-        """It has another SyncTarget, or none any more."""
+        """The SyncTarget of the site changed."""
         for subject in self._state.machines(site):
             self._check_all(subject, site)
 
     def _check_all(self, subject: SchedulingSubject, site: SiteKey | None) -> None:
-        """It, and those that may have to give way to it, or may go now where it was."""
+        """Check the machine and those that may be in a name conflict with it."""
         namesakes = [] if site is None else self._state.together(subject, site)
         waiting = self._waiting.get((subject.key.namespace, subject.key.name), set())
         for one in sorted({subject, *namesakes, *waiting}):
@@ -116,10 +117,10 @@ class DeliveryLabels:
         for site in sorted({one.site for one in (before, state) if one is not None}):
             self._tell(site)
 
-    # --- deciding ---------------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------------
 
     def _wanted(self, subject: SchedulingSubject, seen: ObservedSubject, site: SiteKey) -> str:
-        """The mark that it should have.  What has ended is run nowhere else, and not again."""
+        """The label that it must have.  A finished machine is not run again elsewhere."""
         target = self._clusters.key_of_target(site)
         if target is None:
             return "" if self._clusters.is_inventory(site) else seen.mark
@@ -128,7 +129,7 @@ class DeliveryLabels:
         return statuses.delivery_label(site) if self._first(subject, site) == subject else ""
 
     def _first(self, subject: SchedulingSubject, site: SiteKey) -> SchedulingSubject | None:
-        """Which of the machines of this name is brought to the SyncTarget."""
+        """The machine of this name that is delivered."""
         found = self._state.together(subject, site)
         if found == [subject]:
             return subject
@@ -147,7 +148,7 @@ class DeliveryLabels:
         place = users.index(seen.site) if seen.site in users else len(users)
         return place, seen.mark != statuses.delivery_label(seen.site), seen.created
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- writes ---------------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
         seen = self._state.seen(subject)

@@ -1,8 +1,7 @@
-"""Fields of objects as they came: in any of three spellings, and with any value.
+"""Lenient reader of fields: three spellings, any JSON value.
 
-`flavorID`, `flavor_id` and `flavorid` are one field.  What is null is not there.  What makes no sense is noted with its
-path, and read as if it were not there.
-"""
+`flavorID`, `flavor_id` and `flavorid` are one field.  Null means missing.  An invalid value is recorded as a problem
+with its path, and read as missing."""
 
 from __future__ import annotations
 
@@ -35,26 +34,26 @@ from farflung.scheduling.values import (
 )
 
 ALIASES: Final = {"availablityzone": "availabilityzone"}
-MAX_NAME: Final = 64  #: of a field that may be one of ours
+MAX_NAME: Final = 64  #: longest name that can be a known field
 MAX_ERRORS: Final = 100
-MAX_DIGITS: Final = 40  #: of a number that is a text
+MAX_DIGITS: Final = 40  #: of a number in a string
 MAX_TOLERATIONS: Final = 64
 MAX_INTEGER: Final = 2**53
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-#: how Kubernetes spells what we have in lower case
+#: operators of Kubernetes in our spelling
 OPERATORS: Final = {"doesnotexist": "!"}
 VALUE_COUNTS: Final = {"exists": 0, "!": 0, "=": 1, "==": 1, "!=": 1, "gt": 1, "lt": 1, "in": None, "notin": None}
 
 
 @lru_cache(1024)
 def normalize_name(name: str) -> str:
-    """A field's name without its spelling."""
+    """Lower case without underscores."""
     bare = name.replace("_", "").lower()
     return ALIASES.get(bare, bare)
 
 
 class FieldProblems:
-    """What is wrong, in the order in which it was met."""
+    """Problems in the order in which they were found."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -65,15 +64,15 @@ class FieldProblems:
 
 
 class FieldReader:
-    """One object within an object."""
+    """Reads one JSON object."""
 
     __slots__ = ("_also", "_fields", "_problems", "path")
 
     def __init__(self, value: Any, path: str, problems: FieldProblems) -> None:
         self.path = path
         self._problems = problems
-        self._fields: dict[str, tuple[str, Any]] = {}  #: plain name → as it is spelled, and what it is
-        self._also: dict[str, list[tuple[str, Any]]] = {}  #: in other spellings
+        self._fields: dict[str, tuple[str, Any]] = {}  #: normalized name → (spelling, value)
+        self._also: dict[str, list[tuple[str, Any]]] = {}  #: further spellings of a name
         if value is None:
             return
         if type(value) is not dict:
@@ -109,7 +108,7 @@ class FieldReader:
         value = self._value(name)
         if value is None or isinstance(value, str):
             return value or ""
-        self.note(name, "must be a text")
+        self.note(name, "must be a string")
         return ""
 
     def flag(self, name: str) -> bool:
@@ -132,7 +131,7 @@ class FieldReader:
         return int(value)
 
     def number(self, name: str, least: float, most: float) -> float | None:
-        """A number, or a text that is one."""
+        """A number, or a string with one."""
         value = self._value(name)
         if value is None:
             return None
@@ -141,20 +140,20 @@ class FieldReader:
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.note(name, "must be a number")
             return None
-        if not least <= value <= most:  # which nan is not, either
+        if not least <= value <= most:  # also refuses nan
             self.note(name, f"must be from {least:g} to {most:g}")
             return None
         return float(value)
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
-        """The first of what is allowed, if it is not there."""
+        """By default the first of the allowed values."""
         value = self.text(name) or allowed[0]
         if value in allowed:
             return value
         self.note(name, f"must be one of {', '.join(filter(None, allowed))}")
         return allowed[0]
 
-    # --- what is within -----------------------------------------------------------------------------
+    # --- inner fields ----------------------------------------------------------------------------------
 
     def part(self, name: str) -> FieldReader:
         found = self._fields.get(name)
@@ -171,16 +170,16 @@ class FieldReader:
             if isinstance(value, str):
                 yield value
             else:
-                self._problems.note(path, "must be a text")
+                self._problems.note(path, "must be a string")
 
     def texts_by_name(self, name: str, most: int) -> dict[str, str]:
-        """What may have any names, which are not spelled in several ways."""
+        """A map with arbitrary keys, whose spelling is kept."""
         found = {}
         for key, value in self._mapped(name, most):
             if isinstance(value, str):
                 found[key] = value
             else:
-                self._problems.note(f"{self._at(name)}[{key[:64]}]", "must be a text")
+                self._problems.note(f"{self._at(name)}[{key[:64]}]", "must be a string")
         return found
 
     def wholes_by_name(self, name: str, most: int, largest: int) -> dict[str, int]:
@@ -205,7 +204,7 @@ class FieldReader:
         return sorted((key, one) for key, one in value.items() if one is not None)
 
     def _entries(self, name: str, most: int) -> Iterator[tuple[str, Any]]:
-        """Of all fields that are this one in some spelling."""
+        """Entries of all lists with this name, in any spelling."""
         if name not in self._fields:
             return
         for spelled, value in (self._fields[name], *self._also.get(name, ())):
@@ -241,7 +240,7 @@ def read_items(group: FieldReader) -> tuple[Item, ...]:
     if not items and not group.has("resources"):
         group.note("resources", "is missing")
     elif not items:
-        group.note("resources", "must have at least one entry that can be understood")
+        group.note("resources", "must have at least one entry that is valid")
     return tuple(items)
 
 
@@ -265,7 +264,7 @@ def read_item(name: str, machine: FieldReader, number: int) -> Item:
 
 
 def _spot(spot: FieldReader) -> Spot | None:
-    """One that says nothing is none: the original's clients send it with every flavor."""
+    """A spot without values counts as none: clients of the original send one with every flavor."""
     found = Spot(
         spot.number("maxprice", 0, MAX_INTEGER) or 0.0,
         spot.whole("spotdurationhours", 0, 0, MOST_COPIES),
@@ -275,7 +274,7 @@ def _spot(spot: FieldReader) -> Spot | None:
     return None if found == Spot() else found
 
 
-# --- where they may go ------------------------------------------------------------------------------
+# --- selectors --------------------------------------------------------------------------------------
 
 
 def read_selector(selector: FieldReader, spec: FieldReader) -> SiteSelector:
@@ -333,8 +332,8 @@ def _preferences(affinity: FieldReader) -> Iterator[Preference]:
 
 def _requirements(part: FieldReader, name: str) -> Iterator[LabelRule]:
     for one in part.parts(name, MOST_REQUIREMENTS):
-        key, said = one.text("key"), one.text("operator").lower()
-        operator = OPERATORS.get(said, said)
+        key, given = one.text("key"), one.text("operator").lower()
+        operator = OPERATORS.get(given, given)
         values = tuple(one.texts("values", MOST_VALUES))
         if wrong := names.qualified_name(key):
             one.note("key", wrong[0])
@@ -347,7 +346,7 @@ def _requirements(part: FieldReader, name: str) -> Iterator[LabelRule]:
 
 
 def _values_problem(operator: str, values: tuple[str, ...]) -> str:
-    """What is wrong with the values of a requirement."""
+    """Why the values do not suit the operator; empty: they do."""
     wanted = VALUE_COUNTS[operator]
     if wanted is None:
         return "" if values else f"must have an entry for the operator {operator}"

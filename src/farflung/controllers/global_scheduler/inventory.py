@@ -1,4 +1,4 @@
-"""What there is: Clusters, the SyncTargets that stand for some of them, and what is said of a Cluster.  Pure."""
+"""Clusters and the SyncTargets that represent them, and the status of Clusters.  Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from farflung.scheduling.values import Health, Site
 
 CLUSTER: Final = "kcp.io/cluster"
 READY: Final = "Ready"
-TARGET: Final = "SyncTarget"  #: the condition of a Cluster that one is to stand for: whether it has it
+TARGET: Final = "SyncTarget"  #: condition of a Cluster with a SyncTarget: whether it exists
 TAKING: Final = "TakesMachines"  #: the condition of a Cluster that took none of the last machines
 UNSHARED: Final = TargetShare()
 MEBIBYTE: Final = 1 << 20
@@ -40,21 +40,20 @@ class SyncTargetRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedCluster:
-    site: Site  #: as the Cluster says
+    site: Site  #: without its SyncTarget
     version: str
     created: str
     generation: int
-    target: SyncTargetRef | None  #: the SyncTarget that stands for it
+    target: SyncTargetRef | None  #: the SyncTarget that represents it
     status: Obj
 
     @property
     def refusals(self) -> RefusalRecord | None:
-        """What is noted of machines that it did not take."""
         return read_cluster_refusals(self.status, self.generation)
 
 
 def decode_cluster(document: bytes) -> ObservedCluster:
-    """ValueError if it makes no sense."""
+    """Raises ValueError."""
     obj = orjson.loads(document)
     metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     status = obj.get("status")
@@ -70,11 +69,11 @@ def decode_cluster(document: bytes) -> ObservedCluster:
     )
 
 
-def _reference(said: object) -> SyncTargetRef | None:
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or not said["name"]:
+def _reference(value: object) -> SyncTargetRef | None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
         return None
-    workspace = said.get("workspace")
-    return SyncTargetRef(workspace if isinstance(workspace, str) else "", said["name"])
+    workspace = value.get("workspace")
+    return SyncTargetRef(workspace if isinstance(workspace, str) else "", value["name"])
 
 
 # --- SyncTargets ----------------------------------------------------------------------------------
@@ -82,8 +81,8 @@ def _reference(said: object) -> SyncTargetRef | None:
 
 class ObservedTarget(msgspec.Struct, frozen=True):
     uid: str
-    ready: str  #: True, False or Unknown; empty: nobody has said
-    since: str  #: when; empty: nobody has said
+    ready: str  #: True, False or Unknown; empty: no condition
+    since: str  #: lastTransitionTime; empty: no condition
     vcpus: int | None
     memory: int | None  #: MiB
 
@@ -122,19 +121,19 @@ def decode_target(document: bytes) -> ObservedTarget:
 
 
 def _amount(amounts: object, name: str) -> int | None:
-    """Whole ones; what is nearly one is none, and more than can be written is as much as can be."""
-    said = amounts.get(name) if isinstance(amounts, dict) else None
-    if not isinstance(said, str | int):
+    """Rounded down, and limited to the largest quantity."""
+    given = amounts.get(name) if isinstance(amounts, dict) else None
+    if not isinstance(given, str | int):
         return None
     try:
-        return min(max(0, quantity.parse(str(said)).nanos // quantity.ONE), quantity.LARGEST_BINARY)
+        return min(max(0, quantity.parse(str(given)).nanos // quantity.ONE), quantity.LARGEST_BINARY)
     except quantity.QuantityError:
         return None
 
 
 def merge_target(cluster: ObservedCluster, target: ObservedTarget | None, share: TargetShare = UNSHARED) -> Site:
-    """The site as it is: what is known of its SyncTarget counts for its health, and for what nobody else has said.
-    Nothing new goes to one whose SyncTarget is another Cluster's."""
+    """The site with the health of its SyncTarget, and its capacity where the Cluster has none.  A Cluster whose
+    SyncTarget represents another Cluster is sold out."""
     site = cluster.site
     if cluster.target is None:
         return replace(site, health=Health.READY) if _is_of_target(cluster) else site
@@ -152,7 +151,7 @@ def merge_target(cluster: ObservedCluster, target: ObservedTarget | None, share:
 
 
 def _is_of_target(cluster: ObservedCluster) -> bool:
-    """Whether its phase is what a SyncTarget said last."""
+    """Whether a SyncTarget determined its phase."""
     return bool(find_condition(cluster.status, TARGET))
 
 
@@ -162,19 +161,20 @@ def _health(target: ObservedTarget) -> Health:
     return Health.READY if target.ready == "True" else Health.UNKNOWN
 
 
-# --- what is said of it ---------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 def refusal_age(refusals: RefusalRecord | None, now: datetime) -> float:
-    """Seconds since that is known."""
+    """Seconds since the last refusal."""
     return 0.0 if refusals is None else _age(refusals.last, now) or 0.0
 
 
 def cause_ages(
     cluster: ObservedCluster, site: Site, target: ObservedTarget | None, now: datetime
 ) -> dict[HealthCause, float]:
-    """Seconds for which each thing that is wrong with it is known to be so already.  Its SyncTarget may have been well
-    for a while when nobody looked, so its health is not counted for longer than that says."""
+    """For how long each cause of bad health has existed, in seconds.  The shorter time of Cluster and SyncTarget
+    counts:
+    the SyncTarget may have been ready while the scheduler was down."""
     found = {cause: _age(taint.since, now) for cause, taint in find_causes(site) if cause != UNHEALTHY}
     ready = find_condition(cluster.status, READY)
     if site.health not in HEALTHY and ready.get("status") == "False":
@@ -193,8 +193,6 @@ def _age(moment: object, now: datetime) -> float | None:
 
 
 class TargetCondition(NamedTuple):
-    """What the condition of a Cluster says about its SyncTarget."""
-
     status: str
     reason: str
     message: str = ""
@@ -203,17 +201,17 @@ class TargetCondition(NamedTuple):
 def target_condition(
     target: SyncTargetRef, *, found: bool, reached: bool = True, share: TargetShare = UNSHARED
 ) -> TargetCondition:
-    """`found`: whether the SyncTarget is there; `reached`: whether its workspace is, as far as is known."""
+    """`found`: whether the SyncTarget exists; `reached`: whether its workspace may exist."""
     if not reached:
-        return TargetCondition("False", "NotFound", f"there is no workspace {target.workspace}")
+        return TargetCondition("False", "NotFound", f"no workspace {target.workspace}")
     if not found:
         where = f"workspace {target.workspace}" if target.workspace else "workspace of the Cluster"
-        return TargetCondition("False", "NotFound", f"there is no SyncTarget {target.name} in the {where}")
+        return TargetCondition("False", "NotFound", f"no SyncTarget {target.name} in the {where}")
     if share.first is None:
         return TargetCondition("True", "Found")
-    said = f"the SyncTarget {target.name} is that of the Cluster {share.first}, which was there first"
+    message = f"SyncTarget {target.name} already represents the Cluster {share.first}"
     where = f" (in the logical cluster {share.first.cluster})"
-    return TargetCondition("False", "Taken", f"{said}{where}, so nothing new goes here")
+    return TargetCondition("False", "Taken", f"{message}{where}; this Cluster accepts no new machines")
 
 
 def plan_status(
@@ -224,11 +222,10 @@ def plan_status(
     word: TargetCondition | None,
     refusals: RefusalRecord | None = None,
 ) -> Obj:
-    """What is to be written of it; empty: it says so already.  `word`: about its SyncTarget, if it names one;
-    `refusals`: of the last machines.
+    """The changed fields of the status; empty: no change.  `word`: the condition about its SyncTarget, if it names one.
 
-    Without one, its phase is what somebody else says, and Ready until then; but not what one said that stands for it no
-    more."""
+    Without a SyncTarget, the phase belongs to other writers, and is Ready until they set it.
+    """
     before = cluster.status
     wanted: Obj = {
         "stacks": usage.stacks,
@@ -269,7 +266,7 @@ def _used(usage: UsageSummary) -> Obj:
 
 
 def _replacing(before: object, wanted: Obj) -> Obj:
-    """As a merge patch, which keeps what it does not name."""
+    """As a merge patch, with null for removed keys."""
     found = dict(wanted)
     for name in ("flavors", "storage"):
         old = before.get(name) if isinstance(before, dict) else None
@@ -281,9 +278,9 @@ def _without(conditions: list[Obj], type: str) -> list[Obj]:
     return [one for one in conditions if one.get("type") != type]
 
 
-def _with(said: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:
-    """All conditions, with this one."""
-    known = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+def _with(existing: object, type: str, status: str, reason: str, message: str = "", *, now: datetime) -> list[Obj]:
+    """All conditions, with this one added or replaced."""
+    known = [one for one in existing if isinstance(one, dict)] if isinstance(existing, list) else []
     old = find_condition({"conditions": known}, type)
     new: Obj = {"type": type, "status": status, "reason": reason, **({"message": message} if message else {})}
     new["lastTransitionTime"] = (

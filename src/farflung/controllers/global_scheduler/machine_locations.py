@@ -1,8 +1,7 @@
-"""Which machines are at which sites, by their names and by their workspaces.  Pure.
+"""Machines at sites, by name and by workspace; Clusters that share a SyncTarget.  Pure.
 
-Machines of several workspaces that have the same namespace and name would be one at a SyncTarget, and each would have
-what the other one asks for.  So only one of them is brought there.
-"""
+Machines of several workspaces with the same namespace and name would be one Pod at a SyncTarget.  So only one of them
+is delivered."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ M = TypeVar("M", bound=Hashable)
 class MachineLocations:
     def __init__(self) -> None:
         self._target: dict[SiteKey, Hashable] = {}
-        self._sites: dict[Hashable, set[SiteKey]] = {}  #: several may be one SyncTarget
+        self._sites: dict[Hashable, set[SiteKey]] = {}  #: several sites may have one SyncTarget
         self._there: dict[tuple[str, str], Counter[tuple[Key, SiteKey]]] = {}  #: by namespace and name
         self._workspaces: dict[SiteKey, Counter[str]] = {}
 
     def lead(self, site: SiteKey, target: Hashable | None) -> bool:
-        """What is bound to a site is brought to a SyncTarget; None: nowhere.  Whether that was otherwise before."""
+        """Set the SyncTarget of a site.  True if it changed."""
         before = self._target.pop(site, None)
         if before is not None:
             self._sites[before].discard(site)
@@ -50,17 +49,17 @@ class MachineLocations:
         _decrement(self._workspaces, site, machine.cluster)
 
     def workspaces(self, site: SiteKey) -> set[str]:
-        """Logical clusters that have machines there."""
+        """Logical clusters with machines at the site."""
         return set(self._workspaces.get(site, ()))
 
     def taken(self, machine: Key) -> set[SiteKey]:
-        """Sites that are brought to where there is another one of that name."""
+        """Sites whose SyncTarget has another machine of that name."""
         there = self._there.get((machine.namespace, machine.name), ())
         targets = {self._target[site] for other, site in there if other != machine and site in self._target}
         return set().union(*(self._sites[target] for target in targets))
 
     def together(self, machine: Key, site: SiteKey) -> list[Key]:
-        """All that have its name and are brought to where it is brought to from there, with itself."""
+        """Machines of that name at the SyncTarget of the site, including itself."""
         there, target = self._there.get((machine.namespace, machine.name), ()), self._target.get(site)
         found = {other for other, where in there if target is not None and self._target.get(where) == target}
         return sorted(found)
@@ -76,25 +75,25 @@ def _decrement(counters: dict[K, Counter[M]], key: K, member: M) -> None:
 
 
 class TargetShare(NamedTuple):
-    """What a Cluster has of its SyncTarget."""
+    """The part of a SyncTarget's capacity that a Cluster has."""
 
-    first: SiteKey | None = None  #: the other Cluster that has it; None: nobody else
-    vcpus: int = 0  #: what is still held by those that do not have it
+    first: SiteKey | None = None  #: the Cluster that uses the SyncTarget; None: this one
+    vcpus: int = 0  #: reserved by the other Clusters of this SyncTarget
     memory: int = 0
 
 
 class TargetShares:
     def __init__(self) -> None:
-        self._users: dict[Key, list[tuple[str, SiteKey]]] = {}  #: by SyncTarget, sorted by when they were made
+        self._users: dict[Key, list[tuple[str, SiteKey]]] = {}  #: by SyncTarget, the oldest Cluster first
 
     def come(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
-        """Those that have to be looked at: all who name that SyncTarget, if another one is the first now."""
+        """Returns the affected sites: all of that SyncTarget, if its first Cluster changed."""
         users = self._users.setdefault(target, [])
         insort(users, (created, site))
         return self.users(target) if users[0] == (created, site) else [site]
 
     def go(self, target: Key, created: str, site: SiteKey) -> list[SiteKey]:
-        """As above."""
+        """Returns the affected sites."""
         users = self._users.get(target, [])
         place = bisect_left(users, (created, site))
         if users[place : place + 1] != [(created, site)]:
@@ -105,11 +104,11 @@ class TargetShares:
         return [] if place else self.users(target)
 
     def users(self, target: Key) -> list[SiteKey]:
-        """The one that has it, then the others."""
+        """The Cluster that uses the SyncTarget first, then the others."""
         return [site for _, site in self._users.get(target, ())]
 
     def share(self, target: Key, site: SiteKey, usage: Callable[[SiteKey], UsageSummary]) -> TargetShare:
-        """`usage`: what is held at a Cluster."""
+        """`usage`: the reservations at a Cluster."""
         first, *others = self.users(target) or [site]
         if first != site:
             return TargetShare(first)

@@ -1,4 +1,4 @@
-"""What became of those who asked for a place, and how long that took, for Prometheus."""
+"""Prometheus metrics of decisions and bindings."""
 
 from __future__ import annotations
 
@@ -34,16 +34,15 @@ class SchedulerMetrics:
         self._waiting, self._deciding, self._binding, self._total = map(self._seconds.labels, STAGES)
 
     def decided(self, seconds: float) -> None:
-        """Whatever the decision."""
         self._deciding.observe(seconds)
 
     def refused(self, reasons: Mapping[str, int]) -> None:
-        """`reasons`: why how many sites do not fit."""
+        """`reasons`: refusal → number of sites."""
         self._results["refused"] += 1
         self._refusals[most_frequent_reason(reasons)] += 1
 
     def waited(self, seconds: float) -> None:
-        """For the decision that found a place."""
+        """Until the decision that placed it."""
         self._waiting.observe(seconds)
 
     def bound(self, binding: float, total: float) -> None:
@@ -71,7 +70,7 @@ class SchedulerMetrics:
 
 
 def most_frequent_reason(reasons: Mapping[str, int]) -> str:
-    """Without names of flavors, taints and the like, of which there may be any number."""
+    """Without names of flavors and taints, whose number is unbounded."""
     sorts: Counter[str] = Counter()
     for reason, number in reasons.items():
         sorts[_without_names(reason)] += number

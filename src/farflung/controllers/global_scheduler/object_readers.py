@@ -1,8 +1,7 @@
-"""Values from Pods, Allocations and Clusters, and back from what was written when they were bound.
+"""Readers of Pods, Allocations and Clusters, and of the annotations and status that bind them.
 
-Whatever JSON the wire brings is read: what nobody can understand of a request is said with its paths, and a Cluster
-that makes no sense takes nothing.
-"""
+Readers accept any JSON.  Problems of a request are reported with their paths.  A Cluster with an invalid spec accepts
+no new machines."""
 
 from __future__ import annotations
 
@@ -53,28 +52,32 @@ from farflung.scheduling.values import (
     Toleration,
 )
 
-FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: phases of what holds nothing any more
+FINISHED_PHASES: Final = ("Failed", "Succeeded")  #: a finished machine uses no resources
 
 MAX_OFFERS: Final = 1024
 MAX_LABELS: Final = 1024
 MAX_PRIORITY: Final = 2**31 - 1
 LOGICAL_CLUSTER: Final = "kcp.io/cluster"  #: the annotation that says in which logical cluster an object is
-SCHEDULER_NAMES: Final = ("", "default-scheduler", "global-scheduler")  #: schedulers that a pod may ask for
+SCHEDULER_NAMES: Final = (
+    "",
+    "default-scheduler",
+    "global-scheduler",
+)  #: values of `spec.schedulerName` of Pods that this scheduler binds
 MAX_PROBLEM: Final = 1024  #: characters
 NULL: Final = msgspec.Raw(b"null")
 DELIVERED_BYTES: Final = DELIVERED.encode()
-IGNORED: Final = ObservedSubject("", "")  #: what is none of ours
+IGNORED: Final = ObservedSubject("", "")  #: not a virtual machine
 
 
 class InvalidRequestError(ValueError):
-    """Nobody can understand what is asked for.  `errors`: each begins with the path of what is wrong."""
+    """The request is invalid.  `errors`: each begins with the path of a field."""
 
     def __init__(self, errors: Iterable[str]) -> None:
         self.errors = tuple(errors)
         super().__init__("; ".join(self.errors))
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def read_pod_request(obj: Obj, cluster: str) -> MachineRequest:
@@ -130,16 +133,16 @@ def _metadata(obj: Any, problems: FieldProblems) -> FieldReader:
     return _part(obj, "metadata", problems)
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- sites ----------------------------------------------------------------------------------------
 
 
 def read_site(obj: Obj, cluster: str) -> Site:
-    """A Cluster in a logical cluster.  What makes no sense in it is left out; one without a spec takes nothing new."""
+    """A Cluster as a site.  Invalid fields are ignored; a Cluster without a spec is unschedulable."""
     problems = FieldProblems()
     metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
     key = SiteKey(cluster, metadata.text("namespace"), metadata.text("name"))
     region = spec.part("region")
-    makes_sense = isinstance(obj.get("spec"), dict)
+    has_spec = isinstance(obj.get("spec"), dict)
     taints = tuple(_taints(spec))
     return Site(
         key,
@@ -150,7 +153,7 @@ def read_site(obj: Obj, cluster: str) -> Site:
         spec.part("operator").text("operator"),
         _health(obj.get("status")),
         metadata.texts_by_name("labels", MAX_LABELS),
-        (UNSCHEDULABLE, *taints) if spec.flag("unschedulable") or not makes_sense else taints,
+        (UNSCHEDULABLE, *taints) if spec.flag("unschedulable") or not has_spec else taints,
         frozenset(filter(None, spec.texts("exclusivetenants", MAX_OFFERS))),
         _capacity(spec),
         price=spec.number("serverprice", 0, MAX_INTEGER),
@@ -160,7 +163,7 @@ def read_site(obj: Obj, cluster: str) -> Site:
 
 
 def _health(status: Any) -> Health:
-    """The original's status is the phase itself.  A Cluster of which nobody says anything is used, so it is ready."""
+    """In the original, the status is the phase itself.  A Cluster without a phase is ready."""
     phase = status.get("phase") if isinstance(status, dict) else status
     if not phase:
         return Health.READY
@@ -168,8 +171,8 @@ def _health(status: Any) -> Health:
 
 
 def _capacity(spec: FieldReader) -> Capacity:
-    """Of what is named twice there is the sum.  Without a processor there would be no cluster: 0 is what clients send
-    that know nothing, of processors and memory; of addresses it is none."""
+    """Repeated entries are summed.  0 vcpus or memory mean unlimited, because clients send 0 for unknown; 0 eips mean
+    none."""
     return Capacity(
         _summed(spec, "flavors", "flavorid", "totalcapacity"),
         spec.whole("cpucapacity", 0, 0, MAX_INTEGER) or None,
@@ -188,19 +191,19 @@ def _summed(spec: FieldReader, name: str, key: str, amount: str) -> dict[str, in
 
 
 def _taints(spec: FieldReader) -> Iterator[Taint]:
-    """Those whose effect is known."""
+    """Taints with a known effect."""
     for one in spec.parts("taints", MAX_TOLERATIONS):
         if (key := one.text("key")) and (effect := one.text("effect")) in EFFECTS:
             yield Taint(key, one.text("value"), effect, one.text("timeadded"))
 
 
-# --- what is bound --------------------------------------------------------------------------------
+# --- reservations ---------------------------------------------------------------------------------
 
 
 def read_pod_reservation(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) -> Reservation | None:
-    """What a Pod holds, by what its binding wrote; None if it is not bound, or has ended.
+    """The reservation of a bound Pod, from the annotations of its binding; None if it is not bound or is finished.
 
-    One that was bound without annotations is where its spec says, in nobody's workspace, and has its first flavor.
+    Without annotations the site is the name in the spec without a workspace, and the flavor the first one.
     """
     problems = FieldProblems()
     metadata, spec = _metadata(obj, problems), _part(obj, "spec", problems)
@@ -222,8 +225,8 @@ def read_pod_reservation(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]
 
 
 def read_allocation_reservations(obj: Obj, cluster: str, catalogue: Mapping[str, Flavor]) -> list[Reservation]:
-    """What the replicas of an Allocation hold, by its placements; nothing if it has failed.  What was placed counts,
-    and not what is asked for since: otherwise one could take room, or give it back, by asking."""
+    """Reservations of an Allocation's placements; none if it failed.  The resources in its status count, not those in
+    its spec: a changed spec must not change reservations before it is scheduled."""
     problems = FieldProblems()
     metadata, spec, status = (_part(obj, name, problems) for name in ("metadata", "spec", "status"))
     if status.text("phase") in FINISHED_PHASES:
@@ -239,7 +242,7 @@ def read_allocation_reservations(obj: Obj, cluster: str, catalogue: Mapping[str,
 
 
 def _claimed(items: tuple[Item, ...], flavors: tuple[str, ...], catalogue: Mapping[str, Flavor]) -> ResourceClaim:
-    """An item whose flavor was not written down has its first one."""
+    """An item without a recorded flavor counts with its first one."""
     chosen = [
         flavors[at] if at < len(flavors) and flavors[at] else (item.flavors[0].id if item.flavors else "")
         for at, item in enumerate(items)
@@ -248,7 +251,7 @@ def _claimed(items: tuple[Item, ...], flavors: tuple[str, ...], catalogue: Mappi
 
 
 def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:
-    """The number of a replica, where it is, and the flavors of its items.  The first word about a replica counts."""
+    """Replica number, site and flavors of each placement.  The first entry of a replica counts."""
     known: set[int] = set()
     for one in _part(obj, "status", FieldProblems()).parts("placements", MOST_COPIES):
         replica, cluster = one.whole("replica", -1, 0, MOST_COPIES), one.part("cluster")
@@ -260,7 +263,7 @@ def _placements(obj: Any) -> Iterator[tuple[int, SiteKey, tuple[str, ...]]]:
 
 
 def parse_bound_cluster(noted: str) -> SiteKey | None:
-    """What the annotation of a Pod that is bound says."""
+    """The annotation of a bound Pod; None if it is invalid."""
     cluster, bar, rest = noted.partition("|")
     namespace, _, name = rest.rpartition("/")
     return SiteKey(cluster, namespace, name) if bar and name else None
@@ -315,8 +318,7 @@ class SubjectDecoder:
     def __init__(
         self, catalogue: Mapping[str, Flavor], expected: Callable[[str], tuple[Reservation, ...]] = lambda uid: ()
     ) -> None:
-        """`catalogue`: the flavors there are; `expected`: what is being written about who has this uid, which is known
-        when it is heard of, and need not be read again."""
+        """`expected`: the reservations that are being written for a uid, so that they need not be parsed again."""
         self._catalogue = catalogue
         self._expected = expected
 
@@ -360,10 +362,10 @@ class SubjectDecoder:
 
     def _bound(self, document: bytes, pod: _Pod, bound_to: str) -> ObservedSubject:
         metadata = pod.metadata
-        told = _annotation(metadata, BOUND_CLUSTER)
-        guest_of = "" if told.endswith(f"/{bound_to}") else bound_to
+        annotated = _annotation(metadata, BOUND_CLUSTER)
+        guest_of = "" if annotated.endswith(f"/{bound_to}") else bound_to
         held = self._expected(metadata.uid)
-        if not held or told != "{}|{}/{}".format(*held[0].site):
+        if not held or annotated != "{}|{}/{}".format(*held[0].site):
             read = read_pod_reservation(orjson.loads(document), _logical_cluster(metadata), self._catalogue)
             held = () if read is None else (read,)
         return ObservedSubject(
@@ -407,7 +409,7 @@ class SubjectDecoder:
 def _decode_request(
     read: Callable[[Obj, str], MachineRequest], obj: Obj, cluster: str
 ) -> tuple[MachineRequest | None, str]:
-    """Without the names of items, so that those who ask for the same ask the same."""
+    """Item names are removed, so that equal requests share a shape."""
     try:
         request = read(obj, cluster)
         return replace(request, items=tuple([item._replace(name="") for item in request.items])), ""
@@ -420,7 +422,7 @@ def _logical_cluster(metadata: _Metadata) -> str:
 
 
 def _is_status_current(metadata: _Metadata, status: bytes) -> bool:
-    """It says that it is placed, or what its edge says, and nothing that is wrong about that."""
+    """The status has PodScheduled=True or was returned from the edge, and has no Delivered condition."""
     if DELIVERED_BYTES in status:
         return False
     return is_returned(metadata.annotations) or is_scheduled(orjson.loads(status) or {})

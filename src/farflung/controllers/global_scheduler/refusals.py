@@ -1,9 +1,9 @@
-"""Clusters that took none of the last machines: nobody is sent there for a while, and then one at a time.  Pure: `now`
-is an argument, in monotonic seconds.
+"""Refusals: machines that a Cluster refused, and Clusters that refused the last machines.  Pure: `now` is an argument,
+in monotonic seconds.
 
-Which machines they were is noted in the status of the Cluster, so that whoever schedules next knows it, too.  As long
-as they are of fewer workspaces than machines, only these keep away: it may be their machines that nobody would take.
-"""
+A Cluster that refused the last machines gets none for a while, and then one at a time.  The machines are recorded in
+its status, so that the next scheduler knows them.  If they are of few workspaces, only these avoid the Cluster: the
+machines themselves may be the cause."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from farflung.machinery import times
 from farflung.machinery.errors import Obj
 from farflung.scheduling.values import SiteKey
 
-ENOUGH_REFUSALS: Final = 3  #: different machines in a row
+ENOUGH_REFUSALS: Final = 3  #: different machines in succession
 CLUSTER_REFUSED: Final = "took none of the last machines"
-BACKOFF_BASE: Final = 60.0  #: seconds after the first refusal of a Cluster; twice as many after each further one
-TRIAL: Final = 2 * BACKOFF_BASE  #: seconds for which nobody else goes where one is tried, if nothing is heard of it
+BACKOFF_BASE: Final = 60.0  #: seconds after the first refusal; doubles with each further one
+TRIAL: Final = 2 * BACKOFF_BASE  #: seconds for which one trial machine keeps others away from a Cluster
 BACKOFF_MAX: Final = 3600.0
-MAX_CLUSTERS: Final = 16  #: Clusters in one note
+MAX_CLUSTERS: Final = 16  #: Clusters in one annotation
 MAX_REFUSALS: Final = 20
 MAX_REASON: Final = 256  #: characters
 REFUSED: Final = "refused it"
 
 
-# --- the note -------------------------------------------------------------------------------------
+# --- annotations of a machine ---------------------------------------------------------------------
 
 
 def read_machine_refusals(text: str) -> dict[SiteKey, int]:
-    """How often which Cluster refused, out of `<logical cluster>|<namespace>/<name>=<times>,…`; what makes no sense is
-    left out."""
+    """Number of refusals per Cluster, from `<logical cluster>|<namespace>/<name>=<times>,…`.  Invalid entries are
+    ignored."""
     found: dict[SiteKey, int] = {}
     for one in text.split(",", MAX_CLUSTERS)[:MAX_CLUSTERS]:
         written, _, number = one.strip().rpartition("=")
@@ -45,7 +45,7 @@ def read_machine_refusals(text: str) -> dict[SiteKey, int]:
 
 
 def add_machine_refusal(text: str, site: SiteKey) -> str:
-    """The note, with one more.  Of too many, those that refused least often are forgotten."""
+    """The annotation with one more refusal.  Beyond the limit, the Clusters with the fewest refusals are dropped."""
     known = read_machine_refusals(text)
     number = min(MAX_REFUSALS, known.pop(site, 0) + 1)
     kept = sorted(known.items(), key=lambda one: (-one[1], one[0]))[: MAX_CLUSTERS - 1]
@@ -53,56 +53,58 @@ def add_machine_refusal(text: str, site: SiteKey) -> str:
 
 
 def describe_machine_refusal(note: str, site: SiteKey, why: str, now: datetime) -> str:
-    """Why the Cluster that is noted last did not take it, and when it may be tried again."""
+    """Why the Cluster refused the machine, and when it is tried there again."""
     again = now + timedelta(seconds=refusal_backoff(read_machine_refusals(note).get(site, 1)))
-    said = " ".join(why.split()) or f"{site} does not take it"
-    bounded = said if len(said) <= MAX_REASON else f"{said[: MAX_REASON - 1]}…"
+    message = " ".join(why.split()) or f"{site} refused it"
+    bounded = message if len(message) <= MAX_REASON else f"{message[: MAX_REASON - 1]}…"
     return f"{bounded}; not tried there again before {times.format_seconds(again)}"
 
 
 def add_refusal_reason(message: str, reasons: Container[str], refusal: str) -> str:
-    """Why something finds no place, with the words of the last Cluster that did not take it, if there is one."""
+    """A scheduling failure with the message of the last refusal, if a refusal is among its reasons."""
     return f"{message} ({refusal[: 2 * MAX_REASON]})" if refusal and REFUSED in reasons else message
 
 
 def remove_refusal_reason(message: str) -> str:
-    """What is the same for all whom a Cluster did not take."""
+    """The part of the message that does not depend on the machine."""
     return message.partition(" (")[0] if REFUSED in message else message
 
 
-# --- what is known --------------------------------------------------------------------------------
+# --- refusals of a machine ------------------------------------------------------------------------
 
 
 class MachineRefusals:
     def __init__(self, patience: FailoverOptions) -> None:
         self._patience = patience
-        self._since: dict[str, tuple[SiteKey, float]] = {}  #: who is bound where, and is not taken
-        self._avoided: dict[str, dict[SiteKey, tuple[int, float]]] = {}  #: how often it was refused, until when
+        self._since: dict[
+            str, tuple[SiteKey, float]
+        ] = {}  #: uid → the site that refuses the bound machine, and since when
+        self._avoided: dict[str, dict[SiteKey, tuple[int, float]]] = {}  #: number of refusals and end of the backoff
 
     def __iter__(self) -> Iterator[tuple[str, SiteKey]]:
-        """Who is not taken, by uid, and where."""
+        """(uid, site) of refused machines."""
         return ((uid, site) for uid, (site, _) in self._since.items())
 
     def __bool__(self) -> bool:
         return bool(self._since)
 
     def refuse(self, uid: str, site: SiteKey, now: float) -> None:
-        """It is bound there, and cannot be brought there."""
+        """The site refuses the machine that is bound to it."""
         if self._since.get(uid, ("", 0.0))[0] != site:
             self._since[uid] = site, now
 
     def accept(self, uid: str, site: SiteKey) -> None:
-        """Nobody says so any more."""
+        """The site no longer refuses it."""
         if self._since.get(uid, ("", 0.0))[0] == site:
             del self._since[uid]
 
     def due(self, uid: str, site: SiteKey) -> float:
-        """When it has to leave."""
+        """When it is evicted."""
         where, since = self._since.get(uid, (None, 0.0))
         return since + self._patience.refused if where == site else inf
 
     def remember(self, uid: str, times: Mapping[SiteKey, int], now: float) -> bool:
-        """What is noted.  Whether something is forgiven: it may go where it could not go before."""
+        """Set the recorded refusals.  True if one was removed, so that the machine may be placed there again."""
         before = self._avoided.get(uid, {})
         if not before and not times:
             return False
@@ -115,7 +117,7 @@ class MachineRefusals:
         return not before.keys() <= times.keys()
 
     def avoided(self, uid: str, now: float) -> list[SiteKey]:
-        """Where it is not brought to now."""
+        """Sites that the machine avoids now."""
         return [site for site, (_, until) in self._avoided.get(uid, {}).items() if now < until]
 
     def forget(self, uid: str) -> None:
@@ -128,16 +130,16 @@ def refusal_backoff(times: int) -> float:
 
 
 class MachineRef(NamedTuple):
-    workspace: str  #: its logical cluster
+    workspace: str  #: logical cluster
     uid: str
 
 
 class RefusalRecord(NamedTuple):
-    """Of the last machines that were bound to a Cluster, all of which it did not take."""
+    """The last machines that were bound to a Cluster, all refused."""
 
-    machines: tuple[MachineRef, ...]  #: at most SEVERAL
-    times: int  #: how often it was seen that it takes none
-    last: str  #: when that was seen last, or the last of too few machines was refused
+    machines: tuple[MachineRef, ...]  #: at most ENOUGH_REFUSALS
+    times: int  #: how often enough machines were refused
+    last: str  #: time of the last refusal
 
     @property
     def several(self) -> bool:
@@ -155,23 +157,23 @@ class RefusalRecord(NamedTuple):
         return self.several and (self.concern_all or workspace in self.workspaces)
 
 
-# --- the note -------------------------------------------------------------------------------------
+# --- status of a Cluster --------------------------------------------------------------------------
 
 
 def read_cluster_refusals(status: Obj, generation: int) -> RefusalRecord | None:
-    """What the status of a Cluster says; None: nothing, or something about what it was before somebody changed it."""
-    said = status.get("refusals")
-    if not isinstance(said, dict) or said.get("observedGeneration") != generation:
+    """None: no refusals, or they are of an older generation."""
+    recorded = status.get("refusals")
+    if not isinstance(recorded, dict) or recorded.get("observedGeneration") != generation:
         return None
-    machines = tuple(_machines(said.get("machines")))
-    number, last = said.get("times"), said.get("lastTime")
+    machines = tuple(_machines(recorded.get("machines")))
+    number, last = recorded.get("times"), recorded.get("lastTime")
     if not machines or not isinstance(number, int) or not isinstance(last, str):
         return None
     return RefusalRecord(machines[-ENOUGH_REFUSALS:], max(0, min(MAX_REFUSALS, number)), last)
 
 
-def _machines(said: Any) -> Iterator[MachineRef]:
-    for one in said if isinstance(said, list) else ():
+def _machines(recorded: Any) -> Iterator[MachineRef]:
+    for one in recorded if isinstance(recorded, list) else ():
         workspace, slash, uid = one.partition("/") if isinstance(one, str) else ("", "", "")
         if slash and uid:
             yield MachineRef(workspace, uid)
@@ -189,7 +191,7 @@ def write_cluster_refusals(refusals: RefusalRecord, generation: int) -> Obj:
 def add_cluster_refusal(
     known: RefusalRecord | None, machine: MachineRef, now: datetime, *, pausing: bool
 ) -> RefusalRecord:
-    """`pausing`: it is avoided already, so this machine was bound before that, and says nothing new but whose it is."""
+    """`pausing`: the Cluster is already avoided, so that a machine bound before adds only its workspace."""
     if known is not None and (
         known.concern(machine.workspace) if pausing else machine in known.machines and not known.several
     ):
@@ -203,7 +205,7 @@ def add_cluster_refusal(
 
 
 def describe_cluster_refusals(refusals: RefusalRecord) -> str:
-    """What there is to say of a Cluster that several machines were not taken by."""
+    """The message of the condition TakesMachines."""
     try:
         until = times.format_seconds(times.parse(refusals.last) + timedelta(seconds=refusal_backoff(refusals.times)))
     except (times.TimeError, OverflowError):
@@ -215,26 +217,26 @@ def describe_cluster_refusals(refusals: RefusalRecord) -> str:
         whose, who = ", all of one workspace,", " of that workspace"
     else:
         whose, who = f", all of {workspaces} workspaces,", " of these workspaces"
-    told = f"the last {machines} machines{whose} were not taken"
-    return f"{told}, so no other{who} goes there before {until}, and then one at a time"
+    text = f"the Cluster refused the last {machines} machines{whose}"
+    return f"{text.removesuffix(',')}; no other machine{who} is bound to it before {until}, and then one at a time"
 
 
-# --- what is known --------------------------------------------------------------------------------
+# --- refusals of a Cluster ------------------------------------------------------------------------
 
 
 class _Known(NamedTuple):
     refusals: RefusalRecord
-    until: float  #: when one may be tried
-    is_over: bool = False  #: it has taken one since
+    until: float  #: end of the backoff
+    is_over: bool = False  #: the Cluster accepted a machine since
 
 
 class ClusterRefusals:
     def __init__(self) -> None:
         self._known: dict[SiteKey, _Known] = {}
-        self._trying: dict[SiteKey, float] = {}  #: until when nobody else goes there
+        self._trying: dict[SiteKey, float] = {}  #: end of the current trial
 
     def remember(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> bool:
-        """What is noted.  `age`: seconds since it was.  Whether something is forgiven."""
+        """Set the recorded refusals.  `age`: seconds since the last one.  True if they were removed."""
         before = self._known.get(site)
         if refusals is None:
             self._trying.pop(site, None)
@@ -249,7 +251,7 @@ class ClusterRefusals:
         return known is not None and known.refusals.several and not known.is_over and now < known.until
 
     def avoided(self, workspace: str, now: float) -> list[SiteKey]:
-        """Where no machine of this workspace is sent now."""
+        """Sites that get no machines of this workspace now."""
         return [
             site
             for site, known in self._known.items()
@@ -259,12 +261,12 @@ class ClusterRefusals:
         ]
 
     def send(self, site: SiteKey, now: float) -> None:
-        """A machine goes there."""
+        """A machine is bound to the site."""
         if site in self._known:
             self._trying[site] = now + TRIAL
 
     def take(self, site: SiteKey) -> bool:
-        """It has got a machine.  Whether that is something new."""
+        """The site accepted a machine.  True if it had refused the last ones."""
         known = self._known.get(site)
         if known is None or known.is_over:
             return False

@@ -1,4 +1,5 @@
-"""Who asks, who holds what, and what is decided next.  Pure: `now` is an argument, in monotonic seconds."""
+"""The model of the scheduler: pending requests, reservations, evictions, and the next decision.  Pure: `now` is an
+argument, in monotonic seconds."""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ from farflung.scheduling.values import Flavor, MachineRequest, Reservation, Sche
 K = TypeVar("K")
 M = TypeVar("M")
 
-EVICTION_RETRY: Final = 10.0  #: seconds between two tries to find another place for what has to leave
-MAX_CHECKS: Final = 20_000  #: whether a change could help somebody: instead of more of them, all are tried
+EVICTION_RETRY: Final = 10.0  #: seconds between two attempts to evict the same machine
+MAX_CHECKS: Final = 20_000  #: most calls of `could_help` per wake-up; beyond that, every request is retried
 NAME_CONFLICT: Final = "with another of that name"
 UNHEALTHY_TOO_LONG: Final = "not well for too long"
-CONFIRMED_BY: Final = 30.0  #: seconds after which somebody asks for what should have been heard of
+CONFIRMED_BY: Final = 30.0  #: seconds after which a written binding that no watch event confirmed is read again
 
 
 class SchedulerState:
@@ -56,22 +57,24 @@ class SchedulerState:
         self._subjects: dict[str, SchedulingSubject] = {}  #: by uid
         self._held: dict[str, tuple[Reservation, ...]] = {}  #: by uid of the subject
         self._holders: dict[SiteKey, dict[str, None]] = {}  #: uids of subjects
-        self._under_way: dict[str, float] = {}  #: what is being written, and since when nobody heard of it
+        self._under_way: dict[str, float] = {}  #: by uid; when it was written, inf while the write is in progress
         self._named: dict[str, set[SiteKey]] = {}  #: sites by name
-        self._guests: dict[str, set[SchedulingSubject]] = {}  #: by the name of the cluster that they were bound to
+        self._guests: dict[
+            str, set[SchedulingSubject]
+        ] = {}  #: by the name of the Cluster to which another scheduler bound them
         self._ended: dict[SiteKey, set[SchedulingSubject]] = {}
         self._unwell = ClusterHealth(patience)
         self._refusing = MachineRefusals(patience)
         self._avoiding = ClusterRefusals()
         self._whereabouts = MachineLocations()
-        self._tried: dict[str, float] = {}  #: who should leave, and when a place was last looked for
-        self._changes: dict[SiteKey, Site | None] = {}  #: what a site was before something happened there
-        self.touched: dict[SiteKey, None] = {}  #: sites where somebody came or went, for who tells of it
+        self._tried: dict[str, float] = {}  #: when the scheduler last tried to evict it
+        self._changes: dict[SiteKey, Site | None] = {}  #: changed sites, with their value before the change
+        self.touched: dict[SiteKey, None] = {}  #: sites with changed reservations, whose status must be written
 
     # --- sites ------------------------------------------------------------------------------------
 
     def put_site(self, site: Site, now: float, *, ages: Mapping[HealthCause, float] | None = None) -> None:
-        """`ages`: for how long what is wrong with it has been so already."""
+        """`ages`: for how long each cause of bad health has already existed, in seconds."""
         before = self.engine.site(site.key)
         if before == site:
             return
@@ -92,7 +95,7 @@ class SchedulerState:
         if key.cluster:
             self._unwell.lose(key, now)
         else:
-            self._unwell.forget(key)  # files say nothing about what is there already
+            self._unwell.forget(key)  # a site of a file evicts nothing when it is removed
         discard_from(self._named, key.name, key)
         self._reconsider_guests(key.name, now)
         self._forget_if_empty(key)
@@ -100,12 +103,12 @@ class SchedulerState:
     def configure(
         self, policy: SchedulerPolicy, catalogue: Mapping[str, Flavor], sites: Iterable[Site], now: float
     ) -> None:
-        """From now on; `sites`: all that are not in the API.  What is bound stays where it is."""
+        """Replace policy, catalogue and the sites from files.  Bindings stay."""
         if self.engine.configure(policy, catalogue):
             for uid, held in list(self._held.items()):
                 self._hold(uid, self.engine.counted(held), now)
             for site in self.engine.sites():
-                self._changes.setdefault(site.key, site)  # any of them may do now
+                self._changes.setdefault(site.key, site)  # every site may fit now
         there = {site.key: site for site in sites}
         for site in list(self.engine.sites()):
             if not site.key.cluster and site.key not in there:
@@ -125,7 +128,7 @@ class SchedulerState:
         self.touched[key] = None
 
     def lead(self, site: SiteKey, target: Hashable | None) -> bool:
-        """What is bound to a site is brought to this SyncTarget; None: nowhere.  Whether that was otherwise before."""
+        """Set the SyncTarget that represents a site.  True if it changed."""
         is_new = self._whereabouts.lead(site, target)
         if is_new:
             self.touched[site] = None
@@ -134,7 +137,7 @@ class SchedulerState:
     def is_led(self, site: SiteKey) -> bool:
         return self._whereabouts.is_led(site)
 
-    # --- who asks and who has ---------------------------------------------------------------------
+    # --- Pods and Allocations -------------------------------------------------------------------------
 
     def seen(self, subject: SchedulingSubject) -> ObservedSubject | None:
         return self._known.get(subject)
@@ -149,15 +152,15 @@ class SchedulerState:
         return [self._subjects[uid] for uid in self._holders.get(key, ()) if uid in self._subjects]
 
     def machines(self, key: SiteKey) -> list[SchedulingSubject]:
-        """Those that are bound there, and those that have ended there."""
+        """Machines that are bound to the site or finished there."""
         return [*(one for one in self.holders(key) if one.kind == POD), *self._ended.get(key, ())]
 
     def together(self, subject: SchedulingSubject, site: SiteKey) -> list[SchedulingSubject]:
-        """Machines of the same name that are brought to where those of that site are, with itself."""
+        """Machines with the same namespace and name at the same SyncTarget, including itself."""
         return [SchedulingSubject(POD, key) for key in self._whereabouts.together(subject.key, site)]
 
     def workspaces(self, key: SiteKey) -> set[str]:
-        """Logical clusters of machines that hold something there, or have ended there."""
+        """Logical clusters with machines at the site, also finished ones."""
         return self._whereabouts.workspaces(key)
 
     def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None, now: float) -> None:
@@ -178,11 +181,11 @@ class SchedulerState:
             self._take(seen.site)
         forgiven = self._refusing.remember(seen.uid, dict(seen.refused_by), now)
         if forgiven and seen.uid not in self._under_way:
-            self.queue.remove(seen.uid)  # to be tried at once
+            self.queue.remove(seen.uid)  # retry it at once
         self._look_at(subject, seen, now)
 
     def _take(self, site: SiteKey) -> None:
-        """It has got a machine."""
+        """The site accepted a machine."""
         if self._avoiding.take(site):
             self._changed(site, self.engine.site(site))
 
@@ -228,11 +231,12 @@ class SchedulerState:
             self.queue.remove(seen.uid)
 
     def _is_news(self, subject: SchedulingSubject, uid: str, held: tuple[Reservation, ...]) -> bool:
-        """Whether what was heard is not from before that which is under way."""
+        """Whether the observed reservations are newer than the write in progress."""
         return bool(held) and (subject.kind == POD or set(held) == set(self._held.get(uid, ())))
 
     def _resolved(self, subject: SchedulingSubject, seen: ObservedSubject) -> tuple[Reservation, ...]:
-        """Somebody else says only the name of a cluster: one of the same workspace is meant, or the only one."""
+        """Another scheduler records only the name of a Cluster: it means the one in the same workspace, else the only
+        one of that name."""
         if not seen.guest_of:
             return self.engine.counted(seen.held)
         named = self._named.get(seen.guest_of, set())
@@ -266,7 +270,7 @@ class SchedulerState:
             self._holders.setdefault(one.site, {})[uid] = None
             self.touched[one.site] = None
             if one.site.cluster and self.engine.site(one.site) is None:
-                self._unwell.lose(one.site, now)  # it went while nobody looked, or is still to be heard of
+                self._unwell.lose(one.site, now)  # deleted while the scheduler was down, or not observed yet
         if held:
             self._held[uid] = held
         else:
@@ -277,17 +281,17 @@ class SchedulerState:
     def _rename(
         self, subject: SchedulingSubject, before: tuple[Reservation, ...], after: tuple[Reservation, ...]
     ) -> None:
-        """Which machines of that name are where; Allocations are brought nowhere."""
+        """Update the names of machines at sites.  Allocations are not delivered."""
         if subject.kind == POD:
             for one in before:
                 self._whereabouts.go(subject.key, one.site)
             for one in after:
                 self._whereabouts.come(subject.key, one.site)
 
-    # --- deciding ---------------------------------------------------------------------------------
+    # --- decisions ------------------------------------------------------------------------------------
 
     def wake(self, now: float) -> None:
-        """Those for whom something happened that can help."""
+        """Retry the waiting requests that a changed site may help."""
         changes, self._changes = self._changes, {}
         if not changes:
             return
@@ -303,7 +307,8 @@ class SchedulerState:
         return bool(self._changes)
 
     def next(self, now: float) -> PlacedSubject | UnplacedSubject | None:
-        """What is placed is reserved, and counts as under way until somebody says what became of it."""
+        """Decide about the next request.  A placement is reserved, and counts as being bound until `confirm_write` or
+        `fail_write`."""
         while True:
             request = self.queue.pop(now)
             if request is None:
@@ -324,7 +329,7 @@ class SchedulerState:
             self.engine.reserve(before)
             self.queue.refuse(request.uid, now)
             if not seen.asks:
-                self.queue.remove(request.uid)  # it has a place, and a better one is looked for again anyway
+                self.queue.remove(request.uid)  # it stays where it is; the evictor tries again
             return UnplacedSubject(subject, seen, decision.message, decision.reasons)
         self._hold(request.uid, tuple(self.engine.reservations_of(request, decision)), now)
         self.engine.reserve(self._held[request.uid])
@@ -334,7 +339,7 @@ class SchedulerState:
         return PlacedSubject(subject, seen, request, decision, self.queue.asked(request.uid))
 
     def _decided(self, request: MachineRequest, now: float) -> SchedulingDecision:
-        """Nowhere from where it would have to leave at once."""
+        """Without sites from which the machine would be evicted at once."""
         closed = self._closed(request, self._subjects.get(request.uid), now)
         decision = self.engine.decide(request, excluded=closed)
         if not any(one.site in self._unwell for one in decision.chosen):
@@ -347,11 +352,12 @@ class SchedulerState:
     def excluded(
         self, request: MachineRequest, now: float, subject: SchedulingSubject | None = None
     ) -> dict[SiteKey, str]:
-        """Sites that will not do for it, whatever they are and have, and why.  `subject`: if it is not known yet."""
+        """Sites that are not available to the request, with the reason.  `subject`: for a request that is not observed
+        yet."""
         return self._overdue(request, now) | self._closed(request, subject or self._subjects.get(request.uid), now)
 
     def _closed(self, request: MachineRequest, subject: SchedulingSubject | None, now: float) -> dict[SiteKey, str]:
-        """Sites where it cannot be brought to."""
+        """Sites to which the machine cannot be delivered."""
         found = dict.fromkeys(self._refusing.avoided(request.uid, now), REFUSED)
         if subject is not None and subject.kind == POD:
             found = dict.fromkeys(self._avoiding.avoided(request.tenant, now), CLUSTER_REFUSED) | found
@@ -359,25 +365,25 @@ class SchedulerState:
         return found
 
     def _overdue(self, request: MachineRequest, now: float) -> dict[SiteKey, str]:
-        """Sites that have not been well for longer than it tolerates."""
+        """Sites that are unhealthy for longer than the request tolerates."""
         tolerations = request.selector.tolerations
         return {key: UNHEALTHY_TOO_LONG for key in self._unwell if self._unwell.due(key, tolerations) <= now}
 
     def expected(self, uid: str) -> tuple[Reservation, ...]:
-        """What it holds as soon as what is under way is heard of; nothing if nothing is."""
+        """Its reservations once the write in progress is observed; empty if there is none."""
         return self._held.get(uid, ()) if uid in self._under_way else ()
 
     def is_under_way(self, uid: str) -> bool:
         return uid in self._under_way
 
     def written(self, uid: str, now: float) -> None:
-        """It is done, and will be heard of."""
+        """The write succeeded; a watch event will confirm it."""
         self.queue.remove(uid)
         if uid in self._under_way:
             self._under_way[uid] = now
 
     def failed(self, uid: str, now: float) -> None:
-        """It is not done, and will not be: what was reserved for it is free, and it is tried again later."""
+        """The write failed: release the reservation and retry later."""
         subject = self._subjects.get(uid)
         if self._under_way.pop(uid, None) is None or subject is None:
             return
@@ -389,11 +395,11 @@ class SchedulerState:
         self._look_at(subject, seen, now)
 
     def unheard(self, now: float) -> list[SchedulingSubject]:
-        """Those that were written long ago, and nobody heard of it."""
+        """Machines whose binding was written long ago without a confirming watch event."""
         late = [uid for uid, since in self._under_way.items() if since + CONFIRMED_BY < now]
         return [self._subjects[uid] for uid in late]
 
-    # --- leaving ----------------------------------------------------------------------------------
+    # --- evictions ------------------------------------------------------------------------------------
 
     @property
     def unwell(self) -> list[SiteKey]:
@@ -405,7 +411,7 @@ class SchedulerState:
         return refused or any(self._holders.get(key) for key in self._unwell)
 
     def leaving(self, now: float) -> list[tuple[SchedulingSubject, SiteKey]]:
-        """Those that have to leave a site now and may, the longest overdue first."""
+        """Evictions that are due and within the budget, the longest overdue first."""
         self._budget.refill(now, len(self._held))
         there = {key for key in self._unwell if self.engine.site(key) is not None}
         held = is_eviction_suspended(len(there), sum(1 for _ in self.engine.sites()), self._patience)
@@ -432,24 +438,24 @@ class SchedulerState:
         return found
 
     def has_to_leave(self, subject: SchedulingSubject, site: SiteKey, now: float) -> bool:
-        """Whether it is there, still or again, and its time is over."""
+        """Whether it is still at the site and its toleration time has expired."""
         seen = self._known.get(subject)
         if seen is None or seen.uid not in self._holders.get(site, ()):
             return False
         return min(self._unwell.due(site, seen.tolerations), self._refusal_due(seen, site)) <= now
 
     def _refusal_due(self, seen: ObservedSubject, site: SiteKey) -> float:
-        """When it has to leave because the site does not take it.  Of what is there already only a change is
-        refused, and it runs as it is."""
+        """When it has to leave a site that refuses it.  A machine that already runs there stays: only a change of it is
+        refused."""
         return inf if seen.returned_from else self._refusing.due(seen.uid, site)
 
     def refuse(self, subject: SchedulingSubject, site: SiteKey, now: float) -> None:
-        """It is bound there, and that site does not take it."""
+        """The site of a bound machine refuses it."""
         if (seen := self._known.get(subject)) is not None:
             self._refusing.refuse(seen.uid, site, now)
 
     def accept(self, subject: SchedulingSubject, site: SiteKey) -> None:
-        """Nobody says any more that the site does not take it."""
+        """The site no longer refuses the machine."""
         if (seen := self._known.get(subject)) is not None:
             self._refusing.accept(seen.uid, site)
 
@@ -458,27 +464,27 @@ class SchedulerState:
         return seen is not None and self._refusal_due(seen, site) < inf
 
     def remember_refusals(self, site: SiteKey, refusals: RefusalRecord | None, age: float, now: float) -> None:
-        """What is noted of the last machines that a site did not take, `age` seconds ago."""
+        """Set the refusals recorded in the Cluster's status.  `age`: seconds since the last one."""
         if self._avoiding.remember(site, refusals, age, now):
             self._changed(site, self.engine.site(site))
 
     def is_forgiven(self, site: SiteKey) -> bool:
-        """Whether it has taken a machine since it took none of the last ones."""
+        """Whether the site accepted a machine after the recorded refusals."""
         return self._avoiding.is_over(site)
 
     def is_pausing(self, site: SiteKey, now: float) -> bool:
-        """Whether no machine is sent there, because it took none of the last ones."""
+        """Whether the site gets no new machines because of refusals."""
         return self._avoiding.is_pausing(site, now)
 
     def is_taken(self, subject: SchedulingSubject, site: SiteKey) -> bool:
-        """Whether another machine has its name where it would be brought to from there."""
+        """Whether another machine has its name at the SyncTarget of the site."""
         return site in self._whereabouts.taken(subject.key)
 
     def _may_leave(self, uid: str, seen: ObservedSubject, now: float) -> bool:
         return uid not in self._under_way and not seen.guest_of and self._tried.get(uid, -inf) + EVICTION_RETRY <= now
 
     def finds_another(self, request: MachineRequest, site: SiteKey, now: float) -> bool:
-        """Whether it can be placed without that site, for longer than a moment.  Nothing is reserved."""
+        """Whether it fits without that site.  Reserves nothing."""
         before = self._held.get(request.uid, ())
         for one in before:
             self.engine.release(one.uid)
@@ -489,10 +495,10 @@ class SchedulerState:
         return placed
 
     def ask_again(self, request: MachineRequest, now: float) -> None:
-        """It is decided anew, whatever it has."""
+        """Decide anew about a request that may already be placed."""
         self.queue.update(request, now)
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- usage ----------------------------------------------------------------------------------------
 
     def usage(self, key: SiteKey) -> UsageSummary:
         return summarize_usage(one.claim for one in self._held_at(key))

@@ -1,4 +1,4 @@
-"""Say why something is not placed: a condition and an Event, not too often, and only if it is something else."""
+"""Writes conditions and Events of machines that are not placed or not delivered, limited in rate."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from farflung.runtime.recorder import Recorder
 from farflung.scheduling.values import SiteKey
 
 STATUS_CONTROLLER: Final = "global-scheduler-telling"
-WRITE_PAUSE: Final = 5.0  #: seconds between two writes about the same; twice as many each time
+WRITE_PAUSE: Final = 5.0  #: seconds between two writes to the same object; doubles each time
 MAX_WRITE_PAUSE: Final = 60.0
 MAX_MESSAGE: Final = 1024
 COMPONENT: Final = "global-scheduler"
 DELIVERY_STATUS_CONTROLLER: Final = "global-scheduler-undelivered"
 POD_KIND: Final = Kind("", "pods")
-#: reasons of syncers that say nothing about whether the cluster takes a machine, or that it has it already
+#: reasons of syncers that are temporary, or that do not concern the machine
 TRANSIENT_REASONS: Final = frozenset(
     {
         "Conflict",
@@ -46,14 +46,14 @@ TRANSIENT_REASONS: Final = frozenset(
         "Unreachable",
     }
 )
-UNDECLARED: Final = "field not declared in schema"  #: what clusters say that know no virtual machines
+UNDECLARED: Final = "field not declared in schema"  #: in the message of a cluster without virtual machines
 NO_EDGE_API: Final = CopyProblem(
     "NoEdgeAPI",
-    "its workspace does not have the edge API, so it goes nowhere; "
-    "`kubectl kcp bind apiexport root:espw:edge.kcp.io` binds it there",
+    "the workspace has no edge API, so its machines are not delivered; "
+    "run `kubectl kcp bind apiexport root:espw:edge.kcp.io` in it",
 )
 NAME_TAKEN: Final = CopyProblem(
-    "NameTaken", "a machine of another workspace has its namespace and name where it would be brought to"
+    "NameTaken", "a machine of another workspace has the same namespace and name at the SyncTarget"
 )
 
 RefusedParts = Mapping[Part, CopyProblem]
@@ -81,7 +81,7 @@ class SchedulingStatusWriter:
         self.controller: Controller[SchedulingSubject] = context.controller(STATUS_CONTROLLER, self.reconcile)
 
     def say(self, subject: SchedulingSubject, seen: ObservedSubject, reason: str, message: str) -> None:
-        """It is not placed."""
+        """Record that it is not placed."""
         message = message[:MAX_MESSAGE]
         if statuses.has_condition(seen.status, reason, message, _condition(subject)):
             self._wanted.pop(subject, None)
@@ -94,7 +94,7 @@ class SchedulingStatusWriter:
             self.controller.queue.add_after(subject, max(0.0, told.at + told.pause - self._monotonic()))
 
     def forget(self, subject: SchedulingSubject) -> None:
-        """It is placed, or gone."""
+        """It is placed or deleted."""
         self._wanted.pop(subject, None)
         self._told.pop(subject, None)
 
@@ -130,7 +130,7 @@ def _condition(subject: SchedulingSubject) -> str:
 
 
 def decode_refusals(document: bytes) -> RefusedParts:
-    """What a SyncerConfig says about machines."""
+    """Problems of Pods in a syncer's report."""
     return {part: verdict for part, verdict in parse_syncer_report(document).refused.items() if part.kind == POD_KIND}
 
 
@@ -164,15 +164,15 @@ class DeliveryStatusWriter:
         self._sources = sources
         self._monotonic = context.env.monotonic
         self._now = context.now
-        self._sites: dict[str, set[SiteKey]] = {}  #: by their mailboxes
+        self._sites: dict[str, set[SiteKey]] = {}  #: by mailbox
         self._troubled: dict[SiteKey, dict[SchedulingSubject, CopyProblem]] = {}
         self._told: dict[SchedulingSubject, DeliveryProblem] = {}
         self.controller: Controller[SchedulingSubject] = context.controller(DELIVERY_STATUS_CONTROLLER, self.reconcile)
 
-    # --- hearing ----------------------------------------------------------------------------------
+    # --- triggers -------------------------------------------------------------------------------------
 
     def hear(self, subject: SchedulingSubject, seen: ObservedSubject | None) -> None:
-        """One that may have to say something else, if nobody is about to bind it."""
+        """Enqueue a machine with an outdated status, unless it is being bound."""
         if seen is None or not seen.unsettled or self._state.is_under_way(seen.uid):
             return
         if subject not in self._told:
@@ -182,12 +182,12 @@ class DeliveryStatusWriter:
         return sorted(self._sites.get(mailbox, ()))
 
     def look_into(self, mailbox: str) -> None:
-        """Something was said in it."""
+        """The report of the mailbox's syncer changed."""
         for site in self.sites_of(mailbox):
             self.look_at(site)
 
     def look_at(self, site: SiteKey) -> None:
-        """Something came or went there, or other things are said of it."""
+        """The machines of the site or their problems changed."""
         target, before = self._sources.target_of(site), self._troubled.get(site, {})
         if target is None and not before:
             return
@@ -225,7 +225,7 @@ class DeliveryStatusWriter:
         self._sites.setdefault(name, set()).add(site)
         return self._configs.cache.get(Key(self._sources.cluster_of(name), "", CONFIG)) or {}
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- writes ---------------------------------------------------------------------------------------
 
     async def reconcile(self, subject: SchedulingSubject, worker: int) -> float | None:
         trouble = self._told.get(subject)
@@ -255,13 +255,12 @@ class DeliveryStatusWriter:
 
 
 def _find_verdict(refused: RefusedParts, key: Key) -> CopyProblem | None:
-    """Of one machine, or of all: then nothing is heard of them in the mailbox, and what is at the cluster stays."""
+    """The problem of one machine, or of all Pods: then the mailbox serves no Pods, and existing machines stay."""
     return refused.get(_part(key)) or refused.get(Part(POD_KIND, "", ANY))
 
 
 def is_refusal(verdict: CopyProblem) -> bool:
-    """Whether the cluster does not take a machine, as far as can be told.  Kubernetes gives no reason, and 500, for
-    fields that it does not know."""
+    """Whether the cluster refuses the machine.  Kubernetes answers 500 without a reason for unknown fields."""
     return verdict != NO_EDGE_API and (verdict.reason not in TRANSIENT_REASONS or UNDECLARED in verdict.message)
 
 
@@ -272,6 +271,6 @@ def _part(key: Key) -> Part:
 def _message(trouble: DeliveryProblem) -> str:
     if trouble.verdict in (NO_EDGE_API, NAME_TAKEN):
         return trouble.verdict.message
-    said = trouble.verdict.message
-    known = f"Pods are no virtual machines there: {said}" if UNDECLARED in said else said
-    return f"its syncer cannot bring it to {trouble.site.name}{f': {known}' if known else ''}"
+    message = trouble.verdict.message
+    known = f"the cluster supports no virtual machines: {message}" if UNDECLARED in message else message
+    return f"the syncer cannot apply it to {trouble.site.name}{f': {known}' if known else ''}"

@@ -1,4 +1,4 @@
-"""What is written when something is placed or not: Bindings, conditions, and the status of Allocations.  Pure."""
+"""Bindings, conditions and the status of Allocations, as they are written.  Pure."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from farflung.scheduling.values import Item, PlacedReplica, Site, SiteKey, Spot
 SITE: Final = f"{GROUP}/site-id"
 SCORE: Final = f"{GROUP}/score"
 SCHEDULED: Final = "PodScheduled"
-DELIVERED: Final = "Delivered"  #: the condition of a Pod that is not where it is bound to
+DELIVERED: Final = "Delivered"  #: condition of a Pod that is not delivered
 BOUND: Final = "Bound"
 NOT_SCHEDULED: Final = "NotScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 INVALID: Final = "Invalid"
-MAX_LABEL_NAME: Final = 40  #: characters of a Cluster's name in a label
+MAX_LABEL_NAME: Final = 40  #: of a Cluster in a label
 
 
 def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
-    """Of a Pod that is bound to a site."""
     key = chosen.site
     return {
         BOUND_CLUSTER: f"{key.cluster}|{key.namespace}/{key.name}",
@@ -47,7 +46,7 @@ def bound_annotations(chosen: PlacedReplica, site: Site) -> dict[str, str]:
 
 
 def binding(key: Key, seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
-    """Of a Pod to a Cluster, if it still asks for what was decided on."""
+    """The resourceVersion lets the server refuse it if the Pod changed since the decision."""
     target = {"apiVersion": "globalscheduler.com/v1", "kind": "Cluster", "name": chosen.site.name}
     if chosen.site.namespace:
         target["namespace"] = chosen.site.namespace
@@ -62,23 +61,22 @@ def binding(key: Key, seen: ObservedSubject, chosen: PlacedReplica, site: Site) 
 
 
 def delivery_label(site: SiteKey) -> str:
-    """What says where something is bound to: Clusters of several namespaces may have the same name."""
+    """Unique per Cluster, because Clusters in several namespaces may share a name."""
     return f"{site.name[:MAX_LABEL_NAME].rstrip('.-')}-{sha256('|'.join(site).encode()).hexdigest()[:16]}"
 
 
 def delivery_labels(site: SiteKey) -> dict[str, str]:
-    """By which what is bound there is selected."""
     return {BOUND_CLUSTER: delivery_label(site)}
 
 
 def bind_patch(seen: ObservedSubject, chosen: PlacedReplica, site: Site) -> Obj:
-    """The same as a merge patch, for servers that know no Bindings."""
+    """A binding as a merge patch, for servers without Bindings."""
     metadata: Obj = {"uid": seen.uid, "resourceVersion": seen.version, "annotations": bound_annotations(chosen, site)}
     return {"metadata": metadata, "spec": {"nodeName": chosen.site.name, "clusterName": chosen.site.name}}
 
 
 def unbind_patch(obj: Obj, refused_by: SiteKey | None, now: datetime) -> Obj:
-    """As a merge patch: it is nowhere, as it was before, but for a note that a Cluster refused it, and why."""
+    """A merge patch that removes the binding, and records the Cluster that refused the machine, if any."""
     annotations: dict[str, str | None] = dict.fromkeys((BOUND_CLUSTER, BOUND_FLAVOR, SITE, SCORE))
     if refused_by is not None:
         before = (obj["metadata"].get("annotations") or {}).get(REFUSED_BY, "")
@@ -101,7 +99,7 @@ def find_condition(status: Obj, type: str) -> Obj:
 
 
 def has_condition(status: bytes, reason: str, message: str, type: str = SCHEDULED) -> bool:
-    """Whether a status says already that something is not placed, and why."""
+    """Whether the status already has this condition, as False."""
     found = find_condition(_status(status), type)
     return (found.get("status"), found.get("reason"), found.get("message")) == ("False", reason, message)
 
@@ -112,16 +110,16 @@ def _status(document: bytes) -> Obj:
 
 
 def pod_conditions(status: bytes, scheduled: str, reason: str, message: str, now: str) -> list[Obj]:
-    """All conditions of a Pod, with that one."""
+    """All conditions of a Pod, with PodScheduled replaced."""
     before = _status(status)
     return _with(before, {"type": SCHEDULED, "status": scheduled, "reason": reason, "message": message}, now)
 
 
 def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | None:
-    """What the status of a Pod has to say, if it is bound: that it is, which servers without Bindings do not write, and
-    why it is not there, if there is a reason.  What came back from there stays.  None: it says so already."""
-    said = obj.get("status")
-    before: Obj = said if isinstance(said, dict) else {}
+    """The changed status of a bound Pod: PodScheduled, which servers without Bindings do not write, and Delivered=False
+    with the reason, if any.  A returned status is kept.  None: no change."""
+    existing = obj.get("status")
+    before: Obj = existing if isinstance(existing, dict) else {}
     changed: Obj = {}
     is_ours = is_bound(obj) and not is_returned(obj["metadata"].get("annotations"))
     if is_ours and not before.get("phase"):
@@ -137,19 +135,19 @@ def bound_pod_status(obj: Obj, reason: str, message: str, now: str) -> Obj | Non
 
 
 def is_bound(obj: Obj) -> bool:
-    """By us."""
+    """Whether this scheduler bound it."""
     noted, spec = (obj["metadata"].get("annotations") or {}).get(BOUND_CLUSTER, ""), obj.get("spec") or {}
     name = spec.get("nodeName") or spec.get("clusterName")
     return bool(name) and noted.endswith(f"/{name}")
 
 
 def is_returned(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a status is that of the copy at an edge."""
+    """Whether its status was returned from the edge."""
     return RETURNED in (annotations or ())
 
 
 def is_half_bound(obj: Obj) -> bool:
-    """It is to be brought somewhere, and is bound to nothing."""
+    """Whether it has a delivery label and is not bound."""
     spec = obj.get("spec") or {}
     return BOUND_CLUSTER in (obj["metadata"].get("labels") or {}) and not (
         spec.get("nodeName") or spec.get("clusterName")
@@ -165,8 +163,8 @@ def _without(before: Obj, type: str) -> list[Obj]:
 
 
 def _with(before: Obj, condition: Obj, now: str) -> list[Obj]:
-    said = before.get("conditions")
-    others = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    existing = before.get("conditions")
+    others = [one for one in existing if isinstance(one, dict)] if isinstance(existing, list) else []
     old = next((one for one in others if one.get("type") == condition["type"]), {})
     since = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
     new = {**{name: value for name, value in condition.items() if value}, "lastTransitionTime": since or now}
@@ -189,10 +187,10 @@ def placement(replica: int, chosen: PlacedReplica) -> Obj:
 
 
 def resource(item: Item) -> Obj:
-    """As an Allocation says it; what nobody asked for is left out."""
+    """Empty fields are omitted."""
     flavors = [{"flavor_id": one.id, **({"spot": _spot(one.spot)} if one.spot else {})} for one in item.flavors]
-    said = {"flavors": flavors, "count": item.number, "storage": dict(item.storage), "need_eip": item.eip}
-    return {name: value for name, value in said.items() if value}
+    fields = {"flavors": flavors, "count": item.number, "storage": dict(item.storage), "need_eip": item.eip}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _spot(spot: Spot) -> Obj:
@@ -205,7 +203,6 @@ def _spot(spot: Spot) -> Obj:
 
 
 def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
-    """Its status: every replica has its Cluster."""
     generation = placed.seen.generation
     placements = [placement(number, chosen) for number, chosen in enumerate(placed.decision.chosen)]
     condition = {"type": PLACED, "status": "True", "reason": BOUND, "observedGeneration": generation}
@@ -220,7 +217,7 @@ def bound_allocation_status(placed: PlacedSubject, now: str) -> Obj:
 
 
 def unplaced_allocation_status(seen: ObservedSubject, reason: str, message: str, now: str) -> Obj:
-    """Its status.  What is placed stays where it is."""
+    """Existing placements stay."""
     condition = {"type": PLACED, "status": "False", "reason": reason, "message": message}
     status: Obj = {"conditions": _with(_status(seen.status), condition, now)}
     if not seen.held:

@@ -1,4 +1,4 @@
-"""Who asks: Pods and Allocations as values, what was decided about them, and what they hold.  Pure."""
+"""Pods and Allocations as values: their requests, reservations and decisions.  Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from farflung.scheduling.values import (
 GROUP: Final = "globalscheduler.com"
 BOUND_CLUSTER: Final = f"{GROUP}/cluster"  #: the annotation `<logical cluster>|<namespace>/<name>`
 BOUND_FLAVOR: Final = f"{GROUP}/flavor-id"
-REFUSED_BY: Final = f"{GROUP}/refused-by"  #: the annotation with `<logical cluster>|<namespace>/<name>=<times>,…`
-LAST_REFUSAL: Final = f"{GROUP}/last-refusal"  #: the annotation that says in words why one of them did not take it
+#: annotation: Clusters that refused the Pod, `<logical cluster>|<namespace>/<name>=<times>,…`
+REFUSED_BY: Final = f"{GROUP}/refused-by"
+LAST_REFUSAL: Final = f"{GROUP}/last-refusal"  #: annotation: why the last of them refused it
 POD: Final = "Pod"
 ALLOCATION: Final = "Allocation"
-COPY: Final = "copy"  #: in a mailbox, of a machine that is not there any more
+COPY: Final = "copy"  #: a copy of a Pod in a mailbox that still exists after the Pod was deleted or moved
 
 
 class SchedulingSubject(NamedTuple):
-    """A Pod or an Allocation; or a copy of a Pod that outlasts it."""
+    """A Pod or an Allocation, or a copy of a Pod that outlives it."""
 
     kind: str
     key: Key
@@ -36,41 +37,41 @@ class SchedulingSubject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedSubject:
-    """As much of it as matters."""
+    """The fields of a Pod or an Allocation that the scheduler uses."""
 
     uid: str
     version: str
     generation: int = 0
-    request: MachineRequest | None = None  #: what it asks for; None: nothing, or nobody can understand it
-    problem: str = ""  #: why nobody can understand it
-    asks: bool = False  #: it wants a decision
-    held: tuple[Reservation, ...] = ()  #: what it has
-    guest_of: str = ""  #: somebody else bound it to the cluster of this name
-    ended_at: SiteKey | None = None  #: where it was when it ended, and still is if somebody brought it there
-    refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: clusters that did not take it, and how often
-    refusal: str = ""  #: why the last of them did not, in words
-    unsettled: bool = False  #: it says that it is not where it is bound to, not that it is bound, or where it is not
-    returned_from: str = ""  #: the name of the SyncTarget that its status came back from, so it is there
-    mark: str = ""  #: the label by which it is brought to where it is bound to
+    request: MachineRequest | None = None  #: None: it requests nothing, or the request is invalid
+    problem: str = ""  #: why the request is invalid
+    asks: bool = False  #: it waits for a decision
+    held: tuple[Reservation, ...] = ()  #: of its machines that are bound
+    guest_of: str = ""  #: the name of the Cluster to which another scheduler bound it
+    ended_at: SiteKey | None = None  #: the site of a finished machine, whose copy may still be there
+    refused_by: tuple[tuple[SiteKey, int], ...] = ()  #: Clusters that refused it, and how often
+    refusal: str = ""  #: the message of the last refusal
+    unsettled: bool = False  #: its status does not agree with its binding
+    returned_from: str = ""  #: the SyncTarget from which its status was returned
+    mark: str = ""  #: the value of the label that selects it for delivery
     created: str = ""
-    ending: bool = False  #: it is being deleted
+    ending: bool = False  #: it has a deletionTimestamp
     tolerations: tuple[Toleration, ...] = ()
-    status: bytes = b"{}"  #: as JSON, if it asks
+    status: bytes = b"{}"  #: JSON, if it is pending
 
     @property
     def site(self) -> SiteKey | None:
-        """Where a machine is that we bound, be it that it has ended there."""
+        """The site to which this scheduler bound a machine, even if it is finished."""
         return None if self.guest_of else self.held[0].site if self.held else self.ended_at
 
 
 class PlacedSubject(NamedTuple):
-    """All of it is reserved."""
+    """A decision with a place for every replica, all of them reserved."""
 
     subject: SchedulingSubject
     seen: ObservedSubject
     request: MachineRequest
     decision: SchedulingDecision
-    asked: float = 0.0  #: since when it asks
+    asked: float = 0.0  #: when it was queued
 
 
 class UnplacedSubject(NamedTuple):
@@ -81,7 +82,7 @@ class UnplacedSubject(NamedTuple):
 
 
 class UsageSummary(NamedTuple):
-    """What is held at a site."""
+    """The sum of the reservations at a site."""
 
     stacks: int
     flavors: tuple[tuple[str, int], ...]
@@ -106,12 +107,10 @@ def summarize_usage(claims: Iterable[ResourceClaim]) -> UsageSummary:
 
 
 class SyncTargetKey(NamedTuple):
-    """A SyncTarget."""
-
     cluster: str
     name: str
 
 
 class Delivery(NamedTuple):
-    workspace: str  #: the logical cluster that has something there
+    workspace: str  #: the logical cluster of the machines
     site: SiteKey

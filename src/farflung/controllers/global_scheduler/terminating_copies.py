@@ -1,8 +1,7 @@
-"""Room of machines that were deleted, or left, and that their cluster has not stopped yet.
+"""Reservations of deleted or moved machines that still run at their cluster.
 
-A syncer holds the copy in the mailbox by a finalizer until the cluster has let it go.  So a copy whose machine is not
-there any more keeps its room as long as it is in the mailbox; but not for longer than who is there tolerates of a
-cluster that is away.
+A syncer keeps the copy in the mailbox by a finalizer until the cluster has deleted the machine.  So a copy without its
+machine keeps its reservation while it exists, but not longer than the default toleration of an unreachable cluster.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class TerminatingCopies:
         *,
         longest: float,
     ) -> None:
-        """`is_mailbox`: whether a logical cluster is one; `mailbox_of`: that of a site, empty if none is known; `tell`:
-        who decides, that something changed; `longest`: seconds."""
+        """`is_mailbox`: whether a logical cluster is one; `mailbox_of`: the mailbox of a site, empty if unknown;
+        `tell`: wakes the decision loop; `longest`: seconds."""
         self._state = context.state
         self._pods = pods
         self._is_mailbox = is_mailbox
@@ -46,18 +45,18 @@ class TerminatingCopies:
         self._monotonic = context.env.monotonic
         self._longest = longest
         self._kept: dict[Key, _KeptCopy] = {}
-        self._unsure: dict[SiteKey, set[Key]] = {}  #: copies of sites of which it was not known where they lead to
+        self._unsure: dict[SiteKey, set[Key]] = {}  #: copies at sites whose mailbox is not known yet
         self.controller: Controller[Key] = context.controller(NAME, self.reconcile, workers=1)
 
     def leave(self, machine: Key, site: SiteKey) -> None:
-        """A machine is not there any more, but its copy may be."""
+        """The machine left the site; its copy may still exist."""
         copy = self._copy_of(machine, site)
         seen = self._pods.cache.get(copy)
         if seen is not None and self._is_mailbox(copy.cluster):
             self._keep(copy, seen)
 
     def come(self, machine: Key, site: SiteKey) -> None:
-        """A machine is there, and has the room of a copy that one of its name left."""
+        """A machine at the site replaces a copy of the same name."""
         if not self._kept:
             return
         copy = self._copy_of(machine, site)
@@ -69,7 +68,7 @@ class TerminatingCopies:
         return Key(self._mailbox_of(site), machine.namespace, machine.name)
 
     def hear(self, copy: Key, seen: ObservedSubject | None) -> None:
-        """Something in a mailbox."""
+        """A Pod in a mailbox changed."""
         kept = self._kept.get(copy)
         if kept is not None and (seen is None or seen.uid != kept.uid):
             self._forget(copy)
@@ -77,12 +76,12 @@ class TerminatingCopies:
             self._keep(copy, seen)
 
     def look_at_all(self) -> None:
-        """What was left behind while nobody looked."""
+        """Keep the copies that were left while the scheduler was down."""
         for key in [one for one in self._pods.cache if self._is_mailbox(one.cluster)]:
             self._look_at(key)
 
     def look_at(self, site: SiteKey) -> None:
-        """It is known where it leads to."""
+        """The SyncTarget of the site is known now."""
         for key in sorted(self._unsure.pop(site, ())):
             self._look_at(key)
 
@@ -118,5 +117,5 @@ class TerminatingCopies:
             return None
         if (left := kept.until - self._monotonic()) > 0:
             return left
-        self._release(copy)  # and it stays known, so that it is not kept again
+        self._release(copy)  # stays in `_kept`, so that it is not kept again
         return None
